@@ -1,0 +1,1 @@
+"""The software-defined assets, one module per stage; bodies call transforms."""

@@ -1,0 +1,73 @@
+"""How a partitioned asset goes through its partitions: read, transform, stage, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.protocols import Lake, Partitions, Progress, Staged
+from transforms import schemas
+
+UNITS = dg.DynamicPartitionsDefinition(name="units")
+BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)
+
+
+def table_metadata(table: schemas.Table) -> dict[str, object]:
+    """The declared columns as Dagster shows them in an asset's overview."""
+    columns = [
+        dg.TableColumn(
+            c.name,
+            str(c.type),
+            c.comment,
+            constraints=dg.TableColumnConstraints(nullable=c.nullable, unique=table.key == (c.name,)),
+        )
+        for c in table.columns
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns), "key": ", ".join(table.key)}
+
+
+def stage_partitions(
+    context: dg.AssetExecutionContext,
+    lake: Lake,
+    progress: Progress,
+    outputs: Sequence[str],
+    inputs: Sequence[Partitions],
+    make: Callable[..., Sequence[pa.Table]],
+    *,
+    fingerprint: Callable[[str], str] | None = None,
+) -> Any:
+    """For each of `outputs`, the staged partitions of this run by key, as a tuple.
+
+    `make(partition, *tables)` gets the partition's input tables and returns one table per output.
+    What a partition was made from (the inputs' content hashes, or the unit's fingerprint) is
+    written into its files, so that a later run can tell whether it is still right. One partition
+    is in memory at a time.
+    """
+    staged: list[dict[str, Staged]] = [{} for _ in outputs]
+    versions = {k.path[-1]: v or "" for k, v in context.assets_def.code_versions_by_key.items()}
+    for partition in context.partition_keys:
+        loaded = [p.read(partition) for p in inputs]
+        made_from = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
+        if fingerprint:
+            made_from["unit"] = fingerprint(partition)
+        tables = make(partition, *(part.table for part in loaded))
+        for name, data, parts in zip(outputs, tables, staged, strict=True):
+            parts[partition] = lake.stage(
+                name, partition, data, code_version=versions[name], inputs=made_from
+            )
+            _record(context, name, partition, parts[partition])
+        progress.step(outputs[0], partition, tables[0].num_rows)
+    return tuple(staged)
+
+
+def _record(context: dg.AssetExecutionContext, name: str, partition: str, part: Staged) -> None:
+    context.add_asset_metadata(
+        {"dagster/row_count": part.row_count, "content_hash": part.content_hash},
+        asset_key=name,
+        partition_key=partition,
+    )
+    if len(context.partition_keys) == 1:
+        context.set_data_version(dg.AssetKey(name), dg.DataVersion(part.content_hash))

@@ -1,0 +1,1 @@
+"""The composition root: definitions, jobs, schedules, resources and the command line."""

@@ -1,0 +1,146 @@
+"""Running what changed: the work behind `weft build` and the hourly schedule."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dagster_project.composition import make_assets, make_lake, make_sources
+from dagster_project.definitions import REFRESH, build_definitions
+from dagster_project.plan import Plan, make_plan, ranges, sync_partitions
+from dagster_project.resources.progress import CountedProgress
+from dagster_project.settings import Settings
+from transforms.errors import BusyError, WeftError
+
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+PROCESS_TAG = "weft/process"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build did."""
+
+    plan: Plan
+    published: Mapping[str, Any] | None
+    seconds: float
+    stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `weft build --json` prints."""
+        return {
+            "outcome": "PUBLISHED" if self.published else "UNCHANGED",
+            "units": len(self.plan.units),
+            "made": sorted(self.plan.stale),
+            "removed": sorted(self.plan.vanished),
+            "published": dict(self.published) if self.published else None,
+            "stages": {k: dict(v) for k, v in self.stages.items()},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@contextlib.contextmanager
+def only_build(root: Path) -> Iterator[None]:
+    """Hold the build lock of a storage root; BusyError if another build holds it.
+
+    The lock belongs to the process and goes with it, however it ends.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".build.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(f"another build of {root} is running; wait for it to end") from error
+        yield
+
+
+def build(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    *,
+    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
+) -> BuildResult:
+    """Bring the published index up to date: discover, materialize what changed, publish.
+
+    Runs the same job as the Dagster UI, in this process. Returns without any run when nothing
+    changed. Raises BusyError while another build of the same storage runs, and
+    WeftError when a run fails, with the step and the reason.
+    """
+    with only_build(settings.root):
+        return _build(settings, instance, tell, on_plan)
+
+
+def _build(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    tell: Callable[[str, str | None, int], None],
+    on_plan: Callable[[Plan], None],
+) -> BuildResult:
+    start = time.monotonic()
+    lake = make_lake(settings)
+    lake.sweep()
+    _close_dead_runs(instance)
+    plan = make_plan(settings, make_sources(settings), lake)
+    sync_partitions(instance, plan, lake)
+    on_plan(plan)
+    if plan.is_empty:
+        return BuildResult(plan, None, time.monotonic() - start)
+    progress = CountedProgress(tell)
+    definitions = build_definitions(settings, {"progress": progress})
+    job = definitions.resolve_job_def(REFRESH)
+    for first, last, tables in ranges(instance, plan):
+        _run(job, instance, tables, {RANGE_START: first, RANGE_END: last})
+    whole = [k.path[-1] for d in make_assets(settings) if d.partitions_def is None for k in d.keys]
+    result = _run(job, instance, whole, {})
+    progress.step("search_index", None, 0)
+    (event,) = result.asset_materializations_for_node("search_index")
+    published = {k: v.value for k, v in event.metadata.items()}
+    timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
+    return BuildResult(plan, published, time.monotonic() - start, timings)
+
+
+def _run(
+    job: dg.JobDefinition, instance: dg.DagsterInstance, tables: Sequence[str], tags: Mapping[str, str]
+) -> dg.ExecuteInProcessResult:
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=[dg.AssetKey(t) for t in tables],
+        tags={**tags, PROCESS_TAG: str(os.getpid())},
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        raise_on_error=False,
+    )
+    if not result.success:
+        raise WeftError(_failure(result))
+    return result
+
+
+def _close_dead_runs(instance: dg.DagsterInstance) -> None:
+    """Report runs of builds whose process is gone as failed; nothing else would ever end them."""
+    going = dg.RunsFilter(job_name=REFRESH, statuses=[dg.DagsterRunStatus.STARTED])
+    for run in instance.get_runs(filters=going):
+        process = run.tags.get(PROCESS_TAG, "")
+        if process.isdigit() and int(process) != os.getpid():
+            instance.report_run_failed(run, "its process ended before the run did")
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> str:
+    """The first failed step of a run with the root of its error."""
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            while error and error.cause:
+                error = error.cause
+            reason = error.message.strip() if error else "unknown"
+            return f"step {event.step_key} failed: {reason} (run {result.run_id})"
+    for check in result.get_asset_check_evaluations():
+        if not check.passed:
+            return f"check {check.check_name} failed: {check.metadata}; nothing was published (run {result.run_id})"
+    return f"run {result.run_id} failed"

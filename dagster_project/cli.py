@@ -1,0 +1,115 @@
+"""The command line: `weft build`, `weft search`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transforms.errors import WeftError
+
+NO_RESULTS = 3
+"""Exit code of a search that worked and found nothing."""
+
+CONFIG = click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings file; default: $WEFT_CONFIG, else ./weft.toml."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def explained(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn faults that Weft knows into a message on stderr and their exit code."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except WeftError as fault:
+            if kwargs.get("as_json"):
+                click.echo(json.dumps({"outcome": "ERROR", "error": str(fault), "kind": type(fault).__name__}))
+            click.echo(f"error: {fault}", err=True)
+            sys.exit(fault.exit_code)
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="weft")
+def main() -> None:
+    """Turn mailing-list archives into a searchable DuckDB file.
+
+    \b
+    Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
+    5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
+    8 another build is running; 1 any other fault.
+    """
+    logging.getLogger("dagster").setLevel(logging.ERROR)
+
+
+@main.command()
+@CONFIG
+@JSON
+@click.option("--quiet", is_flag=True, help="No progress while it runs.")
+@explained
+def build(config: Path | None, as_json: bool, quiet: bool) -> None:
+    """Find what changed in the sources, materialize it and publish the index."""
+    from dagster_project.instance import open_instance
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import BuildView
+
+    settings = load_settings(config)
+    with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
+        from dagster_project.build import build as run_build
+
+        result = run_build(settings, instance, tell=view.step, on_plan=view.plan)
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+    else:
+        view.summary(result)
+
+
+@main.command()
+@click.argument("queries", nargs=-1, required=True)
+@CONFIG
+@JSON
+@click.option("--list", "list_id", help="Only mail of this mailing list.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only mail from this day on.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only mail before this day.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits per query.")
+@explained
+def search(
+    queries: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    list_id: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+) -> None:
+    """Search the published index; several QUERIES are answered in one pass."""
+    from dagster_project.resources.embedders import make_embedder
+    from dagster_project.resources.search_index import Filters, open_current
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_hits
+
+    settings = load_settings(config)
+    index = open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, settings.search)
+    filters = Filters(list_id, since and since.replace(tzinfo=UTC), until and until.replace(tzinfo=UTC))
+    result = index.search(list(queries), filters, limit)
+    if as_json:
+        click.echo(json.dumps(result.as_json(list(queries), index.manifest["version"]), ensure_ascii=False))
+    else:
+        print_hits(list(queries), result, index.manifest["version"])
+    if not result.hits.num_rows:
+        sys.exit(NO_RESULTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Settings put together with assets and resources; every place that needs one of them asks here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from assets.mail import mail_assets
+from assets.publish import embeddings_asset, search_index_asset
+from assets.relations import chunk_context_asset, memberships_asset, threads_asset
+from assets.text import message_blocks_asset, message_chunks_asset, message_terms_asset
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.lake import LakeIOManager, ParquetLake
+from dagster_project.resources.progress import LoggedProgress
+from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
+from dagster_project.resources.sources import FileSources
+from dagster_project.settings import Settings
+from transforms import schemas
+
+
+def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
+    """The declared table behind every asset that is kept in the lake."""
+    return {
+        "messages": schemas.MESSAGES,
+        "attachments": schemas.ATTACHMENTS,
+        "quarantine": schemas.QUARANTINE,
+        "message_blocks": schemas.MESSAGE_BLOCKS,
+        "message_chunks": schemas.CHUNKS,
+        "message_exclusions": schemas.EXCLUSIONS,
+        "message_terms": schemas.TERMS,
+        "memberships": schemas.MEMBERSHIPS,
+        "threads": schemas.THREADS,
+        "thread_tree": schemas.THREAD_TREE,
+        "chunk_context": schemas.CHUNK_CONTEXT,
+        "context_terms": schemas.TERMS,
+        "embeddings": schemas.embeddings(settings.embedding.dimensions),
+    }
+
+
+def make_lake(settings: Settings) -> ParquetLake:
+    """The lake at the configured place."""
+    return ParquetLake(settings.lake_uri, lake_tables(settings))
+
+
+def make_sources(settings: Settings) -> FileSources:
+    """The configured sources."""
+    return FileSources(settings, settings.root / "cache" / "files.json")
+
+
+def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
+    """The publisher of the configured index."""
+    recorded = settings.model_dump(mode="json", include={"mail", "blocks", "chunks", "terms", "embedding"})
+    return DuckDBPublisher(
+        lake, settings.root / "index", settings.index, settings.embedding, settings.terms, recorded
+    )
+
+
+def make_resources(settings: Settings) -> dict[str, Any]:
+    """Everything the assets need from the world."""
+    lake = make_lake(settings)
+    sources = make_sources(settings)
+    return {
+        "io_manager": LakeIOManager(lake),
+        "lake": lake,
+        "sources": sources,
+        "embedder": make_embedder(settings.embedding),
+        "embedding_cache": ParquetEmbeddingCache(settings.root / "cache" / "embeddings"),
+        "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
+        "progress": LoggedProgress(),
+    }
+
+
+def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """All assets, in the order of the pipeline."""
+    return [
+        mail_assets(settings.mail),
+        message_blocks_asset(settings.blocks),
+        message_chunks_asset(settings.chunks),
+        message_terms_asset(settings.terms),
+        memberships_asset(),
+        threads_asset(),
+        chunk_context_asset(settings.chunks, settings.terms),
+        embeddings_asset(settings.embedding),
+        search_index_asset(),
+    ]

@@ -1,0 +1,35 @@
+"""The Dagster instance that the command line shares with the UI."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagster_project.settings import Settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+
+def instance_home(settings: Settings) -> Path:
+    """`DAGSTER_HOME` if it is set, else dagster/ below the storage root; with the shipped dagster.yaml."""
+    home = Path(os.environ.get("DAGSTER_HOME") or settings.root / "dagster").resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    shipped = home / "dagster.yaml"
+    if not shipped.exists():
+        shipped.write_text(resources.files("dagster_project").joinpath("dagster.yaml").read_text())
+    return home
+
+
+@contextlib.contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """The instance in `instance_home`, closed on leaving."""
+    os.environ["DAGSTER_HOME"] = str(instance_home(settings))
+    import dagster as dg
+
+    with dg.DagsterInstance.get() as instance:
+        yield instance

@@ -1,0 +1,115 @@
+"""What changed: the sources, the lake and the published index compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets.partitions import BACKFILL, UNITS
+from assets.protocols import Unit
+from dagster_project.composition import make_assets, make_publisher
+from dagster_project.resources.lake import Footer, ParquetLake
+from dagster_project.resources.sources import FileSources
+from dagster_project.settings import Settings
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One partitioned asset definition: its tables, their code version, the tables they are made from."""
+
+    tables: tuple[str, ...]
+    code_version: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to run: per stale partition its stale tables; partitions to remove; whether to publish."""
+
+    units: tuple[Unit, ...]
+    stale: Mapping[str, tuple[str, ...]]
+    vanished: tuple[str, ...]
+    publish: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the index already shows what the sources hold."""
+        return not self.stale and not self.vanished and not self.publish
+
+
+def stages(settings: Settings) -> list[Stage]:
+    """The partitioned stages in order, read off the asset definitions."""
+    found = []
+    for definition in make_assets(settings):
+        if definition.partitions_def is None:
+            continue
+        tables = tuple(k.path[-1] for k in definition.keys)
+        inputs = tuple(sorted(k.path[-1] for k in definition.keys_by_input_name.values()))
+        versions = set(definition.code_versions_by_key.values())
+        assert len(versions) == 1, f"{tables} must share one code version"
+        found.append(Stage(tables, versions.pop() or "", inputs))
+    return found
+
+
+def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Plan:
+    """Compare the sources, the lake and the published index.
+
+    A table of a partition is stale if it is missing, damaged, of another code version, or made
+    from other inputs than those that are there now; whatever depends on it is stale with it.
+    """
+    units = sources.discover()
+    order = stages(settings)
+    stale = {u.partition: tables for u in units if (tables := _stale_tables(u, order, lake))}
+    present = {u.partition for u in units}
+    vanished = tuple(p for p in lake.partitions("messages") if p not in present)
+    publisher = make_publisher(settings, lake)
+    publish = bool(stale or vanished) or not publisher.is_current([u.partition for u in units])
+    return Plan(tuple(units), stale, vanished, publish)
+
+
+def _stale_tables(unit: Unit, order: Sequence[Stage], lake: ParquetLake) -> tuple[str, ...]:
+    stale: list[str] = []
+    hashes = {"unit": unit.fingerprint}
+    for stage in order:
+        footers = [lake.footer(table, unit.partition) for table in stage.tables]
+        expected = {name: hashes.get(name) for name in stage.inputs or ("unit",)}
+        if set(stage.inputs) & set(stale) or not all(_is_right(f, stage, expected) for f in footers):
+            stale += stage.tables
+        hashes |= {t: f.content_hash for t, f in zip(stage.tables, footers, strict=True) if f}
+    return tuple(stale)
+
+
+def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | None]) -> bool:
+    return footer is not None and footer.code_version == stage.code_version and footer.inputs == expected
+
+
+def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake) -> None:
+    """Make Dagster's partitions and the lake's files those of the plan's units."""
+    assert UNITS.name
+    known = set(instance.get_dynamic_partitions(UNITS.name))
+    wanted = [u.partition for u in plan.units]
+    if added := [p for p in wanted if p not in known]:
+        instance.add_dynamic_partitions(UNITS.name, added)
+    for gone in sorted(known - set(wanted)):
+        instance.delete_dynamic_partition(UNITS.name, gone)
+    for gone in plan.vanished:
+        lake.remove(gone)
+
+
+def ranges(instance: dg.DagsterInstance, plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:
+    """First and last partition of each run, and the tables to make: neighbours with equal needs together."""
+    assert UNITS.name
+    most = BACKFILL.max_partitions_per_run or 1
+    groups: list[tuple[list[str], tuple[str, ...]]] = []
+    previous: tuple[str, ...] | None = None
+    for partition in instance.get_dynamic_partitions(UNITS.name):
+        tables = plan.stale.get(partition)
+        if tables is not None:
+            if tables == previous and len(groups[-1][0]) < most:
+                groups[-1][0].append(partition)
+            else:
+                groups.append(([partition], tables))
+        previous = tables
+    return [(members[0], members[-1], tables) for members, tables in groups]

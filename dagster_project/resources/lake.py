@@ -1,0 +1,258 @@
+"""The lake: one Parquet file per table and partition, written atomically under a declared schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dagster import UPathIOManager
+from upath import UPath
+
+from assets.protocols import Loaded, Partitions
+from transforms import schemas
+
+_CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
+_TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a lake file says of itself: hash of its content, version of its maker, its inputs' hashes."""
+
+    content_hash: str
+    code_version: str
+    inputs: Mapping[str, str]
+    row_count: int
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A written file that is not yet at its place; `commit` moves it there."""
+
+    temporary: Path
+    place: UPath
+    content_hash: str
+    row_count: int
+
+    def commit(self) -> None:
+        """Make the file visible under its name; readers see the old one or the new one, whole."""
+        if _is_local(self.place):
+            self.temporary.replace(str(self.place))
+        else:
+            self.place.fs.put_file(str(self.temporary), self.place.path)
+            self.temporary.unlink()
+
+
+class ParquetLake:
+    """Tables as Parquet files below a URI: `<table>/<source>/<unit>.parquet` or `<table>.parquet`."""
+
+    def __init__(self, uri: str, tables: Mapping[str, schemas.Table]):
+        self.base = UPath(uri)
+        self.tables = dict(tables)
+
+    def path(self, table: str, partition: str | None = None) -> UPath:
+        """Where a table, or one partition of it, is kept."""
+        if partition is None:
+            return self.base / f"{table}.parquet"
+        source, _, unit = partition.partition("/")
+        if not source or not unit or {".", ".."} & {source, unit} or "/" in unit:
+            raise ValueError(f"{partition!r} is no partition: <source>/<unit>")
+        return self.base / table / source / f"{unit}.parquet"
+
+    def stage(
+        self,
+        table: str,
+        partition: str | None,
+        data: pa.Table,
+        *,
+        code_version: str,
+        inputs: Mapping[str, str],
+    ) -> StagedFile:
+        """`data` conformed to the table's schema and written beside its place, durable on return.
+
+        The content hash covers the encoded columns and nothing of the file's metadata, so equal
+        tables have equal hashes whatever they were made from.
+        """
+        place = self.path(table, partition)
+        conformed = self.tables[table].conform(data).replace_schema_metadata(None)
+        temporary = self._temporary_for(place)
+        with temporary.open("wb") as raw:
+            sink = _HashingSink(raw)
+            writer = pq.ParquetWriter(
+                pa.PythonFile(sink, mode="w"), conformed.schema, compression="zstd", store_schema=True
+            )
+            writer.write_table(conformed.combine_chunks(), row_group_size=65536)
+            content_hash = sink.digest.hexdigest()
+            writer.add_key_value_metadata(
+                {_CONTENT: content_hash, _CODE: code_version, _INPUTS: json.dumps(dict(sorted(inputs.items())))}
+            )
+            writer.close()
+            raw.flush()
+            os.fsync(raw.fileno())
+        return StagedFile(temporary, place, content_hash, conformed.num_rows)
+
+    def footer(self, table: str, partition: str | None = None) -> Footer | None:
+        """What the stored file says of itself; None if there is none or it cannot be read."""
+        path = self.path(table, partition)
+        try:
+            with path.open("rb") as stream:
+                parquet = pq.ParquetFile(stream)
+                metadata, rows = parquet.metadata.metadata or {}, parquet.metadata.num_rows
+                fits = parquet.schema_arrow.names == self.tables[table].names
+        except (FileNotFoundError, pa.ArrowInvalid, OSError):
+            return None
+        if not fits or _CONTENT not in metadata:
+            return None
+        return Footer(
+            metadata[_CONTENT].decode(), metadata[_CODE].decode(), json.loads(metadata[_INPUTS]), rows
+        )
+
+    def read(self, table: str, partition: str | None = None) -> Loaded:
+        """The stored table; FileNotFoundError if there is none."""
+        path = self.path(table, partition)
+        with path.open("rb") as stream:
+            parquet = pq.ParquetFile(stream)
+            data = parquet.read()
+            metadata = parquet.metadata.metadata or {}
+        return Loaded(self.tables[table].conform(data), metadata.get(_CONTENT, b"").decode())
+
+    def partitions(self, table: str) -> list[str]:
+        """The partitions that are stored for a table, sorted."""
+        folder = self.base / table
+        if not folder.exists():
+            return []
+        return sorted(
+            f"{p.parent.name}/{p.name.removesuffix('.parquet')}"
+            for p in folder.glob("*/*.parquet")
+            if not p.name.startswith(_TEMPORARY)
+        )
+
+    def remove(self, partition: str) -> None:
+        """Delete a partition of every table."""
+        for table in self.tables:
+            self.path(table, partition).unlink(missing_ok=True)
+
+    def sweep(self) -> int:
+        """Delete what killed runs left beside its place; returns the number of files."""
+        if not _is_local(self.base) or not self.base.exists():
+            return 0
+        count = 0
+        for path in Path(str(self.base)).rglob(f"{_TEMPORARY}*"):
+            pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                path.unlink(missing_ok=True)
+                count += 1
+        return count
+
+    def _temporary_for(self, place: UPath) -> Path:
+        name = f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
+        if not _is_local(place):
+            return Path(tempfile.gettempdir()) / name
+        folder = Path(str(place.parent))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name
+
+
+class LakeIOManager(UPathIOManager):
+    """Dagster's way into the lake.
+
+    A partitioned asset hands over its staged partitions and receives a `Partitions` reader; an
+    unpartitioned asset hands over an Arrow or Ibis table and receives, of each upstream asset,
+    an Ibis table over all partitions of the units that exist.
+    """
+
+    extension = ".parquet"
+
+    def __init__(self, lake: ParquetLake):
+        super().__init__(base_path=lake.base)
+        self.lake = lake
+        self._backend: ibis.backends.duckdb.Backend | None = None
+
+    def dump_to_path(self, context: dg.OutputContext, obj: Any, path: UPath) -> None:
+        """Commit one staged partition, or stage and commit an unpartitioned table."""
+        staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
+        staged.commit()
+
+    def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
+        """One stored file as an Arrow table."""
+        with path.open("rb") as stream:
+            return pq.read_table(stream)
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Commit every staged partition of the output, or its one table."""
+        if not context.has_asset_partitions:
+            super().handle_output(context, obj)
+            return
+        for partition in context.asset_partition_keys:
+            obj[partition].commit()
+
+    def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
+        """A partition reader for a partitioned asset, an Ibis table for an unpartitioned one."""
+        table = context.asset_key.path[-1]
+        if context.step_context.has_partition_key or context.step_context.has_partition_key_range:
+            return Partitions(table, lambda partition: self.lake.read(table, partition))
+        keys = context.asset_partition_keys if context.has_asset_partitions else [None]
+        return self.table(table, keys)
+
+    def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
+        """An Ibis table over the stored files of `partitions`; empty where none is stored."""
+        if self._backend is None:
+            self._backend = ibis.duckdb.connect()
+            self._backend.raw_sql("SET TimeZone='UTC'")
+            if not _is_local(self.lake.base):
+                self._backend.register_filesystem(self.lake.base.fs)
+        paths = [self.lake.path(name, p) for p in partitions]
+        files = [str(p) for p in paths if p.exists()]
+        if not files:
+            return ibis.memtable(self.lake.tables[name].empty())
+        return self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
+
+    def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
+        data = obj if isinstance(obj, pa.Table) else obj.to_pyarrow()
+        table = context.asset_key.path[-1]
+        staged = self.lake.stage(table, None, data, code_version=str(context.version or ""), inputs={})
+        context.add_output_metadata(
+            {
+                "dagster/row_count": staged.row_count,
+                "content_hash": staged.content_hash,
+                "dagster/uri": str(staged.place),
+            }
+        )
+        return staged
+
+
+class _HashingSink:
+    """A writable file that hashes what passes through it."""
+
+    def __init__(self, raw: Any):
+        self.raw = raw
+        self.digest = blake2b(digest_size=16)
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return int(self.raw.write(data))
+
+    def tell(self) -> int:
+        return int(self.raw.tell())
+
+    def flush(self) -> None:
+        self.raw.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _is_local(path: UPath) -> bool:
+    return path.protocol in ("", "file", "local")

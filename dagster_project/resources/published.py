@@ -1,0 +1,244 @@
+"""The tables of the published file as DuckDB statements: what is taken over, what comes from the lake."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms import schemas
+
+LAYOUT = "1"
+"""Version of the published tables; rows of a file of another layout are not taken over."""
+
+_SQL_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.bool_(): "BOOLEAN",
+    pa.float32(): "FLOAT",
+    schemas.TIME: "TIMESTAMPTZ",
+    schemas.SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
+}
+
+
+def sql_type(type_: pa.DataType) -> str:
+    """The DuckDB type of a declared Arrow type."""
+    if pa.types.is_list(type_):
+        return f"{sql_type(type_.value_type)}[]"
+    return _SQL_TYPES[type_]
+
+
+# Partitions whose rows come from the lake: their files changed, or which of their mails are canonical did.
+CHANGED = """
+CREATE TEMP TABLE changed AS
+WITH canonical_now AS (
+  SELECT source || '/' || unit AS partition, message_id, stored_message_id
+  FROM lake_memberships WHERE is_canonical
+), canonical_before AS (
+  SELECT source || '/' || unit AS partition, message_id, stored_message_id
+  FROM prev.memberships WHERE is_canonical
+)
+SELECT DISTINCT partition FROM (
+  SELECT partition FROM (SELECT * FROM partitions EXCEPT SELECT * FROM prev.partitions)
+  UNION ALL SELECT partition FROM (FROM canonical_now EXCEPT FROM canonical_before)
+  UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
+) WHERE partition IN (SELECT partition FROM partitions)
+"""
+
+CHANGED_FROM_NOTHING = "CREATE TEMP TABLE changed AS SELECT DISTINCT partition FROM partitions"
+
+# Appended to a statement of TABLES when there is a previous version.
+KEPT = """
+UNION ALL BY NAME SELECT {columns} FROM prev.{name}
+WHERE partition IN (SELECT partition FROM partitions) AND partition NOT IN (SELECT partition FROM changed)
+"""
+
+_CANONICAL = """
+SELECT t.* REPLACE (c.message_id AS {id}) FROM {view} t JOIN (
+  SELECT source || '/' || unit AS partition, stored_message_id, message_id FROM lake_memberships WHERE is_canonical
+) c ON c.partition = t.partition AND c.stored_message_id = t.{id}
+"""
+
+
+def _canonical(view: str, id_column: str = "message_id") -> str:
+    return _CANONICAL.format(view=view, id=id_column)
+
+
+# In the order in which they are made. `{kept}` is KEPT or nothing.
+TABLES = {
+    "memberships": "CREATE TABLE memberships AS SELECT * EXCLUDE (partition) FROM lake_memberships",
+    "threads": "CREATE TABLE threads AS SELECT * EXCLUDE (partition) FROM lake_threads",
+    "thread_tree": "CREATE TABLE thread_tree AS SELECT * EXCLUDE (partition) FROM lake_thread_tree",
+    "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
+    "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
+    "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
+    "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
+    "exclusions": f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} {{kept}}",
+    "quarantine": "CREATE TABLE quarantine AS SELECT * FROM new_quarantine {kept}",
+    "chunks": f"""
+CREATE TABLE chunks AS
+WITH rows AS ({_canonical("new_message_chunks", "doc_id")} {{kept}}),
+numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no FROM rows)
+SELECT chunk_no, rows.* FROM rows JOIN numbered USING (chunk_id)
+""",
+}
+_NEW_COUNTS = """
+CREATE TEMP TABLE new_counts AS
+SELECT term, chunk_no,
+  coalesce(sum(tf) FILTER (field = 'title'), 0) AS title_tf,
+  coalesce(sum(tf) FILTER (field = 'text'), 0) AS text_tf,
+  coalesce(sum(tf) FILTER (field = 'quote'), 0) AS quote_tf,
+  coalesce(sum(tf) FILTER (field = 'context'), 0) AS context_tf
+FROM (
+  SELECT chunk_id, field, term, tf FROM new_message_terms
+  UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
+) JOIN chunks USING (chunk_id)
+GROUP BY term, chunk_no
+"""
+
+_NO_KEPT_COUNTS = """
+CREATE TEMP TABLE kept_counts (term_id INTEGER, chunk_no INTEGER, title_tf USMALLINT, text_tf USMALLINT,
+  quote_tf USMALLINT, context_tf USMALLINT)
+"""
+
+_NO_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms (term_id INTEGER, term VARCHAR)"
+
+_KEPT_COUNTS = """
+CREATE TEMP TABLE kept_counts AS
+SELECT p.term_id, n.chunk_no, p.title_tf, p.text_tf, p.quote_tf, 0::USMALLINT AS context_tf
+FROM prev.postings p
+JOIN (
+  SELECT b.chunk_no AS old_no, c.chunk_no FROM prev.chunks b JOIN chunks c USING (chunk_id)
+  WHERE c.partition NOT IN (SELECT partition FROM changed)
+) n ON n.old_no = p.chunk_no
+WHERE p.title_tf > 0 OR p.text_tf > 0 OR p.quote_tf > 0
+"""
+
+_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms AS SELECT term_id, term FROM prev.terms"
+
+# A chunk with parent context can have the same term among the kept and the new counts: those are added up.
+_COUNTS = """
+CREATE TEMP TABLE counts AS
+WITH mixed AS (SELECT chunk_no FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM lake_chunk_context)),
+kept AS (SELECT t.term, k.* EXCLUDE (term_id) FROM kept_counts k JOIN previous_terms t USING (term_id)),
+both_sides AS (
+  FROM kept WHERE chunk_no IN (FROM mixed) UNION ALL BY NAME FROM new_counts WHERE chunk_no IN (FROM mixed)
+)
+SELECT term, chunk_no, sum(title_tf)::USMALLINT AS title_tf, sum(text_tf)::USMALLINT AS text_tf,
+  sum(quote_tf)::USMALLINT AS quote_tf, sum(context_tf)::USMALLINT AS context_tf
+FROM both_sides GROUP BY term, chunk_no
+UNION ALL BY NAME SELECT term, chunk_no, title_tf, text_tf, quote_tf, context_tf FROM kept
+WHERE chunk_no NOT IN (FROM mixed)
+UNION ALL BY NAME SELECT term, chunk_no, least(title_tf, 65535)::USMALLINT AS title_tf,
+  least(text_tf, 65535)::USMALLINT AS text_tf, least(quote_tf, 65535)::USMALLINT AS quote_tf,
+  least(context_tf, 65535)::USMALLINT AS context_tf
+FROM new_counts WHERE chunk_no NOT IN (FROM mixed)
+"""
+
+_TERMS = """
+CREATE TABLE terms AS
+SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, count(*)::INTEGER AS df
+FROM counts GROUP BY term ORDER BY term_id
+"""
+
+_POSTINGS = """
+CREATE TABLE postings AS
+SELECT term_id, chunk_no, title_tf, text_tf, quote_tf, context_tf
+FROM counts JOIN terms USING (term) ORDER BY term_id, chunk_no
+"""
+
+_LENGTHS = """
+CREATE TABLE chunk_lengths AS
+SELECT chunk_no, coalesce(sum(title_tf), 0)::INTEGER AS title_length, coalesce(sum(text_tf), 0)::INTEGER AS text_length,
+  coalesce(sum(quote_tf), 0)::INTEGER AS quote_length, coalesce(sum(context_tf), 0)::INTEGER AS context_length
+FROM (SELECT chunk_no FROM chunks) LEFT JOIN postings USING (chunk_no)
+GROUP BY chunk_no ORDER BY chunk_no
+"""
+
+INVERTED_INDEX = (_NEW_COUNTS, _KEPT_COUNTS, _PREVIOUS_TERMS, _COUNTS, _TERMS, _POSTINGS, _LENGTHS)
+INVERTED_INDEX_FROM_NOTHING = (
+    _NEW_COUNTS, _NO_KEPT_COUNTS, _NO_PREVIOUS_TERMS, _COUNTS, _TERMS, _POSTINGS, _LENGTHS,
+)
+
+EMBEDDINGS = """
+CREATE TABLE embeddings AS
+SELECT c.chunk_no, c.chunk_id, e.model, e.vector::FLOAT[{dimensions}] AS vector
+FROM chunks c LEFT JOIN lake_chunk_context x USING (chunk_id)
+JOIN lake_embeddings e ON e.text_hash = coalesce(x.checksum, c.checksum)
+ORDER BY c.chunk_no
+"""
+
+# Each statement counts the rows that break the rule.
+RULES = {
+    "a message has one row": "SELECT count(*) - count(DISTINCT message_id) FROM messages",
+    "a chunk has one row": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
+    "a chunk belongs to a message": "SELECT count(*) FROM chunks WHERE doc_id NOT IN (SELECT message_id FROM messages)",
+    "a chunk has one vector": "SELECT abs((SELECT count(*) FROM chunks) - (SELECT count(*) FROM embeddings))",
+    "a chunk has terms": "SELECT count(*) FROM chunk_lengths WHERE title_length + text_length + quote_length = 0",
+    "all vectors are of one model": "SELECT greatest(count(DISTINCT model) - 1, 0) FROM embeddings",
+    "a message is in the thread tree": (
+        "SELECT count(*) FROM messages WHERE message_id NOT IN (SELECT message_id FROM thread_tree)"
+    ),
+}
+
+_PARTITION = {"partition": "partition of the lake that the row comes from, as source/unit"}
+
+
+def _of(table: schemas.Table, extra: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
+    return table.comment, {**{c.name: c.comment for c in table.columns}, **(extra or {})}
+
+
+COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
+    "messages": _of(schemas.MESSAGES, _PARTITION),
+    "attachments": _of(schemas.ATTACHMENTS, _PARTITION),
+    "blocks": _of(schemas.MESSAGE_BLOCKS, _PARTITION),
+    "exclusions": _of(schemas.EXCLUSIONS, _PARTITION),
+    "quarantine": _of(schemas.QUARANTINE, _PARTITION),
+    "chunks": _of(schemas.CHUNKS, {**_PARTITION, "chunk_no": "number of the chunk in this file, from 0"}),
+    "chunk_context": _of(schemas.CHUNK_CONTEXT),
+    "threads": _of(schemas.THREADS),
+    "thread_tree": _of(schemas.THREAD_TREE),
+    "memberships": _of(schemas.MEMBERSHIPS),
+    "terms": (
+        "The dictionary of the inverted index.",
+        {"term_id": "number of the term in this file", "term": "the term", "df": "chunks that hold the term"},
+    ),
+    "postings": (
+        "The inverted index, sorted by term: how often a term stands in each field of a chunk.",
+        {
+            "term_id": "the term",
+            "chunk_no": "the chunk",
+            "title_tf": "occurrences in the title",
+            "text_tf": "occurrences in the authored text",
+            "quote_tf": "occurrences in the quoted text",
+            "context_tf": "occurrences in the added context",
+        },
+    ),
+    "chunk_lengths": (
+        "Terms per chunk and field, for length normalisation.",
+        {
+            "chunk_no": "the chunk",
+            "title_length": "terms of the title",
+            "text_length": "terms of the authored text",
+            "quote_length": "terms of the quoted text",
+            "context_length": "terms of the added context",
+        },
+    ),
+    "embeddings": (
+        "The vector of each chunk.",
+        {
+            "chunk_no": "the chunk",
+            "chunk_id": "the chunk",
+            "model": "model that made the vector",
+            "vector": "unit-length vector of the embedded text",
+        },
+    ),
+    "partitions": (
+        "What this version was made from: the content hash of each table of each partition.",
+        {"partition": "partition of the lake", "table_name": "table of the lake", "hash": "hash of its content"},
+    ),
+    "manifest": (
+        "What this version is: one row per fact.",
+        {"key": "name of the fact", "value": "the fact; settings and row counts as JSON"},
+    ),
+}

@@ -1,0 +1,327 @@
+"""The published index: an immutable DuckDB file per version, built aside and switched by a rename."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dagster_project.resources.duckdb_extensions import load_vss
+from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.sources import FileSources
+from dagster_project.resources import published
+from transforms.errors import CheckFailedError, WeftError
+from transforms.hashing import parts_hash
+from transforms.settings import EmbeddingSettings, IndexSettings, TermSettings
+
+CURRENT = "CURRENT"
+_PER_UNIT = ("messages", "attachments", "message_blocks", "message_chunks", "message_exclusions", "message_terms",
+             "quarantine")
+_WHOLE = ("memberships", "threads", "thread_tree", "chunk_context", "context_terms", "embeddings")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publish did."""
+
+    version: str
+    path: Path
+    is_new: bool
+    partitions: int
+    changed: int
+    reused: bool
+    rows: Mapping[str, int] = field(default_factory=dict)
+    vector_search: str = "exact"
+
+
+class DuckDBPublisher:
+    """Builds `weft-<version>.duckdb` from the lake and points `CURRENT` at it."""
+
+    def __init__(
+        self,
+        lake: ParquetLake,
+        folder: Path,
+        index: IndexSettings,
+        embedding: EmbeddingSettings,
+        terms: TermSettings,
+        recorded: Mapping[str, object],
+    ):
+        self.lake, self.folder = lake, folder
+        self.index, self.embedding, self.terms = index, embedding, terms
+        self.recorded = recorded
+
+    @property
+    def layout(self) -> str:
+        """Hash of what must be equal for rows of an older version to be taken over."""
+        return parts_hash([published.LAYOUT, self.terms.digest(), self.embedding.digest()])[:16]
+
+    def publish(self, partitions: Sequence[str]) -> Published:
+        """Publish the lake's tables restricted to `partitions`.
+
+        Nothing is built when the current version holds just that. Rows of unchanged partitions
+        come from the current version, all others from the lake. A crash at any point leaves the
+        current version as it is. CheckFailedError names the rule that the new file breaks.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            self._sweep()
+            hashes = self._content_hashes(partitions)
+            settings = json.dumps(self.recorded, sort_keys=True)
+            version = self._version(hashes)
+            place = self.folder / f"weft-{version}.duckdb"
+            previous = self._usable_previous()
+            if previous and previous.name == place.name:
+                return Published(version, place, False, len(partitions), 0, True)
+            building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
+            build = _Build(self, building, previous, hashes, partitions)
+            try:
+                result = build.run(version, settings)
+                _durable(building)
+                building.replace(place)
+                self._switch(place)
+            finally:
+                for left in self.folder.glob(f"{building.name}*"):
+                    left.unlink(missing_ok=True)
+            self._prune(keep=place)
+            return result
+
+    def is_current(self, partitions: Sequence[str]) -> bool:
+        """True if the current version is readable and shows the lake as it is now."""
+        previous = self._usable_previous()
+        if previous is None:
+            return False
+        try:
+            hashes = self._content_hashes(partitions)
+        except WeftError:
+            return False
+        return previous.name == f"weft-{self._version(hashes)}.duckdb"
+
+    def _version(self, hashes: Mapping[str, Mapping[str, str]]) -> str:
+        made_from = json.dumps([self.recorded, hashes], sort_keys=True)
+        return parts_hash([self.layout, self.index.digest(), made_from])[:16]
+
+    def current(self) -> Path | None:
+        """The file that `CURRENT` names; None if nothing is published."""
+        link = self.folder / CURRENT
+        return link.resolve() if link.is_symlink() and link.exists() else None
+
+    def _content_hashes(self, partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Content hash of every table of every partition, and of the whole tables under the key ''."""
+        hashes: dict[str, dict[str, str]] = {}
+        for partition, tables in [("", _WHOLE), *((p, _PER_UNIT) for p in sorted(partitions))]:
+            for table in tables:
+                footer = self.lake.footer(table, partition or None)
+                if footer is None:
+                    place = self.lake.path(table, partition or None)
+                    raise WeftError(f"cannot publish: {place} is missing or damaged; `weft build` makes it again")
+                hashes.setdefault(partition, {})[table] = footer.content_hash
+        return hashes
+
+    def _usable_previous(self) -> Path | None:
+        """The current version if its rows can be taken over."""
+        current = self.current()
+        if current is None:
+            return None
+        try:
+            with duckdb.connect(str(current), read_only=True) as connection:
+                row = connection.execute("SELECT value FROM manifest WHERE key = 'layout'").fetchone()
+        except duckdb.Error:
+            return None
+        return current if row and row[0] == self.layout else None
+
+    def _switch(self, place: Path) -> None:
+        link = self.folder / f".{CURRENT}-{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(place.name)
+        link.replace(self.folder / CURRENT)
+        _durable(self.folder)
+
+    def _prune(self, keep: Path) -> None:
+        versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
+        for old in versions[: -self.index.keep_versions]:
+            old.unlink()
+
+    def _sweep(self) -> None:
+        """Remove what killed builds left; the lock says that none is running."""
+        for left in [*self.folder.glob(".build-*"), *self.folder.glob(f".{CURRENT}-*")]:
+            left.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One publish at a time; the lock goes with the process that holds it."""
+        with (self.folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+class _Build:
+    """One version being built."""
+
+    def __init__(
+        self,
+        publisher: DuckDBPublisher,
+        place: Path,
+        previous: Path | None,
+        hashes: Mapping[str, Mapping[str, str]],
+        partitions: Sequence[str],
+    ):
+        self.publisher, self.lake, self.place = publisher, publisher.lake, place
+        self.previous, self.hashes, self.partitions = previous, hashes, sorted(partitions)
+
+    def run(self, version: str, settings: str) -> Published:
+        """Fill the file at `place`, check it, close it."""
+        with duckdb.connect(str(self.place), config={"memory_limit": "1GB", "threads": 2}) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET preserve_insertion_order = true")
+            self.connection = connection
+            self._attach_previous()
+            changed = self._changed()
+            self._tables(changed)
+            self._inverted_index()
+            self._vectors()
+            vector_search = self._hnsw()
+            rows = self._manifest(version, settings, vector_search)
+            self._check()
+            self._comment()
+            if self.previous:
+                connection.execute("DETACH prev")
+            connection.execute("CHECKPOINT")
+        place = self.publisher.folder / f"weft-{version}.duckdb"
+        return Published(
+            version, place, True, len(self.partitions), len(changed), self.previous is not None, rows, vector_search
+        )
+
+    def _attach_previous(self) -> None:
+        if self.previous:
+            self.connection.execute(f"ATTACH '{_quoted(self.previous)}' AS prev (READ_ONLY)")
+        else:
+            self.connection.execute("ATTACH ':memory:' AS prev")
+            self.connection.execute("CREATE TABLE prev.partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)")
+        for name in _WHOLE:
+            self._from_lake(f"lake_{name}", name, [None])
+
+    def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
+        """A temporary view over stored files, with the column `partition`."""
+        declared = self.lake.tables[table]
+        if not partitions:
+            columns = ", ".join(f"NULL::{published.sql_type(c.type)} AS \"{c.name}\"" for c in declared.columns)
+            self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0")
+            return
+        selects = [
+            f"SELECT *, '{_quoted(p or '')}' AS partition FROM read_parquet('{_quoted(self.lake.path(table, p))}')"
+            for p in partitions
+        ]
+        self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
+
+    def _changed(self) -> list[str]:
+        """Partitions whose rows must be taken from the lake."""
+        now = [(p, t, h) for p in self.partitions for t, h in self.hashes[p].items()]
+        self.connection.execute("CREATE TABLE partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)")
+        if now:
+            self.connection.executemany("INSERT INTO partitions VALUES (?, ?, ?)", now)
+        self.connection.execute(published.CHANGED_FROM_NOTHING if self.previous is None else published.CHANGED)
+        return [r[0] for r in self.connection.execute("SELECT partition FROM changed ORDER BY partition").fetchall()]
+
+    def _tables(self, changed: list[str]) -> None:
+        for name in _PER_UNIT:
+            self._from_lake(f"new_{name}", name, changed)
+        for name, statement in published.TABLES.items():
+            columns = "* EXCLUDE (chunk_no)" if name == "chunks" else "*"
+            kept = published.KEPT.format(name=name, columns=columns) if self.previous else ""
+            self.connection.execute(statement.format(kept=kept))
+
+    def _inverted_index(self) -> None:
+        for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:
+            self.connection.execute(statement)
+
+    def _vectors(self) -> None:
+        self.connection.execute(published.EMBEDDINGS.format(dimensions=self.publisher.embedding.dimensions))
+
+    def _hnsw(self) -> str:
+        """Build the HNSW index where there are enough vectors; returns how vectors are searched."""
+        (count,) = self.connection.execute("SELECT count(*) FROM embeddings").fetchone() or (0,)
+        if count < self.publisher.index.ann_min_vectors:
+            return "exact"
+        load_vss(self.connection)
+        self.connection.execute("SET hnsw_enable_experimental_persistence = true")
+        self.connection.execute("CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')")
+        return "hnsw"
+
+    def _manifest(self, version: str, settings: str, vector_search: str) -> dict[str, int]:
+        names = [r[0] for r in self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND "
+                                                       "database_name = current_database()").fetchall()]
+        rows = {
+            name: int((self.connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,))[0])
+            for name in sorted(names)
+        }
+        entries = {
+            "version": version,
+            "layout": self.publisher.layout,
+            "model": self.publisher.embedding.model_id,
+            "dimensions": str(self.publisher.embedding.dimensions),
+            "vector_search": vector_search,
+            "settings": settings,
+            "duckdb": duckdb.__version__,
+            "rows": json.dumps(rows, sort_keys=True),
+            "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self.connection.execute("CREATE TABLE manifest (key VARCHAR, value VARCHAR)")
+        self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(entries.items()))
+        return rows
+
+    def _check(self) -> None:
+        """CheckFailedError for the first rule that the new file breaks."""
+        for rule, statement in published.RULES.items():
+            (broken,) = self.connection.execute(statement).fetchone() or (0,)
+            if broken:
+                raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
+
+    def _comment(self) -> None:
+        for name, (comment, columns) in published.COMMENTS.items():
+            self.connection.execute(f"COMMENT ON TABLE \"{name}\" IS '{_quoted(comment)}'")
+            for column, meaning in columns.items():
+                self.connection.execute(f"COMMENT ON COLUMN \"{name}\".\"{column}\" IS '{_quoted(meaning)}'")
+
+
+def _quoted(value: object) -> str:
+    """A value inside a SQL string literal."""
+    return str(value).replace("'", "''")
+
+
+def _durable(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class PartitionPublisher:
+    """The publisher as the assets see it: publishes the units that the sources have now."""
+
+    def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
+        self.publisher, self.sources = publisher, sources
+
+    def publish(self) -> Mapping[str, Any]:
+        """Publish; returns version, path, what was reused, and the row counts of the published tables."""
+        partitions = [u.partition for u in self.sources.discover()]
+        done = self.publisher.publish(partitions)
+        return {
+            "version": done.version,
+            "path": str(done.path),
+            "new_version": done.is_new,
+            "partitions": done.partitions,
+            "changed_partitions": done.changed,
+            "built_on_previous": done.reused,
+            "vector_search": done.vector_search,
+            **{f"rows_{name}": count for name, count in done.rows.items()},
+        }

@@ -1,0 +1,259 @@
+"""The configured sources: which files they have, how the files make units, and what is in them."""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import json
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from assets.protocols import Unit
+from dagster_project.settings import Settings, SourceSettings
+from transforms.dates import sent_date
+from transforms.errors import SourceError
+from transforms.hashing import parts_hash
+from transforms.mail import RawMail, split_mbox
+from transforms.mail_parts import MIME_FAULTS, read_headers
+from transforms.settings import MailSettings
+
+_DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
+_COMPRESSED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_HEAD_BYTES = 1 << 16
+_PLAUSIBLE_EXPANSION = 16 << 20
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a unit: where it is, how it is called inside the source, a hash of its bytes."""
+
+    path: Path
+    name: str
+    digest: str
+
+
+class FileSources:
+    """Looks at the configured sources; remembers hashes of files that did not change.
+
+    A file whose size, modification and change times and inode are as remembered is not read
+    again. What is remembered lies in `memory`, a file that may be deleted at any time.
+    """
+
+    def __init__(self, settings: Settings, memory: Path):
+        self.settings = settings
+        self._memory_file = memory
+        self._memory: dict[str, list[object]] = {}
+        self._units: dict[str, tuple[Unit, list[_File]]] | None = None
+
+    def discover(self) -> list[Unit]:
+        """All units of all sources, in order of partition; SourceError if a source has no file at all."""
+        self._memory = self._recall()
+        found: dict[str, tuple[Unit, list[_File]]] = {}
+        seen: dict[str, list[object]] = {}
+        for source in self.settings.sources:
+            for unit, files in self._units_of(source, seen):
+                found[unit.partition] = (unit, files)
+        if seen != self._memory:
+            self._remember(seen)
+        self._units = found
+        return [found[p][0] for p in sorted(found)]
+
+    def unit(self, partition: str) -> Unit:
+        """The unit behind a partition key; SourceError if no file makes it up."""
+        if self._units is None:
+            self.discover()
+        assert self._units is not None
+        if partition not in self._units:
+            raise SourceError(f"partition {partition}: no file of the configured sources belongs to it any more")
+        return self._units[partition][0]
+
+    def mails(self, unit: Unit) -> Iterable[RawMail]:
+        """The mails of the unit's files in order of name, each file read under the caps of the settings."""
+        assert self._units is not None
+        source = self.settings.source(unit.source)
+        for file in self._units[unit.partition][1]:
+            yield from _read(file, source, self.settings.mail)
+
+    def _units_of(
+        self, source: SourceSettings, seen: dict[str, list[object]]
+    ) -> Iterator[tuple[Unit, list[_File]]]:
+        grouped: dict[tuple[str, str | None], list[_File]] = {}
+        for path, name in _paths(source, self.settings.base):
+            digest, date = self._identify(path, source, seen)
+            grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
+        for (unit, list_id), files in sorted(grouped.items(), key=lambda item: item[0][0]):
+            files.sort(key=lambda f: f.name)
+            fingerprint = parts_hash(
+                [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
+            )
+            yield Unit(source.name, unit, list_id, fingerprint), files
+
+    def _identify(
+        self, path: Path, source: SourceSettings, seen: dict[str, list[object]]
+    ) -> tuple[str, str | None]:
+        """Hash of the file's bytes, and for single mails the month of their Date header."""
+        try:
+            stat = path.stat()
+        except OSError as error:
+            return f"unreadable: {error.strerror}", None
+        state: list[object] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        known = self._memory.get(str(path))
+        if known and known[:4] == state:
+            seen[str(path)] = known
+            return str(known[4]), known[5] if isinstance(known[5], str) else None
+        try:
+            with path.open("rb") as stream:
+                head = stream.read(_HEAD_BYTES)
+                digest = blake2b(head, digest_size=16)
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            return f"unreadable: {error.strerror}", None
+        month = _month(head) if source.kind != "mbox" else None
+        seen[str(path)] = [*state, digest.hexdigest(), month]
+        return digest.hexdigest(), month
+
+    def _recall(self) -> dict[str, list[object]]:
+        try:
+            return dict(json.loads(self._memory_file.read_text()))
+        except (OSError, ValueError):
+            return {}
+
+    def _remember(self, seen: dict[str, list[object]]) -> None:
+        self._memory_file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._memory_file.with_name(f"{self._memory_file.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(seen, sort_keys=True))
+        temporary.replace(self._memory_file)
+
+
+def _paths(source: SourceSettings, base: Path) -> list[tuple[Path, str]]:
+    """The files of a source with their names inside it, sorted by name."""
+    pattern = str(base / Path(source.path).expanduser())
+    roots = [Path(p) for p in sorted(glob.glob(pattern))]
+    if not roots:
+        raise SourceError(
+            f"source {source.name}: nothing at {pattern}; mend `path` in the settings, or remove the "
+            "source from them to remove its mail from the index"
+        )
+    if source.kind == "mbox":
+        return [(p, p.name) for p in roots]
+    found: list[tuple[Path, str]] = []
+    for root in roots:
+        folders = [root / "cur", root / "new"] if source.kind == "maildir" else [root]
+        if source.kind == "maildir" and not any(f.is_dir() for f in folders):
+            raise SourceError(f"source {source.name}: {root} is no Maildir: it has neither cur/ nor new/")
+        if source.kind == "eml" and root.is_file():
+            found.append((root, root.name))
+            continue
+        for folder in folders:
+            inside = folder.rglob("*.eml") if source.kind == "eml" else folder.glob("*")
+            found += [(p, str(p.relative_to(root))) for p in inside if p.is_file() and not p.name.startswith(".")]
+    return sorted(found, key=lambda item: item[1])
+
+
+def _unit_of(source: SourceSettings, name: str, date: str | None) -> tuple[str, str | None]:
+    """Name of the unit a file belongs to, and the list it holds."""
+    stem = name
+    while Path(stem).suffix in (*_COMPRESSED, ".mbox", ".eml", ".mbx"):
+        stem = stem.removesuffix(Path(stem).suffix)
+    if source.kind != "mbox":
+        period = {"month": date, "year": date and date[:4], "archive": "all"}[source.grain]
+        return period or "undated", source.list_id or source.name
+    dated = _DATED.fullmatch(stem)
+    before = dated["before"].strip("._-") if dated else ""
+    list_id = source.list_id or before or source.name
+    prefix = "" if source.list_id or not before else f"{before}."
+    if dated is None or source.grain == "archive":
+        return _safe(stem), list_id
+    period = dated["year"] if source.grain == "year" else f"{dated['year']}-{dated['month']}"
+    return _safe(f"{prefix}{period}"), list_id
+
+
+def _month(head: bytes) -> str | None:
+    """Month of the Date header of a mail, as `YYYY-MM`; None where there is no readable one."""
+    try:
+        dates = read_headers(head).fields.get("date", [])
+    except MIME_FAULTS:
+        return None
+    at = sent_date(dates[0]).at if dates else None
+    return at.strftime("%Y-%m") if at else None
+
+
+def _safe(name: str) -> str:
+    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped."""
+    escaped = "".join(
+        c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode()) for c in name
+    )
+    return escaped.replace("..", ".%2e").strip(".") or "%2e"
+
+
+def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:
+    """The mails of one file; what cannot be read as mail comes with its fault."""
+    if file.path.is_dir():
+        yield RawMail(file.name, b"", fault="not_a_file: the path is a folder")
+        return
+    try:
+        data, fault = _content(file.path, settings)
+    except (_TooLargeError, OSError) as error:
+        yield RawMail(file.name, b"", fault=_why_unreadable(error))
+        return
+    if not data and not fault:
+        yield RawMail(file.name, b"", fault="empty_file: the file has no bytes")
+    elif source.kind == "mbox":
+        mails, refused = split_mbox(data, name=file.name, dialect=source.dialect)
+        yield from mails
+        yield from refused
+    elif data:
+        yield RawMail(file.name, data)
+    if fault:
+        yield RawMail(f"{file.name}:{len(data)}", b"", fault=fault)
+
+
+class _TooLargeError(Exception):
+    """The decompressed content passes a cap."""
+
+
+def _content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
+    """The bytes of a file, decompressed by its ending under the caps of size and ratio.
+
+    A compressed file that breaks off gives what stands before the break, and the reason.
+    """
+    opener = _COMPRESSED.get(path.suffix)
+    stored = path.stat().st_size
+    if opener is None:
+        if stored > settings.max_archive_bytes:
+            raise _TooLargeError(f"too_large: {stored:,} bytes, the cap is {settings.max_archive_bytes:,}")
+        return path.read_bytes(), None
+    cap = min(settings.max_archive_bytes, max(_PLAUSIBLE_EXPANSION, stored * settings.max_compression_ratio))
+    data = bytearray()
+    with opener(path, "rb") as stream:
+        try:
+            while block := stream.read1(1 << 17):
+                data += block
+                if len(data) > cap:
+                    raise _TooLargeError(
+                        f"compression_bomb: {stored:,} bytes expand to more than {cap:,}; raise "
+                        "mail.max_archive_bytes or mail.max_compression_ratio if the archive is sound"
+                    )
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            return bytes(data), _why_unreadable(error)
+    return bytes(data), None
+
+
+def _why_unreadable(error: Exception) -> str:
+    if isinstance(error, _TooLargeError):
+        return str(error)
+    if isinstance(error, PermissionError):
+        return "unreadable: no permission to read the file"
+    if isinstance(error, EOFError):
+        return "truncated_archive: the compressed file ends before its end mark"
+    if isinstance(error, zlib.error | lzma.LZMAError | gzip.BadGzipFile):
+        return f"broken_archive: {error}"
+    return f"unreadable: {error}"

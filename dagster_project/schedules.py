@@ -1,0 +1,53 @@
+"""The hourly run: what changed is materialized and published, and nothing runs when nothing changed."""
+
+import dagster as dg
+
+from dagster_project.composition import make_lake, make_sources
+from dagster_project.plan import make_plan
+from dagster_project.settings import Settings
+from transforms.errors import BusyError, WeftError
+
+HOURLY = "hourly_refresh"
+MAX_RUNTIME_SECONDS = 3 * 3600
+_UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+
+
+def hourly_job(settings: Settings) -> dg.JobDefinition:
+    """The job `hourly_refresh`: one step that does what `weft build` does, in its own process."""
+
+    @dg.op(description="Discover, materialize what changed, publish.")
+    def refresh_changed(context: dg.OpExecutionContext) -> None:
+        from dagster_project.build import build
+
+        result = build(settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step))
+        context.add_output_metadata({"units": len(result.plan.stale), "seconds": result.seconds})
+
+    @dg.job(name=HOURLY, executor_def=dg.in_process_executor, tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS})
+    def hourly() -> None:
+        refresh_changed()
+
+    return hourly
+
+
+def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
+    """The schedule: every full hour one run, none while one is going or when nothing changed."""
+
+    @dg.schedule(cron_schedule="0 * * * *", job_name=HOURLY, name=f"{HOURLY}_schedule")
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        from dagster_project.build import only_build
+
+        going = context.instance.get_runs(filters=dg.RunsFilter(job_name=HOURLY, statuses=_UNDER_WAY), limit=1)
+        if going:
+            return dg.SkipReason(f"run {going[0].run_id} is still going")
+        try:
+            with only_build(settings.root):
+                plan = make_plan(settings, make_sources(settings), make_lake(settings))
+        except BusyError as busy:
+            return dg.SkipReason(str(busy))
+        except WeftError as fault:
+            return dg.RunRequest(tags={"weft/fault": str(fault)[:200]})
+        if plan.is_empty:
+            return dg.SkipReason("nothing changed")
+        return dg.RunRequest(tags={"weft/changed_units": str(len(plan.stale) + len(plan.vanished))})
+
+    return schedule

@@ -1,0 +1,141 @@
+"""What people see in a terminal: progress, tables and hits."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from dagster_project.build import BuildResult
+    from dagster_project.plan import Plan
+    from dagster_project.resources.search_index import SearchResult
+
+_STAGES = {
+    "messages": "reading mail",
+    "message_blocks": "parsing blocks",
+    "message_chunks": "cutting chunks",
+    "message_terms": "counting terms",
+    "embeddings": "embedding texts",
+    "search_index": "publishing",
+}
+_SHOWN = ("messages", "threads", "attachments", "blocks", "chunks", "embeddings", "terms", "postings", "exclusions",
+          "quarantine")
+
+
+class BuildView:
+    """Shows a build: one progress line per stage while it runs, a table at its end."""
+
+    def __init__(self, show: bool):
+        self.console = Console(highlight=False)
+        self.show = show
+        self._units: dict[str, int] = {}
+        self._tasks: dict[str, Any] = {}
+        self._progress = Progress(
+            SpinnerColumn(finished_text="✓"),
+            TextColumn("{task.description:<16}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not show,
+        )
+
+    def __enter__(self) -> BuildView:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def plan(self, plan: Plan) -> None:
+        """Say what will be done."""
+        if not self.show:
+            return
+        self.console.print(
+            f"{len(plan.units)} units in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
+        )
+        for tables in plan.stale.values():
+            for table in tables:
+                self._units[table] = self._units.get(table, 0) + 1
+
+    def step(self, stage: str, partition: str | None, rows: int) -> None:
+        """Move the line of a stage on."""
+        if not self.show:
+            return
+        if stage not in self._tasks:
+            for other in self._tasks.values():
+                done = self._progress.tasks[other]
+                self._progress.update(other, total=done.completed, partition="")
+            self._tasks[stage] = self._progress.add_task(
+                _STAGES.get(stage, stage), total=self._units.get(stage), rows=0, partition=""
+            )
+        task = self._tasks[stage]
+        seen = self._progress.tasks[task].fields["rows"]
+        self._progress.update(task, advance=1, rows=seen + rows, partition=partition or "")
+        if stage == "search_index":
+            self._progress.update(task, total=1)
+
+    def summary(self, result: BuildResult) -> None:
+        """The table of what is published, or that nothing changed."""
+        if result.published is None:
+            self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
+            return
+        table = Table(title=f"Published version {result.published['version']}", title_justify="left")
+        table.add_column("table")
+        table.add_column("rows", justify="right")
+        for name in _SHOWN:
+            if f"rows_{name}" in result.published:
+                table.add_row(name, f"{result.published[f'rows_{name}']:,}")
+        self.console.print(table)
+        self.console.print(f"{result.published['path']}  ({result.seconds:.1f} s)", soft_wrap=True)
+
+
+def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
+    """Hits as people read them: subject, thread, author, snippet, scores, citation."""
+    console = Console(highlight=False)
+    rows = result.hits.to_pylist()
+    for number, query in enumerate(queries):
+        hits = [r for r in rows if r["query"] == number]
+        console.print(Text(f"{query}", style="bold"), Text(f"  {len(hits)} hits" if hits else "  nothing found"))
+        for hit in hits:
+            _print_hit(console, hit)
+        console.print()
+    console.print(
+        f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {version}", style="dim"
+    )
+
+
+def _print_hit(console: Console, hit: dict[str, Any]) -> None:
+    when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
+    author = hit["from_name"] or hit["from_addr"] or "unknown author"
+    console.print(Text(f"{hit['rank']:>3}. ") + Text(hit["subject"] or "(no subject)", style="bold cyan"))
+    thread = f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" if hit["thread_size"] > 1 else "single mail"
+    file = f" · {hit['filename']}" if hit["filename"] else ""
+    console.print(f"     {author} · {when} · {hit['list_id']} · {thread} · {hit['chunk_kind']}{file}", markup=False)
+    snippet = Text(hit["snippet"])
+    for start, end in hit["highlights"]:
+        snippet.stylize("bold yellow", start, end)
+    console.print(Text("     ") + snippet, soft_wrap=False)
+    console.print(f"     {scores(hit)}  ⟨{citation(hit)}⟩", style="dim", markup=False, soft_wrap=True)
+
+
+def scores(hit: dict[str, Any]) -> str:
+    """The parts of a score in one line."""
+    ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]
+    thread = f" + thread {hit['thread_score']:.3f}" if hit["thread_score"] else ""
+    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}"
+
+
+def citation(hit: dict[str, Any]) -> str:
+    """Where the text stands: Message-ID, then attachment or block, then bytes."""
+    place = f"attachment {hit['attachment_id'][:12]}" if hit["attachment_id"] else f"block {hit['block_index']}"
+    return f"{hit['doc_id']} {place} bytes {hit['byte_start']}-{hit['byte_end']}"
+
+

@@ -1,0 +1,92 @@
+"""What is read from two real archives: nothing is lost, nothing is garbled."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from transforms.mail import MailTables, read_mail, split_mbox
+from transforms.settings import MailSettings
+
+
+def read(folder: Path, pattern: str, source: str) -> MailTables:
+    files = sorted(folder.glob(pattern))
+    if not files:
+        pytest.skip(f"no {pattern} in {folder}")
+    results = []
+    for file in files:
+        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        mails, garbage = split_mbox(data, name=file.name, dialect="mboxrd")
+        result = read_mail(
+            [*mails, *garbage],
+            source=source,
+            unit=file.name,
+            list_id=source,
+            seen_at=None,
+            settings=MailSettings(),
+        )
+        assert len(mails) + len(garbage) == result.messages.num_rows + result.quarantine.num_rows
+        results.append(result)
+    return MailTables(*(pa.concat_tables(tables) for tables in zip(*results, strict=True)))
+
+
+@pytest.fixture(scope="module")
+def pgsql(corpora) -> MailTables:
+    return read(corpora / "pgsql", "pgsql-*.[0-9]*", "pgsql")
+
+
+@pytest.fixture(scope="module")
+def erofs(corpora) -> MailTables:
+    return read(corpora / "linux-erofs", "linux-erofs.*.gz", "erofs")
+
+
+def counts(table: pa.Table, column: str) -> dict[str, int]:
+    return dict(Counter(table[column].to_pylist()))
+
+
+def test_pgsql_is_complete(pgsql):
+    assert len(set(pgsql.messages["message_id"].to_pylist())) == pgsql.messages.num_rows == 661
+    assert pgsql.quarantine.num_rows == 0
+    assert counts(pgsql.messages, "date_quality") == {"sent": 661}
+
+
+def test_pgsql_attachments(pgsql):
+    assert counts(pgsql.attachments, "content_class") == {
+        "other": 20,
+        "code": 12,
+        "patch": 8,
+        "text": 2,
+        "archive": 1,
+    }
+    assert counts(pgsql.attachments, "reason") == {None: 22, "signature": 20, "archive: tar": 1}
+
+
+def test_erofs_is_complete(erofs):
+    assert len(set(erofs.messages["header_message_id"].to_pylist())) == 15_168
+    assert erofs.messages.num_rows + erofs.quarantine.num_rows == 15_218
+    reasons = Counter(reason.partition(":")[0] for reason in erofs.quarantine["reason"].to_pylist())
+    assert reasons == {"duplicate": 47}
+
+
+def test_erofs_has_one_wrong_clock(erofs):
+    assert counts(erofs.messages, "date_quality") == {"sent": 15_167, "sent_repaired": 3, "received": 1}
+
+
+@pytest.mark.parametrize("corpus", ["pgsql", "erofs"])
+def test_nothing_is_garbled(corpus, request):
+    tables = request.getfixturevalue(corpus)
+    assert "replaced" not in counts(tables.messages, "charset_outcome")
+    garbled = [body for body in tables.messages["body"].to_pylist() if "\ufffd" in body]
+    # Three mails of this archive bring U+FFFD with them, in valid UTF-8.
+    assert len(garbled) == {"pgsql": 0, "erofs": 3}[corpus]
+    for text in tables.messages["body"].to_pylist() + tables.messages["subject"].to_pylist():
+        assert "\0" not in text and "\r" not in text
+    assert not any("=?utf-8?" in subject.lower() for subject in tables.messages["subject"].to_pylist())
+    ids = tables.messages["message_id"].to_pylist()
+    assert not any(set(" <>\n") & set(ident) for ident in ids)
+    attachments = tables.attachments["attachment_id"].to_pylist()
+    assert len(set(attachments)) == len(attachments)

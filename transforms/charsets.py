@@ -1,0 +1,186 @@
+"""Bytes of a mail to text: the declared charset if it holds, else the best guess, never an error."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import cchardet
+
+# Spellings met in mail that Python does not know, and names that mean nothing.
+_ALIASES: dict[str, str | None] = {
+    "iso-88-59-1": "iso-8859-1", "iso8859_1": "iso-8859-1", "iso-8859-1-windows": "cp1252",
+    "iso-8859-8-i": "iso-8859-8", "iso-8859-8-e": "iso-8859-8", "latin-15": "iso-8859-15",
+    "koi8r": "koi8-r", "koi8u": "koi8-u", "koi": "koi8-r", "win-1251": "cp1251", "win1251": "cp1251",
+    "win-1252": "cp1252", "cp-1251": "cp1251", "cp-1252": "cp1252", "cp-1250": "cp1250", "cp-850": "cp850",
+    "x-cp1250": "cp1250", "x-cp1251": "cp1251", "x-cp1252": "cp1252", "ansi": "cp1252",
+    "ansi_x3.110-1983": "iso-8859-1", "7bit": "us-ascii",
+    "ascii-7-bit": "us-ascii",
+    "utf": "utf-8", "unicode-1-1-utf-8": "utf-8", "utf8mb4": "utf-8", "utf-8mb4": "utf-8", "x-utf-8": "utf-8",
+    "x-sjis": "shift_jis", "x-euc-jp": "euc_jp", "x-gbk": "gbk", "x-big5": "big5", "gb2312-80": "gb2312",
+    "gb_2312-80": "gb2312", "ks_c_5601-1987": "cp949", "ks_c_5601": "cp949", "ksc5601": "cp949",
+    "cn-gb": "gb2312", "x-mac-roman": "mac_roman", "macintosh": "mac_roman", "x-mac-cyrillic": "mac_cyrillic",
+    "visual": "iso-8859-8", "logical": "iso-8859-8", "tis620": "tis-620", "windows-874": "cp874",
+    "unknown": None, "unknown-8bit": None, "x-unknown": None, "x-user-defined": None, "8bit": None,
+    "binary": None, "none": None, "default": None, "default_charset": None, "charset": None, "y": None,
+    "n": None, "iso": None, "text": None, "plain": None, "x-unknown-8bit": None, "_chartxt_": None,
+}  # fmt: skip
+# Codecs Python calls text encodings that are no charset of a mail. UTF-7 hides markup from every
+# other reader of the mail; the rest describe program text or domain names.
+_REFUSED = {
+    "utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "undefined",
+    "raw_unicode_escape", "charmap", "mbcs", "oem", "utf-16", "utf-32",
+}  # fmt: skip
+# What the same label is read as by mail programs that write more than the charset holds.
+_SUPERSETS = {
+    "iso8859-1": ("cp1252",), "ascii": (), "gb2312": ("gb18030",), "gbk": ("gb18030",),
+    "iso8859-9": ("cp1254",),
+    "shift_jis": ("cp932",), "euc_kr": ("cp949",), "big5": ("big5hkscs", "cp950"), "tis-620": ("cp874",),
+    "iso2022_jp": ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"), "euc_jp": ("euc_jis_2004",),
+    "iso8859-8": ("cp1255",), "iso8859-7": ("cp1253",), "iso8859-11": ("cp874",),
+}  # fmt: skip
+_LATIN = {"iso8859-1", "cp1252", "iso8859-15", "ascii"}
+_UNSAFE = {"hz", "iso2022_kr"}
+_C1 = re.compile("[\x80-\x9f]")
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_HIGH = re.compile(rb"[\x80-\xff]")
+_JAPANESE_ESCAPE = re.compile(rb"\x1b\$[@B]|\x1b\$\([DOPQ]")
+_DETECTED_BYTES = 1 << 16
+"""Bytes the detector looks at: enough for its statistics, few enough for a megabyte of text."""
+
+
+class Decoded(NamedTuple):
+    """Text, and how it came about: declared, alias, utf-8, detected:<name> or replaced."""
+
+    text: str
+    outcome: str
+    had_nul: bool
+
+
+def decode_text(data: bytes, declared: str | None) -> Decoded:
+    """`data` as text without NUL and without lone surrogates; never raises.
+
+    The ladder: the declared charset (through a table of known misspellings, strict), the charset
+    that programs write under that label, strict UTF-8, detection (ISO-2022-JP by its escapes, UTF-8
+    with stray bytes line by line, else statistics), cp1252 with U+FFFD for what it does not define.
+    A Latin or US-ASCII label on valid UTF-8 is taken for wrong. `had_nul` says that NULs were removed.
+    """
+    text, outcome = _climb(data, declared)
+    if "\0" in text:
+        return Decoded(text.replace("\0", ""), outcome, True)
+    return Decoded(text, outcome, False)
+
+
+@lru_cache(maxsize=1024)
+def codec_of(declared: str) -> tuple[str | None, bool]:
+    """Python's name of a declared charset, None if it is none; and whether the spelling was repaired."""
+    label = declared.strip().strip("\"'<>;,= \t").lower()
+    label = label.removeprefix("charset=").strip("\"' ").partition("*")[0]
+    repaired = label != declared.strip().lower()
+    if label in _ALIASES:
+        found = _ALIASES[label]
+        return (None, True) if found is None else (_lookup(found), True)
+    codec = _lookup(label)
+    if codec is not None:
+        return codec, repaired
+    squeezed = re.sub(r"[\s_]+", "", label)
+    for pattern, form in (
+        (r"(?:x-)?(?:windows|win|cp|ibm)-?(\d{3,4})", "cp{}"),
+        (r"(?:x-)?iso-?8859-?(\d{1,2})(?:-.*|:.*)?", "iso8859-{}"),
+        (r"(?:x-)?utf-?8.*", "utf-8"),
+    ):
+        match = re.fullmatch(pattern, squeezed)
+        if match is not None:
+            return _lookup(form.format(*match.groups())), True
+    return None, True
+
+
+def _lookup(label: str) -> str | None:
+    try:
+        info = codecs.lookup(label)
+    except (LookupError, ValueError, UnicodeError):
+        return None
+    # `codecs` also lists base64, zlib, rot13 and other transforms: they are not text encodings.
+    if not getattr(info, "_is_text_encoding", False) or info.name in _REFUSED or label in _REFUSED:
+        return "utf-16" if info.name == "utf-16" else None
+    return info.name
+
+
+def _climb(data: bytes, declared: str | None) -> tuple[str, str]:
+    codec, repaired = codec_of(declared) if declared else (None, False)
+    good = "alias" if repaired else "declared"
+    if data.isascii() and b"\x1b" not in data and (codec is None or codec in _LATIN or codec == "utf-8"):
+        return data.decode("ascii"), good if codec else "utf-8"
+    if codec is None or codec in _LATIN or codec == "utf-8":
+        japanese = _japanese(data)
+        if japanese is not None:
+            return japanese, "detected:iso-2022-jp"
+        text = _strict(data, "utf-8")
+        if text is not None:
+            as_declared = codec == "utf-8" or (codec is not None and data.isascii())
+            return text.removeprefix("\ufeff"), good if as_declared else "utf-8"
+    if codec is not None and codec != "utf-8":
+        for name in (codec, *_SUPERSETS.get(codec, ())):
+            text = _strict(data, name)
+            if text is not None and not (codec in _LATIN | set(_SUPERSETS) and _C1.search(text)):
+                return text, good if name == codec else "alias"
+    return _guess(data)
+
+
+def _strict(data: bytes, codec: str) -> str | None:
+    try:
+        text = data.decode(codec)
+        if not text.isascii():
+            text.encode()
+    except (UnicodeError, ValueError):
+        return None
+    return text
+
+
+def _japanese(data: bytes) -> str | None:
+    if b"\x1b$" not in data or not _JAPANESE_ESCAPE.search(data):
+        return None
+    for codec in ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"):
+        text = _strict(data, codec)
+        if text is not None:
+            return text
+    return None
+
+
+def _guess(data: bytes) -> tuple[str, str]:
+    """Text of bytes whose declared charset is absent or does not hold."""
+    text = _strict(data, "utf-8")
+    if text is not None:
+        return text.removeprefix("\ufeff"), "utf-8"
+    multibyte = sum(map(len, _MULTIBYTE.findall(data)))
+    if multibyte * 2 > len(_HIGH.findall(data)):
+        mixed = "".join(_line(line) for line in data.splitlines(keepends=True))
+        return mixed, "replaced" if "\ufffd" in mixed else "detected:utf-8+windows-1252"
+    detected = _detected(data)
+    if detected is not None:
+        return detected
+    text = data.decode("cp1252", "replace")
+    return text, "replaced" if "\ufffd" in text else "detected:windows-1252"
+
+
+def _line(line: bytes) -> str:
+    text = _strict(line, "utf-8")
+    return line.decode("cp1252", "replace") if text is None else text
+
+
+def _detected(data: bytes) -> tuple[str, str] | None:
+    # Plain lines say nothing about the charset and only dilute the statistics.
+    sample = b"\n".join(line for line in data.splitlines() if not line.isascii())[:_DETECTED_BYTES]
+    name = cchardet.detect(sample)["encoding"]
+    if not name:
+        return None
+    codec = _lookup(name.lower())
+    if codec is None or codec in _UNSAFE or codec.startswith(("utf-16", "utf-32")):
+        return None
+    for candidate in (codec, *_SUPERSETS.get(codec, ())):
+        text = _strict(data, candidate)
+        if text is not None and not _C1.search(text):
+            return text, f"detected:{name.lower()}"
+    return None

@@ -1,0 +1,31 @@
+"""The rules that tables keep before they are published, each as the rows that break it."""
+
+from __future__ import annotations
+
+import ibis
+
+from transforms.context import texts_to_embed
+
+RULES = {
+    "chunk_ids_are_unique": "No two published chunks have the same id.",
+    "every_chunk_has_its_vector": "The text of every published chunk has a vector.",
+    "every_chunk_has_its_terms": "Every published chunk has at least one term.",
+    "vectors_are_of_the_model": "All vectors are of the configured model, width and task.",
+}
+
+
+def broken(
+    chunks: ibis.Table, terms: ibis.Table, context: ibis.Table, embeddings: ibis.Table, model: str, dimensions: int
+) -> dict[str, ibis.Table]:
+    """For each of RULES the rows that break it, in a column `id`; `chunks` are the published ones."""
+    hashes = texts_to_embed(chunks, context).text_hash.name("id").as_table()
+    counted = chunks.group_by("chunk_id").agg(rows=lambda t: t.count())
+    strangers = (
+        (embeddings.model != model) | (embeddings.dimensions != dimensions) | (embeddings.task != "document")
+    )
+    return {
+        "chunk_ids_are_unique": counted.filter(counted.rows > 1).select(id="chunk_id"),
+        "every_chunk_has_its_vector": hashes.filter(~hashes.id.isin(embeddings.text_hash)),
+        "every_chunk_has_its_terms": chunks.filter(~chunks.chunk_id.isin(terms.chunk_id)).select(id="chunk_id"),
+        "vectors_are_of_the_model": embeddings.filter(strangers).select(id="text_hash"),
+    }

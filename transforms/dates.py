@@ -1,0 +1,246 @@
+"""Times of a mail: the Date header, the Received headers and the From_ line, repaired where they are broken.
+
+No clock is read: what is plausible follows from the mail and its archive alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_tz
+from typing import NamedTuple
+
+EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+CLOCK_SKEW = timedelta(days=1)
+"""A mail sent later than this after it was received was stamped by a wrong clock."""
+LONGEST_DELAY = timedelta(days=365)
+"""A mail sent longer than this before its first hop was stamped by a wrong clock."""
+
+_MONTH_NAMES = (
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "janv fév mars avr mai juin juil août sept oct nov déc",
+    "ene feb mar abr may jun jul ago sep oct nov dic",
+    "gen feb mar apr mag giu lug ago set ott nov dic",
+    "jan fev mrz abr mei jun jul aug set out nov dez",
+)
+_MONTHS = {name[:3]: n for names in _MONTH_NAMES for n, name in enumerate(names.split(), 1)}
+_MONTHS |= {"jui": 6, "juin": 6, "juil": 7}
+# Hours and minutes of zone names met in mail, as +hhmm. The one-letter military zones are absent:
+# RFC 2822 section 4.3 says they were used the wrong way round and mean nothing.
+_ZONES = {
+    "ut": 0, "utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 100, "bst": 100, "cet": 100, "met": 100,
+    "cest": 200, "mest": 200, "mesz": 200, "mez": 100, "eet": 200, "eest": 300, "msk": 300, "msd": 400,
+    "ist": 530, "sgt": 800, "hkt": 800, "jst": 900, "kst": 900, "aest": 1000, "aedt": 1100, "nzst": 1200,
+    "nzdt": 1300, "ast": -400, "adt": -300, "edt": -400, "est": -500, "cdt": -500, "cst": -600,
+    "mdt": -600, "mst": -700, "pdt": -700, "pst": -800, "akst": -900, "hst": -1000,
+}  # fmt: skip
+
+_COMMON = re.compile(
+    r"\s*(?:[A-Za-z]{3},\s*)?(\d{1,2})\s+([A-Za-z]{3})\s+(\d{4})\s+"
+    r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s+([+-])(\d{2})(\d{2})\s*(?:\([^()]*\)\s*)?\Z"
+)
+_ASCTIME = re.compile(r"[A-Za-z]{3} ([A-Za-z]{3}) +(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})\s*\Z")
+_TIME = re.compile(
+    r"(?<![\d.:+-])(\d{1,2})([:.])(\d{2})(?:[:.](\d{2}))?(?:[.,]\d+)?\s*([ap]\.?m\b\.?)?", re.I
+)
+_ISO = re.compile(r"(?<!\d)(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?=$|[T\s])")
+_DAY_MONTH_YEAR = re.compile(
+    r"(?<!\d)(\d{1,2})(?:st|nd|rd|th|\.)?[\s,-]*([^\W\d_]{3,})\.?[\s,-]+(\d{2,4})(?!\d)"
+)
+_MONTH_DAY = re.compile(r"(?<![^\W\d_])([^\W\d_]{3,})\.?\s+(\d{1,2})(?:st|nd|rd|th)?(?![\d:.])")
+_YEAR = re.compile(r"(?<![\d+-])((?:19|20)\d\d)(?!\d)")
+_NUMERIC_ZONE = re.compile(r"([+-]+)\s*(\d{1,2}?):?(\d{2})?(?!\d)")
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+class SentDate(NamedTuple):
+    """A parsed time and whether something had to be repaired or guessed to get it."""
+
+    at: datetime | None
+    repaired: bool
+
+
+class EffectiveTime(NamedTuple):
+    """The time to sort a mail by, and where it comes from (`messages.date_quality`)."""
+
+    at: datetime | None
+    quality: str
+
+
+def sent_date(text: str) -> SentDate:
+    """The time a Date header names, in UTC; `at` is None where no date can be read from it.
+
+    The RFC 2822 form (section 3.3) passes unrepaired, with a numeric or a well-known zone.
+    Repaired: a missing, unknown or absurd zone (read as UTC unless its comment names one), 2- and
+    3-digit years (section 4.3), dots for colons, hour 24, leap seconds, and the asctime, ISO 8601,
+    US and foreign spellings.
+    """
+    if (common := _COMMON.match(text)) is not None:
+        day, month, year, hour, minute, second, sign, zone_h, zone_m = common.groups()
+        number = _MONTHS.get(month.lower())
+        if number is not None and zone_h <= "14" and zone_m < "60" and (second or "") < "60" and hour < "24":
+            try:
+                clock = int(hour), int(minute), int(second or 0)
+                local = datetime(int(year), number, int(day), *clock, tzinfo=UTC)
+                shift = timedelta(minutes=int(zone_h) * 60 + int(zone_m))
+                return SentDate(local - shift if sign == "+" else local + shift, False)
+            except (ValueError, OverflowError):
+                return SentDate(None, True)
+    return _repaired_date(text)
+
+
+def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
+    """The first plausible time in `headers` (Received, newest first), and that of the earliest hop.
+
+    The date stands behind the last semicolon (RFC 5321 section 4.4); headers without one are passed over.
+    """
+    first = next(filter(None, map(_received_time, headers)), None)
+    if first is None:
+        return None, None
+    return first, next(filter(None, map(_received_time, reversed(headers))), None)
+
+
+def envelope_time(line: bytes) -> datetime | None:
+    """The time of an mbox From_ line (asctime, without zone: UTC), or None if it names no plausible one."""
+    text = line[:256].decode("ascii", "replace")
+    parts = text.split(None, 2)
+    at = _asctime(parts[2]) if len(parts) == 3 else None
+    return at if at is not None and at >= EARLIEST else None
+
+
+def effective_time(
+    sent: SentDate,
+    received: datetime | None,
+    first_hop: datetime | None,
+    envelope: datetime | None,
+) -> EffectiveTime:
+    """The time to sort by: sent if plausible, else received, else envelope.
+
+    Implausible is a time before 1970-01-02, more than a day after the mail was received, or more
+    than a year before its first hop. Without Received headers the envelope takes their place.
+    """
+    seen = received or envelope
+    hop = first_hop or envelope
+    if sent.at is not None and sent.at >= EARLIEST:
+        late = seen is not None and sent.at - seen > CLOCK_SKEW
+        early = hop is not None and hop - sent.at > LONGEST_DELAY
+        if not late and not early:
+            return EffectiveTime(sent.at, "sent_repaired" if sent.repaired else "sent")
+    if received is not None:
+        return EffectiveTime(received, "received")
+    if envelope is not None:
+        return EffectiveTime(envelope, "envelope")
+    return EffectiveTime(None, "none")
+
+
+def _asctime(text: str) -> datetime | None:
+    match = _ASCTIME.match(text)
+    number = _MONTHS.get(match[1].lower()) if match is not None else None
+    if match is None or number is None:
+        return _repaired_date(text).at
+    day, hour, minute, second, year = map(int, match.groups()[1:])
+    try:
+        return datetime(year, number, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _received_time(header: str) -> datetime | None:
+    at = sent_date(header.rpartition(";")[2]).at
+    return at if at is not None and at >= EARLIEST else None
+
+
+def _repaired_date(text: str) -> SentDate:
+    text = " ".join(text[:512].split())
+    clock = _clock(text)
+    calendar = _calendar(text if clock is None else text[: clock.start()] + " | " + text[clock.end() :])
+    if clock is None or calendar is None:
+        return _library_date(text)
+    year, month, day, odd = calendar
+    hour, separator, minute, second, half = clock.groups()
+    shift, guessed = _zone(text[clock.end() :])
+    hours = int(hour) % 12 + (12 if half.lower().startswith("p") else 0) if half else int(hour)
+    try:
+        at = datetime(year, month, day, tzinfo=UTC) + timedelta(
+            hours=hours, minutes=int(minute) - shift, seconds=min(int(second or 0), 59)
+        )
+    except (ValueError, OverflowError):
+        return SentDate(None, True)
+    if hours > 24 or int(minute) > 59:
+        return SentDate(None, True)
+    repaired = odd or guessed or separator == "." or bool(half) or hours == 24 or int(second or 0) > 59
+    return SentDate(at, repaired)
+
+
+def _clock(text: str) -> re.Match[str] | None:
+    """The time of day in `text`: the first with colons, else the first with dots."""
+    found = None
+    for match in _TIME.finditer(text.replace("T", " ") if _ISO.search(text) else text):
+        if match[2] == ":":
+            return match
+        found = found or match
+    return found
+
+
+def _calendar(text: str) -> tuple[int, int, int, bool] | None:
+    """Year, month, day, and whether the form is other than RFC 2822's."""
+    for match in _DAY_MONTH_YEAR.finditer(text):
+        month = _month(match[2])
+        if month is not None:
+            year, odd = _year(match[3])
+            return year, month, int(match[1]), odd or "-" in match[0] or len(match[2]) > 3
+    if (iso := _ISO.search(text)) is not None:
+        return int(iso[1]), int(iso[2]), int(iso[3]), True
+    for match in _MONTH_DAY.finditer(text):
+        month = _month(match[1])
+        year_match = _YEAR.search(text, match.end())
+        if month is not None and year_match is not None:
+            return int(year_match[1]), month, int(match[2]), True
+    return None
+
+
+def _month(word: str) -> int | None:
+    low = word.lower()
+    return _MONTHS.get(low) or _MONTHS.get(low[:4]) or _MONTHS.get(low[:3])
+
+
+def _year(digits: str) -> tuple[int, bool]:
+    year = int(digits)
+    if len(digits) == 4:
+        return year, False
+    if len(digits) == 3:
+        return 1900 + year, True
+    return (2000 if year < 50 else 1900) + year, True
+
+
+def _zone(text: str) -> tuple[int, bool]:
+    """Minutes east of UTC that `text`, what follows the time, names; and whether they are a guess."""
+    number = _NUMERIC_ZONE.search(text)
+    if number is not None:
+        signs, hours, minutes = number.groups()
+        shift = int(hours) * 60 + int(minutes or 0)
+        if int(hours) <= 14 and int(minutes or 0) < 60:
+            digits = len(hours) + len(minutes or "")
+            return (shift if signs[-1] == "+" else -shift), len(signs) > 1 or digits != 4
+    for word in _WORD.findall(text):
+        if (named := _ZONES.get(word.lower())) is not None:
+            sign = -1 if named < 0 else 1
+            return sign * (abs(named) // 100 * 60 + abs(named) % 100), number is not None
+    return 0, True
+
+
+def _library_date(text: str) -> SentDate:
+    """What the standard library makes of a form not known here."""
+    try:
+        parsed = parsedate_tz(text)
+        if parsed is None:
+            return SentDate(None, True)
+        year, month, day, hour, minute, second = parsed[:6]
+        shift = timedelta(seconds=parsed[9] or 0)
+        if abs(shift) > timedelta(hours=14):
+            shift = timedelta(0)
+        return SentDate(datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC) - shift, True)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return SentDate(None, True)

@@ -1,0 +1,51 @@
+"""The faults Weft reports: each names the thing, the place and the remedy."""
+
+
+class WeftError(Exception):
+    """Base of every fault that Weft explains to its user."""
+
+    exit_code = 1
+
+
+class SettingsError(WeftError):
+    """The settings file is missing or says something Weft does not understand."""
+
+    exit_code = 2
+
+
+class SchemaError(WeftError):
+    """A table does not have the columns its declaration gives it."""
+
+
+class SourceError(WeftError):
+    """A configured source cannot be read at all."""
+
+    exit_code = 4
+
+
+class IndexUnavailableError(WeftError):
+    """There is no published index, or it cannot be opened."""
+
+    exit_code = 5
+
+
+class ModelMismatchError(WeftError):
+    """A vector or an index belongs to another embedding model than the settings name."""
+
+    exit_code = 6
+
+
+class EmbeddingError(WeftError):
+    """An embedder returned something that is no usable vector."""
+
+
+class CheckFailedError(WeftError):
+    """A table that would be published breaks a rule; nothing was published."""
+
+    exit_code = 7
+
+
+class BusyError(WeftError):
+    """Another build of the same storage is running."""
+
+    exit_code = 8

@@ -1,0 +1,175 @@
+"""HTML of a mail to the plain text a mail program would have written, quotes marked with `> `."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_DROPPED = {
+    "script", "style", "head", "title", "meta", "link", "template", "noscript", "svg", "object", "-comment",
+}  # fmt: skip
+_PARAGRAPHS = {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "pre", "table", "blockquote", "hr"}
+_BLOCKS = _PARAGRAPHS | {
+    "div", "li", "tr", "dl", "dt", "dd", "section", "article", "header", "footer", "form", "center",
+    "address", "fieldset", "figure", "main", "nav", "aside", "caption", "body", "html",
+}  # fmt: skip
+_MAX_DEPTH = 50
+_BLANKS = re.compile(r"[ \t\r\n\f\xa0]+")
+_BORDER_LEFT = re.compile(r"border-left:\s*(?!none|0)[^;]*(?:solid|\d(?:px|pt))", re.I)
+_BORDER_TOP = re.compile(r"border:\s*none;\s*border-top:\s*solid", re.I)
+_HIDDEN = re.compile(r"display:\s*none|mso-hide:\s*all", re.I)
+_NO_BORDER = re.compile(r"border(?:-left)?:\s*(?:none|0)", re.I)
+
+
+def html_text(markup: str) -> str:
+    """`markup` as plain text: block elements on lines of their own, links by their text.
+
+    A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything
+    from the block with Outlook's top border (its From/Sent lines) to the end. Scripts, styles and
+    hidden elements are dropped.
+    """
+    root = LexborHTMLParser(markup).root
+    if root is None:
+        return ""
+    writer = _Writer()
+    frames = [_Frame(root, 0)]
+    while frames:
+        node = next(frames[-1].children, None)
+        if node is None:
+            _close(frames.pop(), writer)
+        elif node.tag == "-text":
+            writer.text(node.text_content or "")
+        elif node.tag == "br":
+            writer.line_end(keep_empty=True)
+        elif node.tag and node.tag not in _DROPPED and not _HIDDEN.search(_style(node)):
+            frames.append(_open(node, frames, writer))
+    return writer.result()
+
+
+class _Frame:
+    """An open element: its children still to read, and the state to return to behind it."""
+
+    def __init__(self, node: LexborNode, depth: int) -> None:
+        self.node = node
+        self.depth = depth
+        self.children: Iterator[LexborNode] = node.iter(include_text=True)
+
+
+class _Writer:
+    """Lines under construction, each with the quote depth it began at."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.pieces: list[str] = []
+        self.depth = 0
+        self.preformatted = 0
+
+    def text(self, text: str) -> None:
+        if not self.preformatted:
+            self.pieces.append(_BLANKS.sub(" ", text))
+            return
+        first, *others = text.replace("\r\n", "\n").split("\n")
+        self.pieces.append(first)
+        for other in others:
+            self.line_end(keep_empty=True)
+            self.pieces.append(other)
+
+    def line_end(self, keep_empty: bool = False) -> None:
+        line = "".join(self.pieces)
+        self.pieces.clear()
+        line = line.rstrip() if self.preformatted else re.sub(r" {2,}", " ", line).strip()
+        if line or keep_empty:
+            self.lines.append((("> " * min(self.depth, _MAX_DEPTH)) + line).rstrip())
+
+    def blank_line(self) -> None:
+        self.line_end()
+        mark = ("> " * min(self.depth, _MAX_DEPTH)).rstrip()
+        if self.lines and self.lines[-1].strip("> ") and self.lines[-1] != mark:
+            self.lines.append(mark)
+
+    def end_quote(self) -> None:
+        while self.lines and self.lines[-1] and not self.lines[-1].strip("> "):
+            self.lines.pop()
+
+    def result(self) -> str:
+        self.line_end()
+        self.end_quote()
+        kept: list[str] = []
+        for line in self.lines:
+            if line or (kept and kept[-1]):
+                kept.append(line)
+        return "\n".join(kept).strip("\n") + "\n" if any(kept) else ""
+
+
+def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
+    tag = node.tag or ""
+    if tag in _PARAGRAPHS:
+        writer.blank_line()
+    elif tag in _BLOCKS:
+        writer.line_end()
+    elif tag in ("td", "th"):
+        writer.text(" ")
+    frame = _Frame(node, writer.depth)
+    if _starts_outlook_quote(node):
+        writer.line_end()
+        _quote_the_rest(frames, frame, writer)
+    elif _is_quote(node):
+        writer.depth += 1
+    if tag == "pre":
+        writer.preformatted += 1
+    elif tag == "li":
+        writer.text("- ")
+    return frame
+
+
+def _close(frame: _Frame, writer: _Writer) -> None:
+    tag = frame.node.tag or ""
+    if tag in _BLOCKS:
+        writer.line_end()
+    if tag == "pre":
+        writer.preformatted -= 1
+    if writer.depth > frame.depth:
+        writer.line_end()
+        writer.end_quote()
+        writer.depth = frame.depth
+    if tag in _PARAGRAPHS:
+        writer.blank_line()
+
+
+def _quote_the_rest(frames: list[_Frame], frame: _Frame, writer: _Writer) -> None:
+    """Raise the depth to the end of the innermost element that holds more than this block."""
+    writer.depth += 1
+    frame.depth += 1
+    for outer in reversed(frames):
+        if sum(1 for _ in outer.node.iter(include_text=False)) > 1:
+            return
+        outer.depth += 1
+
+
+def _style(node: LexborNode) -> str:
+    return node.attributes.get("style") or ""
+
+
+def _is_quote(node: LexborNode) -> bool:
+    attributes = node.attributes
+    style = attributes.get("style") or ""
+    if node.tag == "blockquote":
+        # Mail programs indent with a blockquote that is told to show no border.
+        return (
+            attributes.get("type") == "cite"
+            or not _NO_BORDER.search(style)
+            or "gmail_quote" in (attributes.get("class") or "")
+        )
+    if node.tag != "div":
+        return False
+    if _BORDER_LEFT.search(style):
+        return True
+    return "gmail_quote" in (attributes.get("class") or "").split() and node.css_first("blockquote") is None
+
+
+def _starts_outlook_quote(node: LexborNode) -> bool:
+    if node.tag != "div":
+        return False
+    return node.attributes.get("id") == "divRplyFwdMsg" or bool(_BORDER_TOP.search(_style(node)))

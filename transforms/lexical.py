@@ -1,0 +1,89 @@
+"""BM25 over the inverted index: postings in, scores out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from transforms.settings import SearchSettings
+
+FIELDS = ("title", "text", "quote", "context")
+
+
+@dataclass(frozen=True)
+class Postings:
+    """The postings of the terms of some queries, and what BM25 has to know of all chunks.
+
+    `rows` has the columns term, df (chunks that hold the term), chunk_no and the four term
+    frequencies title_tf, text_tf, quote_tf, context_tf. `lengths` has one int32 array per field,
+    the terms each chunk holds in it.
+    """
+
+    rows: pa.Table
+    lengths: dict[str, np.ndarray]
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks in the index."""
+        return len(self.lengths["title"])
+
+
+def field_weights(settings: SearchSettings) -> dict[str, float]:
+    """Weight of one occurrence of a term in each field; parent context counts as quoted text."""
+    return {
+        "title": settings.title_weight,
+        "text": settings.text_weight,
+        "quote": settings.quote_weight,
+        "context": settings.quote_weight,
+    }
+
+
+def bm25_scores(
+    query_terms: pa.Table, query_count: int, postings: Postings, settings: SearchSettings
+) -> np.ndarray:
+    """Scores of all chunks, float32 of shape (queries, chunks); 0 where no term of the query stands.
+
+    `query_terms` has the columns query and term. The formula is Lucene's BM25 (idf = ln(1 + (N -
+    df + 0.5) / (df + 0.5)), no (k1 + 1) factor); frequencies and lengths are sums over the fields,
+    each times its weight, as in BM25F without length normalisation per field (Robertson, Zaragoza
+    and Taylor 2004).
+    """
+    scores = np.zeros((query_count, postings.chunk_count), dtype=np.float32)
+    weights = field_weights(settings)
+    length = sum(weights[f] * postings.lengths[f].astype(np.float32) for f in FIELDS)
+    assert isinstance(length, np.ndarray)
+    average = float(length.mean(dtype=np.float64)) if length.size else 0.0
+    if not average or not postings.rows.num_rows:
+        return scores
+    norm = settings.bm25_k1 * (1 - settings.bm25_b + settings.bm25_b * length / average)
+    impacts = _impacts(postings, weights, norm)
+    asked: dict[str, list[int]] = {}
+    for query, term in zip(*(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True):
+        asked.setdefault(term, []).append(query)
+    for term, chunks, impact in impacts:
+        for query in asked.get(term, ()):
+            scores[query, chunks] += impact
+    return scores
+
+
+def _impacts(
+    postings: Postings, weights: dict[str, float], norm: np.ndarray
+) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Term, chunk numbers and BM25 impacts, one entry per term."""
+    rows = pl.from_arrow(postings.rows)
+    assert isinstance(rows, pl.DataFrame)
+    count = postings.chunk_count
+    result = []
+    for (term,), group in rows.partition_by("term", as_dict=True, maintain_order=True).items():
+        chunks = group.get_column("chunk_no").to_numpy()
+        tf = np.zeros(len(chunks), dtype=np.float32)
+        for field, weight in weights.items():
+            tf += weight * group.get_column(f"{field}_tf").to_numpy().astype(np.float32)
+        df = int(group.get_column("df")[0])
+        idf = math.log(1 + (count - df + 0.5) / (df + 0.5))
+        result.append((str(term), chunks, (idf * tf / (tf + norm[chunks])).astype(np.float32)))
+    return result

@@ -1,0 +1,200 @@
+"""What an attachment is, judged by its content: its class, and its text or the reason why there is none."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import re
+import zlib
+from typing import NamedTuple
+
+from transforms.charsets import decode_text
+from transforms.html_text import html_text
+from transforms.settings import MailSettings
+
+_BOMB_FLOOR = 16 << 20
+"""Bytes of output up to which no compression ratio is suspicious."""
+_BLOCK = 1 << 20
+_XZ_MEMORY = 256 << 20
+_MAX_LAYERS = 3
+
+_SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
+_BINARY = (
+    (b"\x89PNG", "image"), (b"\xff\xd8\xff", "image"), (b"GIF8", "image"), (b"BM", "image"), (b"%PDF", "PDF"),
+    (b"\x7fELF", "program"), (b"{\\rtf", "RTF"), (b"\xd0\xcf\x11\xe0", "office document"),
+    (b"%!PS", "PostScript"),
+    (b"OggS", "media"), (b"ID3", "media"), (b"RIFF", "media"), (b"II*\x00", "image"), (b"MM\x00*", "image"),
+)  # fmt: skip
+_ARCHIVES = (
+    (b"PK\x03\x04", "zip"), (b"PK\x05\x06", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z"), (b"Rar!", "rar"),
+    (b"\x1f\x9d", "compress"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"MSCF", "cab"), (b"!<arch>\n", "ar"),
+)  # fmt: skip
+_DOCUMENT_TYPES = re.compile(r"opendocument|openxmlformats|epub|java-archive|android")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+_PATCH = re.compile(
+    r"^(?:diff --git |diff --cc |Index: \S.*\n={20}|GIT binary patch$"
+    r"|--- .*\n\+\+\+ .*\n@@ |@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@"
+    r"|\*\*\* .*\n--- .*\n\*{15}|\*{15}\n\*\*\* \d+(?:,\d+)? \*{4}"
+    r"|\d+(?:,\d+)?[acd]\d+(?:,\d+)?\n[<>] )",
+    re.M,
+)
+_CODE_NAMES = re.compile(
+    r"\.(?:c|h|cc|cpp|hpp|cxx|y|l|sql|py|pl|pm|sh|bash|awk|sed|rb|java|js|ts|go|rs|php|tcl|m4|ac|am|in|mk|s|asm"
+    r"|lua|cs|kt|swift|el|lisp|hs|ml|f|f90|pas|xml|ya?ml|json|toml|cmake|css|bat|ps1|vb|r|proto|spec)\Z"
+    r"|(?:\A|[/.])(?:Makefile|Kconfig|configure|Dockerfile)\Z",
+    re.I,
+)
+_LOG_NAMES = re.compile(r"\.(?:log|out|err|dmesg|trace|strace|diffs)(?:\.\d+)?\Z|dmesg|strace", re.I)
+_LOG_LINE = re.compile(
+    r"\A\s*(?:\[\s*\d+\.\d+\]|<\d>\s*\[|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|\w{3} [ \d]\d \d\d:\d\d:\d\d"
+    r"|\d\d:\d\d:\d\d[ .,]|(?:LOG|ERROR|FATAL|WARNING|NOTICE|DEBUG|PANIC|HINT|STATEMENT|DETAIL|CONTEXT):\s"
+    r"|[\w./+-]+:\d+(?::\d+)?: (?:warning|error|note|undefined)|(?:gcc|cc|g\+\+|make(?:\[\d+\])?)[: ]"
+    r"|#\d+\s+0x[0-9a-f]+ in |#\d+ \w+ \(|\d+ {1,3}\w+\(.*\) += )"
+)
+_CODE_LINE = re.compile(
+    r"\A\s*(?:#\s*(?:include|define|if|endif|ifdef|ifndef|else|pragma)\b|#!\s*/|[{}]\s*\Z|//|/\*|\*/|\* "
+    r"|(?:static|const|struct|typedef|void|int|char|return|if|for|while|switch|else|def|class|import|from|sub|my|use|"
+    r"package|public|private|function|local|elif|fi|done|do|then|esac|echo|export)\b.*[(){};:,]?\s*\Z"
+    r"|(?:CREATE|SELECT|INSERT|UPDATE|DELETE|ALTER|DROP|GRANT|BEGIN|COMMIT|SET|COPY|WITH|FROM|WHERE)\b"
+    r"|--\s|.*[;{}]\s*\Z)",
+)
+_SHAPE_LINES = 400
+_SHAPE_WIDTH = 200
+
+
+class AttachmentText(NamedTuple):
+    """Class of an attachment (patch, code, log, text, archive, other), its text and the reason for none."""
+
+    content_class: str
+    text: str | None
+    reason: str | None
+    had_nul: bool = False
+
+
+def attachment_text(
+    data: bytes,
+    *,
+    filename: str | None,
+    declared_type: str,
+    charset: str | None,
+    settings: MailSettings,
+) -> AttachmentText:
+    """Class and text of the decoded bytes of one attached part.
+
+    The content decides, not the declared type: patches travel as octet-stream. A single file under
+    gzip, bzip2 or xz is read through, within `max_attachment_bytes` and `max_compression_ratio`; tar
+    and zip are archives and have no text. Line ends become LF.
+    """
+    if declared_type in _SIGNATURES:
+        return AttachmentText("other", None, "signature")
+    if not data:
+        return AttachmentText("text", None, "empty")
+    name = filename or ""
+    for _ in range(_MAX_LAYERS):
+        if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
+            break
+        data, reason = _decompressed(data, settings)
+        name = re.sub(r"\.(?:gz|bz2|xz|z)\Z", "", name, flags=re.I)
+        charset = None
+        if reason is not None:
+            return AttachmentText("archive", None, reason)
+    binary = _binary_kind(data, declared_type)
+    if binary is not None:
+        return binary
+    decoded = decode_text(data, charset)
+    if decoded.outcome == "replaced" and decoded.text.count("\ufffd") * 50 > len(decoded.text):
+        return AttachmentText("other", None, "binary: no charset fits")
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
+    if declared_type == "text/html" or re.search(r"\.[sx]?html?\Z", name, re.I):
+        text = html_text(text)
+        reason = None if text else "empty: the HTML shows no text"
+        return AttachmentText("text", text or None, reason, decoded.had_nul)
+    return AttachmentText(text_class(text, name), text, None, decoded.had_nul)
+
+
+def text_class(text: str, filename: str) -> str:
+    """patch, code, log or text, by the marks of a diff, then the name, then the shape of the lines."""
+    if _PATCH.search(text):
+        return "patch"
+    if _LOG_NAMES.search(filename):
+        return "log"
+    if _CODE_NAMES.search(filename):
+        return "code"
+    if text.startswith("#!"):
+        return "code"
+    lines = [
+        line[:_SHAPE_WIDTH] for line in text[: _SHAPE_LINES * 100].split("\n")[:_SHAPE_LINES] if line.strip()
+    ]
+    if sum(1 for line in lines if _LOG_LINE.match(line)) * 2 > len(lines):
+        return "log"
+    if len(lines) > 3 and sum(1 for line in lines if _CODE_LINE.match(line)) * 2 > len(lines):
+        return "code"
+    return "text"
+
+
+def _binary_kind(data: bytes, declared_type: str) -> AttachmentText | None:
+    for magic, kind in _ARCHIVES:
+        if data.startswith(magic):
+            if _DOCUMENT_TYPES.search(declared_type):
+                return AttachmentText("other", None, "binary: office document")
+            return AttachmentText("archive", None, f"archive: {kind}")
+    if data[257:262] == b"ustar":
+        return AttachmentText("archive", None, "archive: tar")
+    for magic, kind in _BINARY:
+        if data.startswith(magic) and (kind != "image" or b"\0" in data):
+            return AttachmentText("other", None, f"binary: {kind}")
+    if declared_type.startswith(("image/", "audio/", "video/", "font/")):
+        return AttachmentText("other", None, f"binary: {declared_type.partition('/')[0]}")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return None
+    head = data[:8192]
+    if head.count(0) > 1 or len(_CONTROL.findall(head)) * 20 > len(head):
+        return AttachmentText("other", None, "binary: control characters")
+    return None
+
+
+def _decompressed(data: bytes, settings: MailSettings) -> tuple[bytes, str | None]:
+    """The first file inside compressed `data`, or the reason why it is not read; cut data gives its start."""
+    out = bytearray()
+    limit = settings.max_attachment_bytes
+    rest = data
+    try:
+        while rest.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
+            rest = _one_member(rest, out, len(data), settings)
+            if len(out) > limit:
+                return b"", f"compression bomb: more than {limit} bytes inside {len(data)}"
+    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+        if not out:
+            return b"", f"broken archive: {error}"
+    if len(out) > _BOMB_FLOOR and len(out) > len(data) * settings.max_compression_ratio:
+        return b"", f"compression bomb: more than {settings.max_compression_ratio} times {len(data)} bytes"
+    return bytes(out), None
+
+
+def _one_member(data: bytes, out: bytearray, stored: int, settings: MailSettings) -> bytes:
+    """Append one compressed member to `out`, stopping just above the limits; what stands behind it."""
+    limit = settings.max_attachment_bytes
+    if data.startswith(b"\x1f\x8b"):
+        gzip = zlib.decompressobj(wbits=31)
+        block = data
+        while not gzip.eof and len(out) <= limit and not _is_bomb(out, stored, settings):
+            piece = gzip.decompress(block, _BLOCK)
+            out += piece
+            block = gzip.unconsumed_tail
+            if not piece and not block:
+                return b""
+        return gzip.unused_data if gzip.eof else b""
+    other = bz2.BZ2Decompressor() if data.startswith(b"BZh") else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+    block = data
+    while not other.eof and len(out) <= limit and not _is_bomb(out, stored, settings):
+        piece = other.decompress(block, _BLOCK)
+        out += piece
+        block = b""
+        if not piece and other.needs_input:
+            return b""
+    return other.unused_data if other.eof else b""
+
+
+def _is_bomb(out: bytearray, stored: int, settings: MailSettings) -> bool:
+    return len(out) > _BOMB_FLOOR and len(out) > stored * settings.max_compression_ratio

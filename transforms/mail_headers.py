@@ -1,0 +1,179 @@
+"""Header fields of a mail as values: decoded text, addresses, Message-IDs, normalised subjects."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from email.utils import parseaddr
+
+from transforms.charsets import decode_text
+
+MAX_ID_BYTES = 998
+"""Bytes of a Message-ID; a line of a mail may hold no more (RFC 5322 section 2.1.1)."""
+MIN_ID_CHARS = 6
+"""Characters below which something without an @ is no Message-ID ("y", "n", "none")."""
+MAX_FIELD_CHARS = 16384
+"""Characters of a header that are looked at; the longest real ones are a quarter of it."""
+_MAX_ADDRESS_CHARS = 4096
+
+_FOLD = re.compile(r"[\r\n]+[ \t]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
+# RFC 2047 section 2; blanks inside a Q word are tolerated, as every mail program does.
+_WORD = re.compile(r"=\?([^?\s]*)\?([qQbB])\?([^?]*(?:\?(?!=)[^?]*)*)\?=")
+_SIMPLE_ADDRESS = re.compile(
+    r'\s*(?:"([^"\\<>]*)"|([^"<>(),:;@\\\[\]]*?))\s*<([^<>\s@,;"]+@[^<>\s@,;"]+)>\s*\Z'
+)
+_PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
+_ANY_ADDRESS = re.compile(r"[^\s<>\"'(),;:\[\]]+@[^\s<>\"'(),;:\[\]]+")
+_ANGLED = re.compile(r"<([^<>]+)>")
+# An address in the phrase "Tom <tgl@example.org>'s message of ..." is not an id.
+_SOMEONES_MESSAGE = re.compile(
+    r"<[^<>]*>(?='s message\b)|\(?message from [^()<>]*<[^<>]*>(?=[^()<>]* on )", re.I
+)
+_PREFIX = re.compile(
+    r"\s*(?:(?:re|fwd?|fw|aw|wg|antw|antwort|sv|vs|vl|vb|tr|rif|ris|res|enc|odp|pd|ynt|ang|ref|rv|回复|答复|转发|回覆)"
+    r"\s*(?:\[\d+\]|\(\d+\)|\^\d+)?\s*[:：]|\[[^\[\]]*\])\s*",
+    re.I,
+)
+_SPACES = re.compile(r"\s+")
+
+
+def header_text(raw: str) -> str:
+    """An unstructured header, unfolded, RFC 2047 words decoded, raw 8-bit text through the charset ladder.
+
+    `raw` is what the email package holds: non-ASCII bytes as surrogate escapes.
+    """
+    if raw.isascii() and raw.isprintable() and "=?" not in raw:
+        return raw[:MAX_FIELD_CHARS].strip()
+    text = _FOLD.sub(" ", raw[:MAX_FIELD_CHARS])
+    if not text.isascii():
+        text = decode_text(text.encode("utf-8", "surrogateescape"), None).text
+    if "=?" in text:
+        text = _decoded_words(text)
+    return _CONTROL.sub("", text.replace("\t", " ")).strip()
+
+
+def _decoded_words(text: str) -> str:
+    """`text` with its encoded words decoded; bytes of neighbours in one charset are joined first."""
+    out: list[str] = []
+    pending: list[bytes] = []
+    charset = ""
+    position = 0
+    for word in _WORD.finditer(text):
+        gap = text[position : word.start()]
+        data = _word_bytes(word[2], word[3])
+        if data is None:
+            continue
+        if gap.strip() or not pending or word[1].lower() != charset:
+            out.append(decode_text(b"".join(pending), charset or None).text)
+            pending.clear()
+            if gap.strip() or not position:
+                out.append(gap)
+        pending.append(data)
+        charset = word[1].lower()
+        position = word.end()
+    out.append(decode_text(b"".join(pending), charset or None).text)
+    out.append(text[position:])
+    return _FOLD.sub(" ", "".join(out))
+
+
+def _word_bytes(encoding: str, payload: str) -> bytes | None:
+    data = payload.encode("utf-8", "surrogateescape")
+    try:
+        if encoding in "qQ":
+            return binascii.a2b_qp(data, header=True)
+        data = data.replace(b" ", b"").rstrip(b"=")
+        return binascii.a2b_base64(data + b"=" * (-len(data) % 4))
+    except binascii.Error:
+        return None
+
+
+def address(raw: str) -> tuple[str | None, str | None]:
+    """Display name and lower-case address of a From header; None for what is not there."""
+    raw = raw[:_MAX_ADDRESS_CHARS]
+    if raw.isascii() and (simple := _SIMPLE_ADDRESS.match(raw)) is not None:
+        name = header_text(simple[1] or simple[2] or "")
+        return name or None, simple[3].lower()
+    text = _FOLD.sub(" ", raw)
+    if not text.isascii():
+        text = decode_text(text.encode("utf-8", "surrogateescape"), None).text
+    pipermail = _PIPERMAIL_ADDRESS.match(text)
+    if pipermail is not None:
+        return header_text(pipermail[3] or "") or None, f"{pipermail[1]}@{pipermail[2]}".lower()
+    name, addr = _parsed_address(text)
+    if "@" not in addr:
+        found = _ANY_ADDRESS.search(text)
+        if found is not None:
+            name = name or text[: found.start()].strip(" <\"'(")
+            addr = found[0]
+    name = header_text(name).strip("\"' ")
+    addr = _CONTROL.sub("", _SPACES.sub("", addr)).lower()
+    if not name and "@" not in addr:
+        name, addr = header_text(text), ""
+    return name or None, addr or None
+
+
+def _parsed_address(text: str) -> tuple[str, str]:
+    try:
+        return parseaddr(text)
+    except (IndexError, ValueError, TypeError, RecursionError):
+        return "", ""
+
+
+def message_id(raw: str) -> str | None:
+    """The Message-ID of a header, without brackets and folding blanks; None if it holds no usable one.
+
+    Unusable are an empty id, one longer than a line may be, and a word too short to be unique.
+    """
+    ids = _angled_ids(raw)
+    return ids[0] if ids else clean_id(raw)
+
+
+def in_reply_to(raw: str) -> str | None:
+    """The last Message-ID of an In-Reply-To header, phrases such as `Message from X of "Fri"` left out."""
+    raw = raw[-_MAX_ADDRESS_CHARS:]
+    ids = _angled_ids(_SOMEONES_MESSAGE.sub("", _FOLD.sub(" ", raw)))
+    if ids:
+        return ids[-1]
+    bare = [word for word in raw.split() if "@" in word and "<" not in word]
+    if len(raw.split()) == 1 and "<" not in raw:
+        return clean_id(raw)
+    return clean_id(bare[-1].strip('".,;()')) if len(bare) == 1 and "message" not in raw.lower() else None
+
+
+def references(raw: str) -> list[str]:
+    """The Message-IDs of a References header in order, each once."""
+    ids = _angled_ids(raw)
+    if not ids and "<" not in raw:
+        ids = [found for word in raw.split() if "@" in word and (found := clean_id(word)) is not None]
+    return list(dict.fromkeys(ids))
+
+
+def _angled_ids(raw: str) -> list[str]:
+    return [found for inner in _ANGLED.findall(raw) if (found := clean_id(inner)) is not None]
+
+
+def clean_id(raw: str) -> str | None:
+    """`raw` without blanks and control characters, or None if what is left cannot identify a mail."""
+    if raw.isascii() and raw.isprintable() and " " not in raw:
+        text = raw
+    else:
+        text = raw
+        if not text.isascii():
+            text = decode_text(text.encode("utf-8", "surrogateescape"), None).text
+        text = _CONTROL.sub("", _SPACES.sub("", text))
+    text = text.strip("<>")
+    if not text or ("@" not in text and len(text) < MIN_ID_CHARS) or len(text.encode()) > MAX_ID_BYTES:
+        return None
+    return text
+
+
+def subject_norm(subject: str) -> str:
+    """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower case.
+
+    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all others.
+    """
+    text = subject
+    while (prefix := _PREFIX.match(text)) is not None:
+        text = text[prefix.end() :]
+    return _SPACES.sub(" ", text).strip().lower() or _SPACES.sub(" ", subject).strip().lower()

@@ -1,0 +1,131 @@
+"""The layout of an mbox file: which bytes are mails, which are From_ lines, which are neither."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+Dialect = Literal["mboxrd", "mboxo", "content-length"]
+
+# RFC 5322 section 2.2: a header name is printable ASCII without the colon. A second envelope
+# line, escaped as `>From `, stands before the headers where a relay put its own in front.
+_HEADER_NEXT = re.compile(rb"(?:>From [^\n]*\n)*(?=[!-9;-~]+[ \t]*:)")
+_GIT_LINE = re.compile(rb"From [0-9a-f]{40}(?:[0-9a-f]{24})? Mon Sep 17 00:00:00 2001\s*\Z")
+# Behind the sender stands a time or a year; a sentence that begins with "From " has neither.
+_FROM_LINE = re.compile(rb"From (?:\s*\S+\s*\Z|.*(?:\d\d?[:.]\d\d|\d{4}\s*\Z))", re.S)
+_ESCAPED = re.compile(rb"^>(?=>*From )", re.M)
+_HEADERS_END = re.compile(rb"\r?\n\r?\n")
+_CONTENT_LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,18})[ \t]*\r?$", re.M | re.I)
+
+
+class MboxEntry(NamedTuple):
+    """One mail: its From_ line begins at `envelope`, the mail itself is `[start, end)`."""
+
+    envelope: int
+    start: int
+    end: int
+
+
+class MboxLayout(NamedTuple):
+    """The mails of a file in order, and the byte ranges that belong to none (blank lines left out)."""
+
+    entries: list[MboxEntry]
+    garbage: list[tuple[int, int]]
+
+
+def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
+    """Where the mails of an mbox file stand.
+
+    A mail begins behind a From_ line: at the start of the file or after a blank line, `From `, a
+    sender and a time, and a header on the next line. `From <commit> Mon Sep 17 00:00:00 2001`, which
+    git format-patch writes into patches, does so only in a file that begins with one. A span leaves
+    out the one blank line that separates it from the next. In the `content-length` dialect a
+    Content-Length header that leads to the next From_ line or to the end of the file is believed.
+    Bytes before the first From_ line (all of them, where there is none) are garbage.
+    """
+    git_too = _GIT_LINE.match(data, 0, _line_end(data, 0)) is not None
+    entries: list[MboxEntry] = []
+    begin = _next_envelope(data, 0, git_too)
+    first = len(data) if begin is None else begin[0]
+    while begin is not None:
+        envelope, start = begin
+        end = _declared_end(data, start) if dialect == "content-length" else None
+        begin = _next_envelope(data, start if end is None else end, git_too)
+        stop = len(data) if begin is None else begin[0]
+        entries.append(MboxEntry(envelope, start, _without_separator(data, start, stop)))
+    garbage = [(0, first)] if data[:first].strip() else []
+    return MboxLayout(entries, garbage)
+
+
+def message_spans(data: bytes, dialect: Dialect) -> list[tuple[int, int]]:
+    """The byte range of each mail, without its From_ line and the blank line behind it."""
+    return [(entry.start, entry.end) for entry in mbox_layout(data, dialect).entries]
+
+
+def unescape(raw: bytes, dialect: Dialect) -> bytes:
+    """`raw` as it was before it was stored: in mboxrd `>From ` and `>>From ` lose one `>`.
+
+    The mboxo dialect escapes only `From `, so that its `>From ` may have been in the mail: it stays.
+    """
+    if dialect != "mboxrd" or b">From " not in raw:
+        return raw
+    return _ESCAPED.sub(b"", raw)
+
+
+def _line_end(data: bytes, start: int) -> int:
+    end = data.find(b"\n", start)
+    return len(data) if end < 0 else end
+
+
+def _next_envelope(data: bytes, position: int, git_too: bool) -> tuple[int, int] | None:
+    """Start of the next From_ line at or behind `position`, and of the mail behind it."""
+    first = position == 0 and data.startswith(b"From ")
+    at = 0 if first else data.find(b"\nFrom ", max(position - 1, 0)) + 1
+    while at or first:
+        first = False
+        end = _line_end(data, at)
+        header = _HEADER_NEXT.match(data, end + 1)
+        if (
+            header is not None
+            and _after_blank_line(data, at)
+            and _FROM_LINE.match(data, at, end)
+            and (git_too or not _GIT_LINE.match(data, at, end))
+        ):
+            return at, header.end()
+        at = data.find(b"\nFrom ", at) + 1
+    return None
+
+
+def _after_blank_line(data: bytes, at: int) -> bool:
+    if at == 0:
+        return True
+    before = at - 1  # the line feed that ends the line before
+    if before and data[before - 1] == 0x0D:
+        before -= 1
+    return before == 0 or data[before - 1] == 0x0A
+
+
+def _declared_end(data: bytes, start: int) -> int | None:
+    """End of the mail by its Content-Length, or None where there is none or it leads nowhere."""
+    headers_end = _HEADERS_END.search(data, start)
+    if headers_end is None:
+        return None
+    declared = _CONTENT_LENGTH.search(data, start, headers_end.start() + 1)
+    if declared is None:
+        return None
+    end = headers_end.end() + int(declared[1])
+    if end > len(data):
+        return None
+    next_line = end
+    while next_line < len(data) and data[next_line] in b"\r\n":
+        next_line += 1
+    if next_line == len(data):
+        return len(data)
+    return next_line if data.startswith(b"From ", next_line) and _after_blank_line(data, next_line) else None
+
+
+def _without_separator(data: bytes, start: int, stop: int) -> int:
+    for separator in (b"\r\n\r\n", b"\n\n"):
+        if stop - start > len(separator) and data.endswith(separator, start, stop):
+            return stop - len(separator) // 2
+    return stop

@@ -1,0 +1,376 @@
+"""The one declaration of every table: column names, Arrow types, units and meaning.
+
+The lake writer enforces these schemas by name, the Dagster UI shows them as column
+metadata and the published DuckDB file carries them as comments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from transforms.errors import SchemaError
+
+TIME = pa.timestamp("us", tz="UTC")
+TEXT = pa.large_string()
+SPAN = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64()), ("role", pa.string())])
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, its Arrow type, what it means, and whether it may be null."""
+
+    name: str
+    type: pa.DataType
+    comment: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its name, what one row is, the columns of its key, and its columns."""
+
+    name: str
+    comment: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The table as an Arrow schema, comments kept as field metadata."""
+        return pa.schema(
+            [
+                pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()})
+                for c in self.columns
+            ]
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The column names in declared order."""
+        return [c.name for c in self.columns]
+
+    def empty(self) -> pa.Table:
+        """The table with no rows."""
+        return self.arrow.empty_table()
+
+    def from_rows(self, rows: list[dict[str, Any]]) -> pa.Table:
+        """The table from a list of row dictionaries; a key that is no column is a SchemaError."""
+        known = set(self.names)
+        if rows and (odd := set(rows[0]) - known):
+            raise SchemaError(f"table {self.name}: undeclared columns {sorted(odd)}")
+        return pa.Table.from_pylist(rows, schema=self.arrow)
+
+    def conform(self, data: pa.Table) -> pa.Table:
+        """`data` with exactly the declared columns, matched by name and cast to type.
+
+        Raises SchemaError naming the table and the column when a column is missing,
+        undeclared, of a type that cannot be cast without loss, or null where it must not be.
+        """
+        missing = [n for n in self.names if n not in data.column_names]
+        odd = [n for n in data.column_names if n not in set(self.names)]
+        if missing or odd:
+            raise SchemaError(
+                f"table {self.name}: missing columns {missing}, undeclared columns {odd}; "
+                "the declaration is in transforms/schemas.py"
+            )
+        arrays = []
+        for column in self.columns:
+            array = data.column(column.name)
+            if array.type != column.type:
+                try:
+                    array = array.cast(column.type)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise SchemaError(
+                        f"table {self.name}, column {column.name}: {array.type} does not fit "
+                        f"the declared {column.type}: {error}"
+                    ) from error
+            if not column.nullable and array.null_count:
+                raise SchemaError(
+                    f"table {self.name}, column {column.name}: {array.null_count} nulls "
+                    "where none is allowed"
+                )
+            arrays.append(array)
+        return pa.Table.from_arrays(arrays, schema=self.arrow)
+
+
+def _column(name: str, type_: pa.DataType, comment: str) -> Column:
+    return Column(name, type_, comment, nullable=False)
+
+
+SOURCE = _column("source", pa.string(), "name of the configured source")
+UNIT = _column("unit", pa.string(), "unit of the source, the part behind the slash of a partition")
+MESSAGE_ID = _column(
+    "message_id",
+    pa.string(),
+    "Message-ID without angle brackets; synthesised from the content where the mail has none",
+)
+
+UNITS = Table(
+    "units",
+    "One unit of a source: what one partition is made from.",
+    ("source", "unit"),
+    (
+        SOURCE,
+        UNIT,
+        _column("kind", pa.string(), "mbox, maildir or eml"),
+        Column("list_id", pa.string(), "mailing list the source holds"),
+        _column("fingerprint", pa.string(), "hash over the names and contents of the unit's files"),
+        _column("file_count", pa.int64(), "files in the unit"),
+        _column("byte_count", pa.int64(), "bytes of the unit's files as stored"),
+        _column("modified_at", TIME, "latest modification of one of the unit's files"),
+    ),
+)
+
+MESSAGES = Table(
+    "messages",
+    "One mail as stored in one archive.",
+    ("message_id", "source"),
+    (
+        MESSAGE_ID,
+        Column("header_message_id", pa.string(), "Message-ID as the mail's header gives it; null if none"),
+        SOURCE,
+        UNIT,
+        Column("list_id", pa.string(), "mailing list the mail was found in"),
+        _column("place", pa.string(), "file and byte offset of the mail in its archive"),
+        _column(
+            "content_hash",
+            pa.string(),
+            "hash of author, date, subject and body without list footer; equal for copies of one mail",
+        ),
+        Column("in_reply_to", pa.string(), "last Message-ID in the In-Reply-To header"),
+        _column("refs", pa.list_(pa.string()), "Message-IDs of the References header, oldest first"),
+        _column("subject", pa.string(), "decoded Subject, unfolded"),
+        _column("subject_norm", pa.string(), "subject without Re:, Fwd: and list tags, lower case"),
+        Column("from_name", pa.string(), "decoded display name of the author"),
+        Column("from_addr", pa.string(), "address of the author, lower case"),
+        Column("sent_at", TIME, "time of the Date header"),
+        Column("received_at", TIME, "first plausible time of the Received headers"),
+        Column("effective_at", TIME, "the time to sort by: sent if plausible, else received, else archive"),
+        _column(
+            "date_quality",
+            pa.string(),
+            "where effective_at comes from: sent, sent_repaired, received, envelope or none",
+        ),
+        _column("body", TEXT, "stored text of the mail; all offsets are UTF-8 bytes into it"),
+        _column("body_format", pa.string(), "plain, flowed, html or none"),
+        _column(
+            "charset_outcome",
+            pa.string(),
+            "how the body was decoded: declared, alias, utf-8, detected:<name>, replaced or none",
+        ),
+        _column("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
+        _column("raw_bytes", pa.int64(), "size of the mail in the archive in bytes"),
+    ),
+)
+
+ATTACHMENTS = Table(
+    "attachments",
+    "One attached part, with its text or the reason why there is none.",
+    ("attachment_id",),
+    (
+        _column("attachment_id", pa.string(), "hash of Message-ID, part index and content"),
+        MESSAGE_ID,
+        SOURCE,
+        UNIT,
+        _column("part_index", pa.int64(), "position of the part in the mail's MIME tree, from 0"),
+        Column("filename", pa.string(), "decoded file name, without any directory"),
+        _column("declared_type", pa.string(), "MIME type the mail declares"),
+        _column(
+            "content_class", pa.string(), "what the content is: patch, code, log, text, archive or other"
+        ),
+        Column("text", TEXT, "text of the attachment, null where there is none"),
+        _column("char_count", pa.int64(), "characters of the text, 0 where there is none"),
+        _column("byte_count", pa.int64(), "bytes of the decoded part"),
+        Column("reason", pa.string(), "why there is no text"),
+        _column("lane", pa.string(), "fast, or slow for oversized text"),
+    ),
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    "Something that could not be read, or a copy that is not kept twice, with the reason.",
+    ("source", "unit", "place"),
+    (
+        SOURCE,
+        UNIT,
+        _column("place", pa.string(), "file, and byte offset where one is known"),
+        _column("reason", pa.string(), "code and explanation, as `code: explanation`"),
+        Column("message_id", pa.string(), "Message-ID where one is known"),
+        _column("byte_count", pa.int64(), "bytes that were set aside"),
+        _column("bytes_sha256", pa.string(), "SHA-256 of the bytes that were set aside"),
+        Column("first_seen", TIME, "modification time of the file that holds it"),
+    ),
+)
+
+MESSAGE_BLOCKS = Table(
+    "message_blocks",
+    "One run of lines of one kind in a mail's body; the blocks in order are the body.",
+    ("message_id", "block_index"),
+    (
+        MESSAGE_ID,
+        _column("block_index", pa.int64(), "position in the mail, from 0"),
+        _column("kind", pa.string(), "header, quote, author, patch_or_code, signature or blank"),
+        _column("quote_depth", pa.int64(), "depth of a quote, 0 for what is not quoted"),
+        _column("char_length", pa.int64(), "characters, line ends included"),
+        _column("line_count", pa.int64(), "lines"),
+        _column("start_line", pa.int64(), "first line, from 0"),
+        _column("end_line", pa.int64(), "line behind the last"),
+        _column("byte_start", pa.int64(), "first byte in the body"),
+        _column("byte_end", pa.int64(), "byte behind the last"),
+        _column("inferred", pa.bool_(), "true where no mark in the text says the kind"),
+    ),
+)
+
+CHUNKS = Table(
+    "chunks",
+    "One retrieval unit.",
+    ("chunk_id",),
+    (
+        _column("chunk_id", pa.string(), "hash of document, kind, text and occurrence; no position inside"),
+        _column("source_kind", pa.string(), "message or attachment"),
+        SOURCE,
+        UNIT,
+        _column("doc_id", pa.string(), "what per-document dedup counts: the Message-ID for mail"),
+        Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
+        Column("parent_id", pa.string(), "Message-ID this mail answers, for expansion"),
+        _column(
+            "chunk_kind",
+            pa.string(),
+            "authored_message, quote_reply_pair, review_pair, long_authored_segment "
+            "or attachment_segment",
+        ),
+        _column("chunk_index", pa.int64(), "position in the document, from 0"),
+        _column("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),
+        _column("heading_path", pa.list_(pa.string()), "headings above the text, outermost first"),
+        _column("title", pa.string(), "subject of the mail; with the file name for attachments"),
+        _column("text_display", TEXT, "the text as people see it, quote marks kept"),
+        _column("text_embed", TEXT, "the text that is embedded"),
+        _column("text_lex", TEXT, "authored text for the lexical index"),
+        _column("quote_lex", TEXT, "quoted text for the lexical index"),
+        _column(
+            "spans",
+            pa.list_(SPAN),
+            "where the text stands in the body or attachment: half-open UTF-8 byte ranges, "
+            "role anchor (quoted) or own",
+        ),
+        _column("char_count", pa.int64(), "characters of text_display"),
+        _column("quote_anchor_chars", pa.int64(), "characters of the quote anchor, marks removed"),
+        _column("quote_depth_max", pa.int64(), "deepest quote in the chunk"),
+        _column("has_patch_markers", pa.bool_(), "true if a diff is inside"),
+        _column("is_quote_heavy", pa.bool_(), "true if the anchor is longer than the authored text"),
+        _column("is_code", pa.bool_(), "true if most of it is patch or code"),
+        _column("lane", pa.string(), "fast or slow"),
+        _column("needs_parent", pa.bool_(), "true if it is too short to be understood alone"),
+        _column("checksum", pa.string(), "hash of text_embed"),
+        _column("chunker", pa.string(), "name and version of the chunker"),
+    ),
+)
+
+EXCLUSIONS = Table(
+    "exclusions",
+    "A piece of a mail that became no chunk, with the reason.",
+    ("doc_id", "attachment_id", "byte_start"),
+    (
+        _column("doc_id", pa.string(), "Message-ID"),
+        Column("attachment_id", pa.string(), "attachment, null for the body"),
+        SOURCE,
+        UNIT,
+        _column("byte_start", pa.int64(), "first byte in the body or attachment"),
+        _column("byte_end", pa.int64(), "byte behind the last"),
+        _column(
+            "reason",
+            pa.string(),
+            "empty, quote_only, too_little_text, deep_quote, unused_quote, signature, header, "
+            "no_text or binary",
+        ),
+    ),
+)
+
+TERMS = Table(
+    "terms",
+    "One term of one chunk in one field.",
+    ("chunk_id", "field", "term"),
+    (
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("field", pa.string(), "title, text, quote or context"),
+        _column("term", pa.string(), "the term after the tokenizer and the stemmer"),
+        _column("tf", pa.int32(), "occurrences of the term in the field"),
+    ),
+)
+
+THREADS = Table(
+    "threads",
+    "One discussion.",
+    ("thread_id",),
+    (
+        _column("thread_id", pa.string(), "hash of the root's Message-ID"),
+        _column("root_id", pa.string(), "Message-ID of the root, which may be a ghost"),
+        _column("subject", pa.string(), "subject of the earliest mail"),
+        _column("message_count", pa.int64(), "mails, without ghosts"),
+        _column("ghost_count", pa.int64(), "mails that others refer to and no archive holds"),
+        _column("participant_count", pa.int64(), "distinct authors"),
+        Column("first_at", TIME, "effective time of the earliest mail"),
+        Column("last_at", TIME, "effective time of the latest mail"),
+    ),
+)
+
+THREAD_TREE = Table(
+    "thread_tree",
+    "The place of one mail, or of one ghost, in its thread.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        _column("thread_id", pa.string(), "the thread"),
+        Column("parent_id", pa.string(), "Message-ID it answers; null for the root"),
+        _column("depth", pa.int64(), "steps from the root"),
+        _column("position", pa.int64(), "place in the thread read depth first, from 0"),
+        _column("link_method", pa.string(), "root, in_reply_to, references or inferred (ghosts)"),
+        _column("is_ghost", pa.bool_(), "true if no archive holds the mail"),
+    ),
+)
+
+MEMBERSHIPS = Table(
+    "memberships",
+    "One mail in one archive: a cross-post has several rows, one of them canonical.",
+    ("message_id", "source", "unit"),
+    (
+        MESSAGE_ID,
+        Column("list_id", pa.string(), "mailing list the mail was found in"),
+        SOURCE,
+        UNIT,
+        _column("stored_message_id", pa.string(), "message_id in the archive's own tables"),
+        _column("is_canonical", pa.bool_(), "true for the copy whose text is published"),
+    ),
+)
+
+CHUNK_CONTEXT = Table(
+    "chunk_context",
+    "What a join over the lake adds to the texts of a chunk.",
+    ("chunk_id",),
+    (
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("context", TEXT, "the added text"),
+        _column("context_kind", pa.string(), "parent: text of the answered mail"),
+        _column("text_embed", TEXT, "the text that is embedded, in place of the chunk's own"),
+        _column("checksum", pa.string(), "hash of text_embed"),
+    ),
+)
+
+
+def embeddings(dimensions: int) -> Table:
+    """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""
+    return Table(
+        "embeddings",
+        "The vector of one text under one model.",
+        ("text_hash",),
+        (
+            _column("text_hash", pa.string(), "hash of the embedded text; the checksum of a chunk"),
+            _column("model", pa.string(), "model that made the vector"),
+            _column("dimensions", pa.int32(), "width of the vector"),
+            _column("task", pa.string(), "document or query"),
+            _column("vector", pa.list_(pa.float32(), dimensions), "unit-length vector"),
+        ),
+    )

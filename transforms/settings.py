@@ -1,0 +1,134 @@
+"""Settings of the stages: frozen models with the unit and the origin of each default."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from transforms.hashing import text_hash
+
+
+class StageSettings(BaseModel):
+    """Base of all stage settings: immutable, and an unknown name is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def digest(self) -> str:
+        """Hash of all values; what a stage's code version is derived from."""
+        return text_hash(json.dumps(self.model_dump(mode="json"), sort_keys=True))[:12]
+
+
+class MailSettings(StageSettings):
+    """How raw mail becomes messages and attachments."""
+
+    max_message_bytes: int = Field(64 << 20, gt=0, description="bytes; a larger mail is set aside")
+    max_mime_depth: int = Field(32, gt=0, description="nesting of MIME parts; deeper parts get no text")
+    max_mime_parts: int = Field(1000, gt=0, description="parts of one mail that are looked at")
+    max_archive_bytes: int = Field(
+        4 << 30, gt=0, description="bytes of one archive file after decompression"
+    )
+    max_compression_ratio: int = Field(
+        250, gt=0, description="decompressed : stored above which an archive over 16 MiB is refused"
+    )
+    max_attachment_bytes: int = Field(
+        64 << 20, gt=0, description="bytes of a compressed attachment after decompression; more is refused"
+    )
+    max_attachment_chars: int = Field(
+        2_000_000, gt=0, description="characters; a longer attachment goes to the slow lane"
+    )
+
+
+class BlockSettings(StageSettings):
+    """How a body becomes blocks."""
+
+    min_code_lines: int = Field(2, gt=0, description="lines that look like code before a run counts as code")
+    max_signature_lines: int = Field(
+        12, gt=0, description="lines behind a signature mark; a longer tail is not a signature"
+    )
+    unmarked_history: bool = Field(
+        True, description="text below an Outlook header counts as a quote though no line is marked"
+    )
+
+
+class ChunkSettings(StageSettings):
+    """How blocks become chunks (defaults: the pginbox design, seed 000)."""
+
+    message_chars: int = Field(2000, gt=0, description="characters; longer authored text is split")
+    recursive_chars: int = Field(
+        8000, gt=0, description="characters; longer text is split by sentences and lines too"
+    )
+    overlap_chars: int = Field(300, ge=0, description="characters repeated between neighbours (200 to 400)")
+    anchor_chars: int = Field(800, ge=0, description="characters of a quote anchor")
+    anchor_chars_short: int = Field(
+        1500, ge=0, description="characters of a quote anchor under a very short reply"
+    )
+    short_reply_chars: int = Field(200, ge=0, description="authored characters below which a reply is short")
+    min_authored_chars: int = Field(
+        1, ge=0, description="authored letters or digits below which a mail makes no chunk"
+    )
+    attachment_chars: int = Field(8000, gt=0, description="characters; a longer attachment is split")
+    attachment_recursive_chars: int = Field(
+        32000, gt=0, description="characters; a longer attachment is split by hunks or lines too"
+    )
+    parent_chars: int = Field(
+        800, ge=0, description="characters of the answered mail given to a short reply without anchor"
+    )
+    slow_body_chars: int = Field(
+        200_000, gt=0, description="characters; a longer body goes to the slow lane"
+    )
+    embed_subject: bool = Field(True, description="put the subject before the text that is embedded")
+
+
+class TermSettings(StageSettings):
+    """How text becomes terms."""
+
+    stemmer: str | None = Field("english", description="Snowball algorithm; null to leave words as they are")
+    max_term_chars: int = Field(64, gt=0, description="characters; longer tokens are cut")
+
+
+class EmbeddingSettings(StageSettings):
+    """Which model makes vectors."""
+
+    model: Literal["static"] = Field("static", description="static: the model inside the wordllama package")
+    batch_texts: int = Field(512, gt=0, description="texts per batch; each batch is stored when it is done")
+
+    @property
+    def dimensions(self) -> int:
+        """Width of the vectors."""
+        return 256
+
+    @property
+    def model_id(self) -> str:
+        """Name of the weights, which vectors, cache and manifest carry."""
+        return "wordllama-l2-supercat-256"
+
+
+class IndexSettings(StageSettings):
+    """How the published file is made and kept."""
+
+    ann_min_vectors: int = Field(
+        500_000, gt=0, description="vectors from which an HNSW index is built; below, search is exact"
+    )
+    hnsw_ef_search: int = Field(256, gt=0, description="candidates HNSW keeps while it searches")
+    keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
+
+
+class SearchSettings(StageSettings):
+    """How queries become ranked hits."""
+
+    candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search (seed 000)")
+    candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search (seed 000)")
+    fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
+    lexical_weight: float = Field(0.6, ge=0, le=1, description="weight of the lexical score in a blend")
+    rrf_k: int = Field(60, gt=0, description="rank constant of reciprocal rank fusion")
+    thread_weight: float = Field(
+        0.0, ge=0, description="share of its thread's best score that a mail receives"
+    )
+    bm25_k1: float = Field(1.5, ge=0, description="BM25 term saturation")
+    bm25_b: float = Field(0.75, ge=0, le=1, description="BM25 length normalisation")
+    title_weight: float = Field(1.0, ge=0, description="weight of subject terms")
+    text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
+    quote_weight: float = Field(1.0, ge=0, description="weight of quoted terms")
+    limit: int = Field(10, gt=0, description="hits returned for a query")
