@@ -48,7 +48,8 @@ def stage_partitions(
     """
     staged: list[dict[str, Staged]] = [{} for _ in outputs]
     versions = {k.path[-1]: v or "" for k, v in context.assets_def.code_versions_by_key.items()}
-    for partition in context.partition_keys:
+    keys = context.partition_keys
+    for partition in keys:
         loaded = [p.read(partition) for p in inputs]
         made_from = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
         if fingerprint:
@@ -58,16 +59,18 @@ def stage_partitions(
             parts[partition] = lake.stage(
                 name, partition, data, code_version=versions[name], inputs=made_from
             )
-            _record(context, name, partition, parts[partition])
+            _record(context, name, partition, parts[partition], alone=len(keys) == 1)
         progress.step(outputs[0], partition, tables[0].num_rows)
     return tuple(staged)
 
 
-def _record(context: dg.AssetExecutionContext, name: str, partition: str, part: Staged) -> None:
+def _record(
+    context: dg.AssetExecutionContext, name: str, partition: str, part: Staged, *, alone: bool
+) -> None:
     context.add_asset_metadata(
         {"dagster/row_count": part.row_count, "content_hash": part.content_hash},
         asset_key=name,
         partition_key=partition,
     )
-    if len(context.partition_keys) == 1:
+    if alone:
         context.set_data_version(dg.AssetKey(name), dg.DataVersion(part.content_hash))

@@ -9,6 +9,8 @@ looks at a line more than a fixed number of times, so the cost is linear in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -36,25 +38,32 @@ QUOTE_MARK = r"^[ \t]{0,8}>"
 QUOTE_PREFIX = r"^[ \t]*((?:>[ \t]{0,3})+)"
 SUPERCITE = r"^ ?([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)"
 GNATS = (
-    r"^>(?:Submitter-Id|Originator|Organization|Confidential|Synopsis|Severity|Priority|Category|Class|Release|"
+    r"^>(?:Submitter-Id|Originator|Organization|Confidential|Synopsis|Severity|Priority|Category|Class|"
+    r"Release|"
     r"Environment|Description|How-To-Repeat|Fix|Number|Responsible|State|Arrival-Date|Closed-Date|"
     r"Last-Modified|Release-Note|Audit-Trail|Unformatted|Quarter|Keywords|Date-Required):"
 )
 PROMPT_NAMES = ["SQL", "sql", "ftp", "gdb", "db", "cmd", "psql", "sh", "SQL2", "jdb", "irb"]
-PYTHON_PROMPT = r"^>>> (?:import |from [\w.]+ import|print\b|[\w.\[\]]+ ?= ?|[\w.]+\(.*\)\s*$|for .*:|def |class |with )"
+PYTHON_PROMPT = (
+    r"^>>> (?:import |from [\w.]+ import|print\b|[\w.\[\]]+ ?= ?|[\w.]+\(.*\)\s*$|for .*:|def |class |with )"
+)
 
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 VERB = (
-    r"(?i)(?:\b(?:wrote|writes|wrtoe|schrieb(?:en)?|schreibt|a [ée]crit|escribi[óo]|ha scritto|scrisse|escreveu|"
+    r"(?i)(?:\b(?:wrote|writes|wrtoe|schrieb(?:en)?|schreibt|a [ée]crit|escribi[óo]|ha scritto|scrisse|"
+    r"escreveu|"
     r"schreef|schreven|napisa[łl]\(?a?\)?|пишет|писал\(?а?\)?|написал\(?а?\)?|skrev|napsal\(?a?\)?|kirjoitti|"
     r"rašė|yazdı|írta)\b|>wrote|の発言|は書きました|さん wrote|写道)[^:：]{0,90}[:：][ \t\r]*$"
 )
 ATTRIBUTION = (
-    r"^(?:\* .{1,100}[>\])]?:[ \t\r]*$|\d{4}[/-]\d+[/-]\d+.{0,40}<.*>:[ \t\r]*$|(?i:quoting |citando |zitat von ).*:[ \t\r]*$|"
-    r"\d{4}[./-]\d+[./-]\d+ .{0,120}:[ \t\r]*$|[^:]{1,80}<[^<> ]+@[^<> ]+>:[ \t\r]*$|\.\.\. .{0,80}:[ \t\r]*$)"
+    r"^(?:\* .{1,100}[>\])]?:[ \t\r]*$|\d{4}[/-]\d+[/-]\d+.{0,40}<.*>:[ \t\r]*$|(?i:quoting |citando |"
+    r"zitat von ).*:[ \t\r]*$|"
+    r"\d{4}[./-]\d+[./-]\d+ .{0,120}:[ \t\r]*$|[^:]{1,80}<[^<> ]+@[^<> ]+>:[ \t\r]*$|"
+    r"\.\.\. .{0,80}:[ \t\r]*$)"
 )
 ATTRIBUTION_START = (
-    r"^[ \t]*(?:On|Am|Le|El|Il|Op|Em|Dne|Dnia|W dniu|Den|At|In|At|Em|Na|Den|Begin|Quoting|В|Пн|Вт|Ср|Чт|Пт|Сб|Вс|"
+    r"^[ \t]*(?:On|Am|Le|El|Il|Op|Em|Dne|Dnia|W dniu|Den|At|In|At|Em|Na|Den|Begin|Quoting|В|Пн|Вт|Ср|Чт|"
+    r"Пт|Сб|Вс|"
     r"Mon|Tue|Wed|Thu|Fri|Sat|Sun|\*|--- In|\d{1,4}[./年-]\d)[^\n]*[\d<@]"
 )
 DATED_START = r"^[ \t]*On " + WEEKDAY + r"[a-z]*\b"
@@ -67,14 +76,24 @@ ORIGINAL = (
     r"weitergeleitete nachricht|forwarded by|邮件原件|原始邮件|原邮件)|begin forwarded message:)"
 )
 FIELD = (
-    r"^[ \t>*]{0,8}(?:From|Sent|Sent by|To|Cc|CC|cc|Bcc|Subject|Date|Reply-To|Newsgroups|Von|Gesendet|An|Betreff|Datum|"
-    r"De|Envoyé|À|Objet|Enviado|Para|Asunto|Fecha|Data|Da|Inviato|Oggetto|Assunto|Van|Verzonden|Aan|Onderwerp|"
+    r"^[ \t>*]{0,8}(?:From|Sent|Sent by|To|Cc|CC|cc|Bcc|Subject|Date|Reply-To|Newsgroups|Von|Gesendet|An|"
+    r"Betreff|Datum|"
+    r"De|Envoyé|À|Objet|Enviado|Para|Asunto|Fecha|Data|Da|Inviato|Oggetto|Assunto|Van|Verzonden|Aan|"
+    r"Onderwerp|"
     r"Från|Skickat|Till|Ämne|Fra|Sendt|Til|Emne|От|Кому|Тема|Дата|Отправлено|发件人|发送时间|收件人|抄送|主题|差出人|"
     r"送信日時|宛先|件名|Importance|Organization|Message-I[dD]|Attachments?)[*]?[ \t]?[:：]"
 )
 FIELD_FROM = r"^[ \t*]{0,8}(?:From|Von|De|Da|Van|Från|Fra|От|发件人|差出人)[*]?[ \t]?[:：]"
+FIELD_TO = (
+    r"^[ \t*]{0,8}(?:To|Sent|An|Gesendet|À|Envoyé|Para|Enviado|A|Inviato|Aan|Verzonden|Til|Sendt|Till|"
+    r"Skickat|"
+    r"Кому|Отправлено|收件人|发送时间|宛先|送信日時)[*]?[ \t]?[:：]"
+)
 GIT_FROM = r"^From [0-9a-f]{7,40} (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) "
-TRACKER = r"^(?:--- Comment #\d+ from .* ---[ \t\r]*$|.{1,90} (?:updated|commented on|changed|created|resolved|reopened|closed)(?: [A-Z0-9]+-\d+)?:[ \t\r]*$)"
+TRACKER = (
+    r"^(?:--- Comment #\d+ from .* ---[ \t\r]*$|.{1,90} (?:updated|commented on|changed|created|resolved|"
+    r"reopened|closed)(?: [A-Z0-9]+-\d+)?:[ \t\r]*$)"
+)
 
 STRICT_DASHES = r"^-- \r?$"
 DASHES = r"^[ \t]*-- ?[ \t\r]*$"
@@ -83,13 +102,16 @@ FOOTER_WORDS = (
     r"(?i)(?:mailing[ -]?list|unsubscribe|listinfo|p\.sf\.net|sourceforge\.net/lists|groups\.google|"
     r"yahoo.{0,12}groups|groups\.yahoo|majordomo|list archive|archives? (?:at|and|is)|listserv|"
     r"automatically generated|do you yahoo|never miss a thing|mail\.yahoo|hotmail|msn\.com|"
-    r"view this thread|pipermail|mail-archive\.com|d[ée]sabonn|currently subscribed|receiv(?:ed|ing) this (?:message|mail|e-?mail)|intended only for|abmelden|afmelden|info/terms)"
+    r"view this thread|pipermail|mail-archive\.com|d[ée]sabonn|currently subscribed|receiv(?:ed|"
+    r"ing) this (?:message|mail|e-?mail)|intended only for|abmelden|afmelden|info/terms)"
 )
 BROADCAST = r"^-{5,}\((?:end of broadcast|fim da|fin de)"
 TIP = r"^(?:TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq))"
 DEVICE = (
-    r"^[ \t]*(?:To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|Sent from (?:my|Mail|a|Yahoo|Outlook)\b|Sent via |Sendt fra min|Von meinem .{1,30} gesendet|"
-    r"Envoyé de mon|Enviado desde mi|Get Outlook for|Inviato da |Verzonden vanaf|Skickat från|从我的|发自我的)"
+    r"^[ \t]*(?:To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|"
+    r"Sent from (?:my|Mail|a|Yahoo|Outlook)\b|Sent via |Sendt fra min|Von meinem .{1,30} gesendet|"
+    r"Envoyé de mon|Enviado desde mi|Get Outlook for|Inviato da |Verzonden vanaf|Skickat från|"
+    r"从我的|发自我的)"
 )
 PGP_SIGNED = r"^-----BEGIN PGP SIGNED MESSAGE-----"
 PGP_HASH = r"^Hash: [A-Z0-9, -]+$"
@@ -103,7 +125,9 @@ DIFF = (
     r"^(?:diff (?:-|--git|a/|\w)|Index: \S+|index [0-9a-f]{4,}|--- (?:a/|/dev/null|\S+\t|\S+[./]\S* +\S)|"
     r"--- [\w./-]+/[\w.-]+$|\+\+\+ (?:b/|\S)|@@ -|@@@ |={60,}$|RCS file: |retrieving revision|Binary files? |"
     r"(?:new|deleted) file mode |old mode |new mode |(?:dis)?similarity index |(?:rename|copy) (?:from|to) |"
-    r"GIT binary patch|\*{15}|\*\*\* [\w./-]+(?:,\d+ \*{4}|\s+(?:" + WEEKDAY + r"|\d{4}[-/]))|--- \d+,\d+ ----|"
+    r"GIT binary patch|\*{15}|\*\*\* [\w./-]+(?:,\d+ \*{4}|\s+(?:"
+    + WEEKDAY
+    + r"|\d{4}[-/]))|--- \d+,\d+ ----|"
     r"\*\*\* \d+,\d+ \*{4}| \S[^|]*\|  *(?:\d+ [+-]*|Bin(?: .*)?|\d+ \+*-*)[ \t\r]*$|"
     r" +\d+ files? changed|(?:create|delete) mode \d{6} | (?:create|delete) mode \d{6} | rename .*\(\d+%\)|"
     r"\\ No newline at end|(?:Modified|Added|Deleted): \S+/\S+[ \t\r]*$)"
@@ -112,37 +136,55 @@ CUT = r"^---[ \t\r]*$"
 CONTEXT_HUNK = r"^(?:\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|--- \d+(?:,\d+)? ----)"
 CONTEXT_LINE = r"^(?:[ !+-] |[ !+-]\t|[!+-]$)"
 SHAPE_CODE = (
-    r"^[ \t]*(?:#[ \t]*(?:include|define|ifdef|ifndef|endif|undef|pragma)\b|/\*|\*/|//|\} ?(?:else|while|catch|;)|"
+    r"^[ \t]*(?:#[ \t]*(?:include|define|ifdef|ifndef|endif|undef|pragma)\b|/\*|\*/|//|\} ?(?:else|while|"
+    r"catch|;)|"
     r"(?:if|for|while|switch|foreach|elif|elsif) ?\(.*[){;]|else\b ?[{:]?[ \t\r]*$|[,`]-{4}|"
-    r"(?:static|struct|const|unsigned|typedef|enum|extern|public|private|protected|virtual|inline)\b.*[;{(,)=][ \t\r]*$|"
+    r"(?:static|struct|const|unsigned|typedef|enum|extern|public|private|protected|virtual|"
+    r"inline)\b.*[;{(,)=][ \t\r]*$|"
     r"(?:void|int|char|bool|long|float|double|size_t|u?int[0-9]+_t)[ *]+[A-Za-z0-9_]+[^.]*[;{(,)=][ \t\r]*$|"
-    r"(?:def|class) [A-Za-z0-9_]+.*:[ \t\r]*$|from [A-Za-z0-9_.]+ import |import [A-Za-z0-9_.]+;?[ \t\r]*$|return\b[^.]*;|"
-    r"[a-z][A-Za-z0-9_]*[ \t]*\([^)]*\);?[ \t]*(?:\{[ \t]*)?$|[A-Za-z0-9_.>\[\]-]+[ \t]*[-+*/|&:]?=[ \t]*[^= ].*[;,][ \t\r]*$)"
+    r"(?:def|class) [A-Za-z0-9_]+.*:[ \t\r]*$|from [A-Za-z0-9_.]+ import |"
+    r"import [A-Za-z0-9_.]+;?[ \t\r]*$|return\b[^.]*;|"
+    r"[a-z][A-Za-z0-9_]*[ \t]*\([^)]*\);?[ \t]*(?:\{[ \t]*)?$|"
+    r"[A-Za-z0-9_.>\[\]-]+[ \t]*[-+*/|&:]?=[ \t]*[^= ].*[;,][ \t\r]*$)"
 )
 SHAPE_MARKUP = (
-    r"^[ \t]*(?:<[/!?]?[A-Za-z][A-Za-z0-9_:.-]*(?:/?>| [^<>:@]*/?>| [A-Za-z0-9_:-]+=)|[A-Za-z0-9_:.-]+=\"[^\"]*\"|"
-    r"[^ \t]+\t[^ \t]+[ \t\r]*$|(?:[A-Za-z0-9_+-]+\.(?:o|c|h|so|a|lo) ?){3,}|\[[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,20}\] {1,4}\S|[-=]{2,}\+[-=+]+|\+[-=]{2,}|\|.*\|[ \t\r]*$)"
+    r"^[ \t]*(?:<[/!?]?[A-Za-z][A-Za-z0-9_:.-]*(?:/?>| [^<>:@]*/?>| [A-Za-z0-9_:-]+=)|"
+    r"[A-Za-z0-9_:.-]+=\"[^\"]*\"|"
+    r"[^ \t]+\t[^ \t]+[ \t\r]*$|(?:[A-Za-z0-9_+-]+\.(?:o|c|h|so|a|lo) ?){3,}|"
+    r"\[[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,20}\] {1,4}\S|[-=]{2,}\+[-=+]+|\+[-=]{2,}|\|.*\|[ \t\r]*$)"
 )
 SHAPE_SQL = (
-    r"^[ \t]*(?:(?:SELECT|INSERT INTO|UPDATE [A-Za-z0-9_]|DELETE FROM|CREATE (?:OR|TABLE|INDEX|UNIQUE|FUNCTION|VIEW|TEMP|RULE|"
-    r"TRIGGER|DATABASE|SEQUENCE|TYPE|USER)|DROP (?:TABLE|INDEX|VIEW|FUNCTION)|ALTER (?:TABLE|USER)|EXPLAIN|ORDER BY|"
+    r"^[ \t]*(?:(?:SELECT|INSERT INTO|UPDATE [A-Za-z0-9_]|DELETE FROM|CREATE (?:OR|TABLE|INDEX|UNIQUE|"
+    r"FUNCTION|VIEW|TEMP|RULE|"
+    r"TRIGGER|DATABASE|SEQUENCE|TYPE|USER)|DROP (?:TABLE|INDEX|VIEW|FUNCTION)|ALTER (?:TABLE|USER)|"
+    r"EXPLAIN|ORDER BY|"
     r"GROUP BY|VALUES ?\(|(?:LEFT |INNER )?JOIN|WHERE|FROM [A-Za-z0-9_]+[ ,;]*$|BEGIN;|COMMIT;)\b|"
-    r"(?:select|insert into|delete from|create (?:table|index|function|unique|view)|drop table|alter table|explain|"
+    r"(?:select|insert into|delete from|create (?:table|index|function|unique|view)|drop table|"
+    r"alter table|explain|"
     r"grant) .*[;,(*]|->  ?[A-Za-z0-9_]|QUERY PLAN|Total runtime: |\([0-9]+ rows?\)|"
     r"(?:NOTICE|ERROR|WARNING|LOG|DEBUG|FATAL|HINT|DETAIL|CONTEXT|STATEMENT|PANIC|INFO):  ?\S)"
 )
 SHAPE_LOG = (
-    r"^(?:[ \t]*(?:\.\.\. [0-9]+ more|[A-Za-z0-9_.$]+(?:Error|Exception)(?::|[ \t\r]*$)|at [A-Za-z0-9_.$<>/]+\(|Caused by: |Traceback \(most|File \".*\", line [0-9]+|[A-Za-z0-9_.]+\+0x[0-9a-f]+/0x|"
-    r"(?:0x)?[0-9a-f]{4,16}:? (?:[0-9a-f]{2,8} ){3}|\[ *[0-9]+\.[0-9]{3,}\]|\[<[0-9a-f]+>\]|\? ?[A-Za-z0-9_]+\+0x|"
+    r"^(?:[ \t]*(?:\.\.\. [0-9]+ more|[A-Za-z0-9_.$]+(?:Error|Exception)(?::|[ \t\r]*$)|"
+    r"at [A-Za-z0-9_.$<>/]+\(|Caused by: |Traceback \(most|File \".*\", line [0-9]+|"
+    r"[A-Za-z0-9_.]+\+0x[0-9a-f]+/0x|"
+    r"(?:0x)?[0-9a-f]{4,16}:? (?:[0-9a-f]{2,8} ){3}|\[ *[0-9]+\.[0-9]{3,}\]|\[<[0-9a-f]+>\]|"
+    r"\? ?[A-Za-z0-9_]+\+0x|"
     r"(?:RIP|RSP|RAX|RDX|RBP|R10|R13|CR2|Call Trace|Modules linked in|Hardware name|Code|CPU):|\^[ \t~]*$|"
-    r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9]|[A-Z][a-z]{2} +[0-9]+ [0-9][0-9]:[0-9][0-9]:[0-9][0-9] |[0-9][0-9]:[0-9][0-9]:[0-9][0-9][.,][0-9]|[$%] [A-Za-z0-9_])|"
-    r"#[0-9]+ +(?:0x|[A-Za-z0-9_]+ \()|[A-Za-z0-9_]*[=\-(*'\"^!][#>] |[A-Za-z0-9_.-]{2,12}> (?:select|insert|update|create|ls|cd|make|SELECT|psql|\\)|"
-    r"\[?[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*\]?[$#] |# [A-Za-z0-9_][A-Za-z0-9_./-]* |[A-Za-z0-9_./+-]+\.(?:c|h|cc|cpp|y|l|java|py|pl|go|rs|sh|S):[0-9]+[:,]|"
+    r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9]|"
+    r"[A-Z][a-z]{2} +[0-9]+ [0-9][0-9]:[0-9][0-9]:[0-9][0-9] |[0-9][0-9]:[0-9][0-9]:[0-9][0-9][.,][0-9]|"
+    r"[$%] [A-Za-z0-9_])|"
+    r"#[0-9]+ +(?:0x|[A-Za-z0-9_]+ \()|[A-Za-z0-9_]*[=\-(*'\"^!][#>] |[A-Za-z0-9_.-]{2,12}> (?:select|"
+    r"insert|update|create|ls|cd|make|SELECT|psql|\\)|"
+    r"\[?[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*\]?[$#] |# [A-Za-z0-9_][A-Za-z0-9_./-]* |"
+    r"[A-Za-z0-9_./+-]+\.(?:c|h|cc|cpp|y|l|java|py|pl|go|rs|sh|S):[0-9]+[:,]|"
     r"make(?:\[[0-9]+\])?: |(?:gcc|cc|g\+\+|ld|ar) .*-|In file included|checking (?:for|whether|if) .*\.\.\.|"
-    r"[bcdl-][rwxsStT-]{9}[ +.@]|[{}][ \t\r]*$|Content-Type: |[+-]\t|[+-] {2,}\S|[+-][#}{/*]|[+-]$|libtool: |configure: )"
+    r"[bcdl-][rwxsStT-]{9}[ +.@]|[{}][ \t\r]*$|Content-Type: |[+-]\t|[+-] {2,}\S|[+-][#}{/*]|[+-]$|"
+    r"libtool: |configure: )"
 )
 TAIL = r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[*/].*)?$"
 PROMPT = r"^[ \t]*(?:[$#%] [a-z./~][A-Za-z0-9_./-]*(?: |\r?$)|[A-Za-z0-9_]*[=\-(*'^!][#>] )"
+BULLET = r"^[ \t]*(?:[-*+o•]|\d+[.)])[ \t]+[A-Za-z]"
 COLON = r"[:：][ \t\r]*$"
 INDENTED = r"^(?:[ \t]{2,}|\t|\| )\S"
 CONTINUED = r"^[ \t]+\S"
@@ -153,8 +195,24 @@ INSIDE = r"(?:\(cost=\d|rows=\d+ width=|-\+-{2,}|\S  +\| +\S| \| .* \| )"
 
 SHAPES = (SHAPE_CODE, SHAPE_MARKUP, SHAPE_SQL, SHAPE_LOG)
 HEAD_PATTERNS = (
-    ATTRIBUTION_START, ORIGINAL, FIELD, GIT_FROM, NEAR_RULE, INDENTED, CONTINUED, DASHES, CUT, RULE_LINE, PROMPT,
-    FOOTER_WORDS, BROADCAST, TIP, DEVICE, PGP, *SHAPES, INSIDE,
+    ATTRIBUTION_START,
+    ORIGINAL,
+    FIELD,
+    GIT_FROM,
+    NEAR_RULE,
+    INDENTED,
+    CONTINUED,
+    DASHES,
+    CUT,
+    RULE_LINE,
+    PROMPT,
+    FOOTER_WORDS,
+    BROADCAST,
+    TIP,
+    DEVICE,
+    PGP,
+    *SHAPES,
+    INSIDE,
 )
 TAIL_PATTERNS = (COLON, TAIL)
 
@@ -168,8 +226,12 @@ def message_blocks(messages: pa.Table, settings: BlockSettings) -> pa.Table:
     known by the shape of its lines only. The kinds are those of the pginbox design (seed 000,
     "Message parsing model"); positions are UTF-8 bytes, characters and lines.
     """
-    parts = [_blocks(part, settings) for part in _batches(messages.select(["message_id", "body"]))]
-    return pa.concat_tables([MESSAGE_BLOCKS.empty(), *parts]).combine_chunks()
+    # The work is Polars and array kernels, which let other threads run while they work.
+    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+        parts = pool.map(
+            partial(_blocks, settings=settings), _batches(messages.select(["message_id", "body"]))
+        )
+        return pa.concat_tables([MESSAGE_BLOCKS.empty(), *parts]).combine_chunks()
 
 
 def _batches(messages: pa.Table) -> Iterator[pa.Table]:
@@ -227,7 +289,9 @@ def _run_length(frame: pl.DataFrame, messages: pa.Table) -> pa.Table:
             pl.col("chars").sum().alias("char_length"),
             pl.len().cast(pl.Int64).alias("line_count"),
         )
-        .with_columns(first=start, start=pl.col("byte") - pl.col("bytes"), line0=pl.col("line") - pl.col("line_count"))
+        .with_columns(
+            first=start, start=pl.col("byte") - pl.col("bytes"), line0=pl.col("line") - pl.col("line_count")
+        )
         .with_columns(
             byte0=pl.when("first").then("start").forward_fill(),
             line1=pl.when("first").then("line0").forward_fill(),
@@ -257,13 +321,15 @@ def _next_true(mask: Mask) -> Rows:
     """For each row, the first row at or after it where `mask` holds; the length if none."""
     n = len(mask)
     found = np.where(mask, np.arange(n, dtype=np.int64), n)
-    return np.minimum.accumulate(found[::-1])[::-1]
+    following: Rows = np.minimum.accumulate(found[::-1])[::-1]
+    return following
 
 
 def _last_true(mask: Mask) -> Rows:
     """For each row, the last row at or before it where `mask` holds; -1 if none."""
     found = np.where(mask, np.arange(len(mask), dtype=np.int64), -1)
-    return np.maximum.accumulate(found)
+    latest: Rows = np.maximum.accumulate(found)
+    return latest
 
 
 def _covered(starts: Rows, ends: Rows, n: int) -> Mask:
@@ -394,7 +460,12 @@ class _Classifier:
         total = np.concatenate(([0], np.cumsum(self.supercite_header)))
         named = total[self.message_end[rows]] > total[self.message_start[rows]]
         found = pl.DataFrame(
-            {"row": rows, "m": self.m[rows], "named": named, "name": self.text.gather(rows).str.extract(SUPERCITE)}
+            {
+                "row": rows,
+                "m": self.m[rows],
+                "named": named,
+                "name": self.text.gather(rows).str.extract(SUPERCITE),
+            }
         ).filter(~pl.col("name").is_in(PROMPT_NAMES))
         kept = found.filter((pl.len().over("m", "name") >= 2) | pl.col("named"))["row"].to_numpy()
         self.kind[kept] = QUOTE
@@ -425,7 +496,9 @@ class _Classifier:
             stop |= self.first
             rows = np.flatnonzero(context).astype(np.int64)
             following = np.minimum(rows + 1, self.n - 1)
-            self.diff |= _covered(rows, np.minimum(_next_true(stop)[following], self.message_end[rows]), self.n)
+            self.diff |= _covered(
+                rows, np.minimum(_next_true(stop)[following], self.message_end[rows]), self.n
+            )
         cut = self._matches(CUT, author & self._starts("---"))
         for step in (1, 2):
             self.diff |= cut & self._shifted(diff, -step)
@@ -446,9 +519,7 @@ class _Classifier:
         news = np.cumsum(plain | plus)
         stop = _next_true(~(plain | minus | plus | note))
         first = np.minimum(heads + 1, self.n - 1)
-        last = np.maximum(
-            np.searchsorted(olds, olds[heads] + old), np.searchsorted(news, news[heads] + new)
-        )
+        last = np.maximum(np.searchsorted(olds, olds[heads] + old), np.searchsorted(news, news[heads] + new))
         ends = np.minimum(np.minimum(last + 1, stop[first]), self.message_end[heads])
         return _covered(heads, np.maximum(ends, heads + 1), self.n)
 
@@ -528,7 +599,8 @@ class _Classifier:
         origin = original[rows] | original[np.maximum(rows - 1, 0)]
         sender = self._matches(FIELD_FROM, field)[rows]
         top = _last_true(~self.blank & self.first)[rows] == rows
-        outlook = original[rows] | (sender & (fields >= 3))
+        addressed = np.concatenate(([0], np.cumsum(self._matches(FIELD_TO, field))))
+        outlook = original[rows] | (sender & (fields >= 3) & (addressed[stop] > addressed[rows]))
         kept = outlook | git[rows] | (sender & top & (fields <= 3)) | (origin & (fields >= 1))
         opening = np.zeros(self.n, dtype=bool)
         opening[rows[outlook & ~top]] = True
@@ -548,15 +620,21 @@ class _Classifier:
         rule = self._matches(RULE_LINE, author) | self._matches(DASHES, author) | self._matches(CUT, author)
         footer = rule & (next_word <= np.arange(self.n) + 9) & (next_word < ends) & (rows_left <= 40)
         closing = rule & ~self._matches(DASHES, author) & self._shifted(self.blank, 1) & (rows_left <= 8)
-        closing &= (ends == self.message_end)
+        closing &= ends == self.message_end
         behind = np.flatnonzero(closing).astype(np.int64)
         contact = self._matches(CONTACT, author & _covered(behind, ends[behind], self.n))
         footer |= closing & (np.append(_next_true(contact), self.n)[1:] < ends)
         footer |= self._matches(BROADCAST, author)
         next_footer = np.minimum(np.append(_next_true(footer), self.n)[1:], ends)
         own = filled[next_footer] - filled[np.arange(self.n) + 1]
-        dashes = self._matches(DASHES, author) & (own <= self.settings.max_signature_lines) & (next_footer == ends)
-        dashes |= self._matches(DASHES, author) & (own <= self.settings.max_signature_lines) & footer[np.minimum(next_footer, self.n - 1)]
+        dashes = (
+            self._matches(DASHES, author) & (own <= self.settings.max_signature_lines) & (next_footer == ends)
+        )
+        dashes |= (
+            self._matches(DASHES, author)
+            & (own <= self.settings.max_signature_lines)
+            & footer[np.minimum(next_footer, self.n - 1)]
+        )
         marks = np.flatnonzero((dashes | footer) & ~self.first).astype(np.int64)
         signature = _covered(marks, ends[marks], self.n)
         signature |= self._matches(DEVICE, author) | self._matches(TIP, author) | self._pgp(author)
@@ -602,7 +680,7 @@ class _Classifier:
         next_quote = _next_true(quote)
         above = np.concatenate(([0], np.cumsum(author)))
         rows = np.arange(self.n)
-        quoteless = next_quote >= self.message_end
+        quoteless = np.minimum(next_quote, _next_true(self.diff)) >= self.message_end
         late = self.attribution & author & quoteless & (above[rows] - above[self.message_start] >= 2)
         last_field = self.outlook & ~quote[self._next_kept()]
         opening = np.flatnonzero(late | (last_field & quoteless)).astype(np.int64)
@@ -621,7 +699,8 @@ class _Classifier:
         shaped = self.python.copy()
         for pattern in SHAPES:
             shaped |= self._matches(pattern, author)
-        shaped |= self._matches(TAIL, author & ~shaped, tail=True)
+        ended = self._matches(TAIL, author & ~shaped, tail=True)
+        shaped |= ended & ~self._matches(BULLET, ended)
         shaped |= self._matches(INSIDE, author & ~shaped)
         prompt = _last_true(self._matches(PROMPT, author))
         shaped |= (prompt >= 0) & (prompt > _last_true(~author | self.first & ~self._matches(PROMPT, author)))
@@ -630,7 +709,12 @@ class _Classifier:
         after = self._shifted(code, -1)
         plain = author & ~code
         bridge = plain & before & after
-        pair = plain & before & self._shifted(code, 2) & self._shifted(plain & after & self._shifted(code, -2), -1)
+        pair = (
+            plain
+            & before
+            & self._shifted(code, 2)
+            & self._shifted(plain & after & self._shifted(code, -2), -1)
+        )
         bridge |= pair | self._shifted(pair, 1)
         bridge |= self._matches(INDENTED, author & ~code)
         neutral = bridge | self.blank

@@ -27,7 +27,8 @@ CHUNKER = "mail-1"
 MARKS = re.compile(r"^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)", re.MULTILINE)
 QUOTED_HEADER = re.compile(
     r"(?:\bOn\b[^\n]{0,200}(?:\n[^\n]{0,100})?|[^\n]{0,120})"
-    r"(?:\b(?:wrote|writes|schrieb[^\n:]*|a écrit|escribió|ha scritto|escreveu|schreef|napisał\(?a?\)?|пишет|skrev|"
+    r"(?:\b(?:wrote|writes|schrieb[^\n:]*|a écrit|escribió|ha scritto|escreveu|schreef|napisał\(?a?\)?|"
+    r"пишет|skrev|"
     r"napsala?)[ \t]?:?|は書きました。?|写道[::])[ \t]*|On (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[^\n]*"
 )
 PARAGRAPH = re.compile(r"\n(?:[ \t>]*\n)+")
@@ -35,12 +36,15 @@ SENTENCE = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|(?<=[。！？])")
 LINE = re.compile(r"\n")
 WORD = re.compile(r"\s+")
 SUBSTANCE = re.compile(r"[^\W_]")
-DIFF_MARK = re.compile(r"^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch)", re.MULTILINE)
+DIFF_MARK = re.compile(
+    r"^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch)", re.MULTILINE
+)
 DIFF_FILE = re.compile(
     r"^(?:diff (?:-|a/)[^\n]*|Index: [^\n]+|(?:Modified|Added|Deleted): [^\n]+\n=|"
     r"\*\*\* [^\n*]+\n--- [^\n]+\n\*{15}|--- [^\n]+\n\+\+\+ )",
     re.MULTILINE,
 )
+DIFF_BODY = re.compile(r"^(?:@@ |\*{15}|GIT binary)", re.MULTILINE)
 DIFF_HUNK = re.compile(r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*)", re.MULTILINE)
 FILE_NAME = re.compile(
     r"^(?:\+\+\+ (?P<new>[^\t\n]+)|diff --git a/\S+ b/(?P<git>[^\n]+)|Index: (?P<index>[^\n]+)|"
@@ -118,7 +122,9 @@ def message_chunks(
     rows = _Rows(settings)
     mails = _frame(messages).sort("message_id", "source", "unit")
     columns = ("message_id", "kind", "quote_depth", "char_length", "byte_start")
-    grouped = _frame(blocks.select([*columns, "block_index"])).sort("message_id", "block_index", maintain_order=True)
+    grouped = _frame(blocks.select([*columns, "block_index"])).sort(
+        "message_id", "block_index", maintain_order=True
+    )
     ids = grouped["message_id"].rle().struct.unnest()
     ends = ids["len"].cum_sum().to_list()
     where = {m: (e - n, e) for m, e, n in zip(ids["value"], ends, ids["len"], strict=True)}
@@ -243,7 +249,9 @@ class _Rows:
         )
         built: dict[str, pa.Array] = {
             "spans": pa.ListArray.from_arrays(pa.array(self.span_offsets, pa.int32()), struct),
-            "heading_path": pa.ListArray.from_arrays(pa.array([0] * (n + 1), pa.int32()), pa.array([], pa.string())),
+            "heading_path": pa.ListArray.from_arrays(
+                pa.array([0] * (n + 1), pa.int32()), pa.array([], pa.string())
+            ),
             "chunk_count": pa.array(self.counts, pa.int64()),
             "chunker": pa.array([CHUNKER] * n, pa.string()),
         }
@@ -252,7 +260,10 @@ class _Rows:
             built[name] = pa.array(column, arrow.field(name).type)
         chunks = pa.table([built[name] for name in CHUNKS.names], names=CHUNKS.names)
         excluded = pa.table(
-            {name: pa.array(column, EXCLUSIONS.arrow.field(name).type) for name, column in self.excluded.items()}
+            {
+                name: pa.array(column, EXCLUSIONS.arrow.field(name).type)
+                for name, column in self.excluded.items()
+            }
         )
         return ChunkTables(CHUNKS.conform(chunks), EXCLUSIONS.conform(excluded))
 
@@ -432,11 +443,18 @@ class _Body:
         total = sum(b - a for a, b, _ in own)
         for start, end, is_diff in self._sections(own):
             if is_diff:
-                yield from diff_pieces(self.body, start, end, self.settings.message_chars, self.settings.message_chars)
+                yield from diff_pieces(
+                    self.body, start, end, self.settings.message_chars, self.settings.message_chars
+                )
             else:
                 recursive = total > self.settings.recursive_chars
                 yield from text_pieces(
-                    self.body, start, end, self.settings.message_chars, self.settings.overlap_chars, recursive,
+                    self.body,
+                    start,
+                    end,
+                    self.settings.message_chars,
+                    self.settings.overlap_chars,
+                    recursive,
                     self.settings.recursive_chars,
                 )
 
@@ -457,7 +475,10 @@ class _Body:
     def _split_at_files(self, own: list[tuple[int, int, bool]]) -> Iterator[tuple[int, int, bool]]:
         """Ranges, with code cut where its first diff begins: the diffstat above belongs to the prose."""
         for start, end, is_code in own:
-            found = (DIFF_FILE.search(self.body, start, end) or DIFF_HUNK.search(self.body, start, end)) if is_code else None
+            if not is_code:
+                yield start, end, False
+                continue
+            found = DIFF_FILE.search(self.body, start, end) or DIFF_HUNK.search(self.body, start, end)
             if found is None:
                 yield start, end, False
                 continue
@@ -486,7 +507,10 @@ class _Body:
             keep = line
         if keep > start:
             self.left.append((start, keep, "unused_quote"))
-        return (keep, end) if keep < end and SUBSTANCE.search(self.body, keep, end) else self._dropped(keep, end)
+        if keep < end and SUBSTANCE.search(self.body, keep, end):
+            return keep, end
+        self._dropped(keep, end)
+        return None
 
     def _word_start(self, start: int, end: int) -> int:
         """The first start of a sentence, else of a word, behind `start`; `start` if there is none."""
@@ -546,7 +570,7 @@ class _Body:
             char_count=len(display),
             quote_anchor_chars=len(point),
             quote_depth_max=1 if anchor and not unit.is_review else 0,
-            has_patch_markers=bool(DIFF_MARK.search(own_text) or DIFF_MARK.search(point)),
+            has_patch_markers=bool(context or DIFF_MARK.search(own_text) or DIFF_MARK.search(point)),
             is_quote_heavy=len(point) > len(said),
             is_code=2 * code > sum(s.end - s.start for s in own),
             lane="slow" if len(self.body) > self.settings.slow_body_chars else "fast",
@@ -616,9 +640,7 @@ def text_pieces(
         at = cut
 
 
-def _cut(
-    text: str, at: int, end: int, room: int, recursive: bool, paragraphs: list[int], bound: int
-) -> int:
+def _cut(text: str, at: int, end: int, room: int, recursive: bool, paragraphs: list[int], bound: int) -> int:
     """Where the piece that begins at `at` ends."""
     if end - at <= room:
         return end
@@ -673,16 +695,17 @@ def _file_edges(text: str, files: list[int]) -> list[int]:
     """Starts of files; the `---` line that follows a `diff` or `Index:` line opens no second file."""
     out: list[int] = []
     for at in files:
-        framed = text.startswith(("--- ", "*** ", "diff "), at) and out and not _has_body(text, out[-1], at)
+        inner = (
+            ("--- ", "*** ", "diff ") if out and not text.startswith("diff ", out[-1]) else ("--- ", "*** ")
+        )
+        framed = text.startswith(inner, at) and out and not _has_body(text, out[-1], at)
         if not framed:
             out.append(at)
     return out
 
 
 def _has_body(text: str, start: int, end: int) -> bool:
-    if end - start > 2000:
-        return True
-    return bool(re.search(r"^(?:@@ |\*{15}|Binary|GIT binary|similarity|new file|deleted file|rename)", text[start:end], re.MULTILINE))
+    return end - start > 2000 or bool(DIFF_BODY.search(text, start, end))
 
 
 def _file_name(text: str, start: int, end: int) -> str:
@@ -700,10 +723,10 @@ def _hunk_pieces(text: str, start: int, end: int, limit: int, name: str) -> Iter
     """Neighbouring hunks of one file packed up to `limit`; a longer hunk is cut at lines."""
     hunks = [(m.start(), m.group()) for m in DIFF_HUNK.finditer(text, start, end)]
     edges = [start, *(a for a, _ in hunks if a > start), end]
-    headers = {a: h for a, h in hunks}
+    headers = dict(hunks)
     begin = edges[0]
     for a, b in pairwise(edges):
-        if b - begin > limit and a > begin and begin in headers:
+        if b - begin > limit and a > begin and (begin in headers or a != edges[1]):
             yield Piece(begin, a, name)
             begin = a
         if b - begin > limit:
@@ -759,7 +782,9 @@ def _emit_attachment(part: dict[str, object], mail: _Mail | None, rows: _Rows) -
         if len(text) <= settings.attachment_chars:
             pieces = [Piece(0, len(text), _file_name(text, 0, len(text)))]
         else:
-            pieces = list(diff_pieces(text, 0, len(text), settings.attachment_chars, settings.attachment_chars))
+            pieces = list(
+                diff_pieces(text, 0, len(text), settings.attachment_chars, settings.attachment_chars)
+            )
     else:
         pieces = list(section_pieces(text, settings.attachment_chars))
     offsets = _Offsets(text)
@@ -776,7 +801,13 @@ def _emit_attachment(part: dict[str, object], mail: _Mail | None, rows: _Rows) -
 
 
 def _attachment_chunk(
-    part: dict[str, object], mail: _Mail, rows: _Rows, text: str, offsets: _Offsets, content: str, index: int,
+    part: dict[str, object],
+    mail: _Mail,
+    rows: _Rows,
+    text: str,
+    offsets: _Offsets,
+    content: str,
+    index: int,
     piece: Piece,
 ) -> None:
     display = text[piece.start : piece.end].strip("\n")
@@ -807,7 +838,7 @@ def _attachment_chunk(
         char_count=len(display),
         quote_anchor_chars=0,
         quote_depth_max=0,
-        has_patch_markers=bool(DIFF_MARK.search(display)),
+        has_patch_markers=bool(piece.context or DIFF_MARK.search(display)),
         is_quote_heavy=False,
         is_code=part["content_class"] in ("patch", "code", "log"),
         lane=part["lane"],

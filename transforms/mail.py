@@ -94,7 +94,6 @@ def read_mail(
     source: str,
     unit: str,
     list_id: str | None,
-    seen_at: datetime | None,
     settings: MailSettings,
 ) -> MailTables:
     """The three tables of one unit's mails.
@@ -103,9 +102,8 @@ def read_mail(
     bytes that are no mail (`not_mail`), mails over `max_message_bytes` (`too_large`) and second
     copies with the same Message-ID and content (`duplicate`). A Message-ID that comes again with
     other content gets the first eight digits of the content hash behind a `+`.
-    `seen_at` is the modification time of the unit, for `quarantine.first_seen`.
     """
-    tables = _Tables(source, unit, list_id, seen_at)
+    tables = _Tables(source, unit, list_id)
     places: dict[str, tuple[str, str]] = {}
     for mail in raw:
         fault = mail.fault or _size_fault(mail, settings)
@@ -131,9 +129,8 @@ def read_mail(
 class _Tables:
     """Rows of the three tables under construction, column by column."""
 
-    def __init__(self, source: str, unit: str, list_id: str | None, seen_at: datetime | None) -> None:
+    def __init__(self, source: str, unit: str, list_id: str | None) -> None:
         self.shared = {"source": source, "unit": unit, "list_id": list_id}
-        self.seen_at = seen_at
         self.columns: dict[str, dict[str, list[Any]]] = {
             table.name: {name: [] for name in table.names}
             for table in (schemas.MESSAGES, schemas.ATTACHMENTS, schemas.QUARANTINE)
@@ -146,7 +143,6 @@ class _Tables:
     def set_aside(self, mail: RawMail, reason: str, ident: str | None) -> None:
         row: dict[str, Any] = {"place": mail.place, "reason": reason, "message_id": ident}
         row |= {"byte_count": len(mail.data), "bytes_sha256": bytes_sha256(mail.data)}
-        row["first_seen"] = self.seen_at
         self._append("quarantine", row)
 
     def add(self, mail: _Mail, settings: MailSettings) -> None:

@@ -201,7 +201,6 @@ QUARANTINE = Table(
         Column("message_id", pa.string(), "Message-ID where one is known"),
         _column("byte_count", pa.int64(), "bytes that were set aside"),
         _column("bytes_sha256", pa.string(), "SHA-256 of the bytes that were set aside"),
-        Column("first_seen", TIME, "modification time of the file that holds it"),
     ),
 )
 

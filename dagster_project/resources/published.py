@@ -64,6 +64,13 @@ def _canonical(view: str, id_column: str = "message_id") -> str:
     return _CANONICAL.format(view=view, id=id_column)
 
 
+# Columns that a publish makes itself and does not take over.
+MADE_HERE = {"chunks": "chunk_no", "quarantine": "first_seen"}
+
+NO_QUARANTINE = (
+    "(SELECT '' AS source, '' AS unit, '' AS place, '' AS bytes_sha256, NULL::TIMESTAMPTZ AS first_seen LIMIT 0)"
+)
+
 # In the order in which they are made. `{kept}` is KEPT or nothing.
 TABLES = {
     "memberships": "CREATE TABLE memberships AS SELECT * EXCLUDE (partition) FROM lake_memberships",
@@ -74,7 +81,14 @@ TABLES = {
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
     "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
     "exclusions": f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} {{kept}}",
-    "quarantine": "CREATE TABLE quarantine AS SELECT * FROM new_quarantine {kept}",
+    "quarantine": """
+CREATE TABLE quarantine AS
+WITH rows AS (SELECT * FROM new_quarantine {kept})
+SELECT rows.*, coalesce(before.first_seen, now()) AS first_seen FROM rows
+LEFT JOIN (SELECT DISTINCT ON (source, unit, place, bytes_sha256) * FROM {before}) before
+  USING (source, unit, place, bytes_sha256)
+ORDER BY source, unit, place
+""",
     "chunks": f"""
 CREATE TABLE chunks AS
 WITH rows AS ({_canonical("new_message_chunks", "doc_id")} {{kept}}),
@@ -193,7 +207,9 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "attachments": _of(schemas.ATTACHMENTS, _PARTITION),
     "blocks": _of(schemas.MESSAGE_BLOCKS, _PARTITION),
     "exclusions": _of(schemas.EXCLUSIONS, _PARTITION),
-    "quarantine": _of(schemas.QUARANTINE, _PARTITION),
+    "quarantine": _of(
+        schemas.QUARANTINE, {**_PARTITION, "first_seen": "when a published version held the row for the first time"}
+    ),
     "chunks": _of(schemas.CHUNKS, {**_PARTITION, "chunk_no": "number of the chunk in this file, from 0"}),
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
     "threads": _of(schemas.THREADS),

@@ -235,9 +235,11 @@ class _Build:
         for name in _PER_UNIT:
             self._from_lake(f"new_{name}", name, changed)
         for name, statement in published.TABLES.items():
-            columns = "* EXCLUDE (chunk_no)" if name == "chunks" else "*"
+            made_here = published.MADE_HERE.get(name)
+            columns = f"* EXCLUDE ({made_here})" if made_here else "*"
             kept = published.KEPT.format(name=name, columns=columns) if self.previous else ""
-            self.connection.execute(statement.format(kept=kept))
+            before = "prev.quarantine" if self.previous else published.NO_QUARANTINE
+            self.connection.execute(statement.format(kept=kept, before=before))
 
     def _inverted_index(self) -> None:
         for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:

@@ -75,7 +75,7 @@ def test_people_agree_with_the_kinds(corpora: Path) -> None:
     bodies = ["\n".join(text for _, text in lines) + "\n" for lines in mails]
     table = pa.table({"message_id": [str(i) for i in range(len(mails))], "body": bodies})
     found: dict[str, list[str]] = {}
-    # The labels follow marks only: people called unmarked history the author's text.
+    # Most of these labels call unmarked history the author's text, so the score is taken without that rule.
     for row in message_blocks(table, BlockSettings(unmarked_history=False)).to_pylist():
         found.setdefault(row["message_id"], []).extend([row["kind"]] * row["line_count"])
     counts: Counter[tuple[str, str]] = Counter()

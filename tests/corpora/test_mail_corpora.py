@@ -26,7 +26,6 @@ def read(folder: Path, pattern: str, source: str) -> MailTables:
             source=source,
             unit=file.name,
             list_id=source,
-            seen_at=None,
             settings=MailSettings(),
         )
         assert len(mails) + len(garbage) == result.messages.num_rows + result.quarantine.num_rows

@@ -1,0 +1,65 @@
+"""Dagster's SQLite event log with one database engine per file, in place of one per event.
+
+Dagster makes a new SQLAlchemy engine for every event it stores, which compiles every statement
+anew: 16 ms an event, most of the time of a run over many partitions. The files and their layout
+are Dagster's own, so that every Dagster tool reads them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dagster._config import UserConfigSchema
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
+    SQLITE_BUSY_TIMEOUT_SECONDS,
+    SqliteEventLogStorage,
+)
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.pool import QueuePool
+
+_KEPT_ENGINES = 4
+
+
+class KeptEngineEventLogStorage(SqliteEventLogStorage):
+    """`SqliteEventLogStorage` that keeps the engines of the files it used last."""
+
+    @classmethod
+    def config_type(cls) -> UserConfigSchema:
+        """No configuration: the files lie where Dagster keeps them below `DAGSTER_HOME`."""
+        return {}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> KeptEngineEventLogStorage:
+        """The storage in `$DAGSTER_HOME/history/runs`."""
+        return cls(str(Path(os.environ["DAGSTER_HOME"]) / "history" / "runs"), inst_data)
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        with self._db_lock:
+            with self._engine(shard).connect() as connection, connection.begin():
+                yield connection
+
+    def _engine(self, shard: str) -> Engine:
+        """The engine of a file, with one connection that stays open; the longest unused is closed."""
+        engines: OrderedDict[str, Engine] = self.__dict__.setdefault("_engines", OrderedDict())
+        if shard not in engines:
+            engines[shard] = create_engine(
+                self.conn_string_for_shard(shard),
+                poolclass=QueuePool,
+                pool_size=1,
+                connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+            )
+            self._initdb(engines[shard])
+            self._initialized_dbs.add(shard)
+            if len(engines) > _KEPT_ENGINES:
+                engines.popitem(last=False)[1].dispose()
+        engines.move_to_end(shard)
+        return engines[shard]

@@ -1,0 +1,439 @@
+"""Chunks as a specification: the design's rules and examples, sizes, ids, and the account of bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from transforms.blocks import message_blocks
+from transforms.chunks import diff_pieces, message_chunks, section_pieces, text_pieces, title_of
+from transforms.hashing import text_hash
+from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
+from transforms.settings import BlockSettings, ChunkSettings
+
+Row = dict[str, Any]
+
+
+def mails(*bodies: str, subject: str = "", in_reply_to: str | None = None) -> pa.Table:
+    """Mails with these bodies."""
+    n = len(bodies)
+    return pa.table(
+        {
+            "message_id": [f"m{i}" for i in range(n)],
+            "source": ["s"] * n,
+            "unit": ["u"] * n,
+            "subject": [subject] * n,
+            "in_reply_to": pa.array([in_reply_to] * n, pa.string()),
+            "refs": pa.array([[]] * n, pa.list_(pa.string())),
+            "body": pa.array(bodies, pa.large_string()),
+        }
+    )
+
+
+def attachment(
+    text: str | None, content_class: str = "text", filename: str = "f.txt", lane: str = "fast"
+) -> pa.Table:
+    """One attachment of mail m0."""
+    return ATTACHMENTS.from_rows(
+        [
+            {
+                "attachment_id": "a0",
+                "message_id": "m0",
+                "source": "s",
+                "unit": "u",
+                "part_index": 1,
+                "filename": filename,
+                "declared_type": "text/plain",
+                "content_class": content_class,
+                "text": text,
+                "char_count": len(text or ""),
+                "byte_count": 7,
+                "reason": None,
+                "lane": lane,
+            }
+        ]
+    )
+
+
+def chunked(table: pa.Table, parts: pa.Table | None = None, **options: object) -> tuple[list[Row], list[Row]]:
+    """The chunks and exclusions of mails and attachments, as rows."""
+    blocks = message_blocks(table, BlockSettings())
+    found = message_chunks(table, blocks, parts or ATTACHMENTS.empty(), ChunkSettings.model_validate(options))
+    assert found.chunks.schema.equals(CHUNKS.arrow)
+    assert found.exclusions.schema.equals(EXCLUSIONS.arrow)
+    return found.chunks.to_pylist(), found.exclusions.to_pylist()
+
+
+def texts(body: str, **mail: Any) -> list[tuple[str, str]]:
+    """Kind and embedded text of the chunks of one body."""
+    return [(r["chunk_kind"], r["text_embed"]) for r in chunked(mails(body, **mail))[0]]
+
+
+def test_example_1_direct_reply_with_top_quote() -> None:
+    reply = "I do not think so, because it breaks the existing ABI."
+    body = f"On Tue, ...\n> Should we rename this field?\n\n{reply}\n"
+    expected = (
+        "Quoted point:\nShould we rename this field?\n\n"
+        "Reply:\nI do not think so, because it breaks the existing ABI."
+    )
+    assert texts(body) == [("quote_reply_pair", expected)]
+
+
+def test_example_2_long_nested_quote_history() -> None:
+    body = "On Tue, ...\n> On Mon, ...\n> > older history\n> local point\n\nMy response.\n"
+    rows, left = chunked(mails(body))
+    assert [(r["chunk_kind"], r["text_embed"]) for r in rows] == [
+        ("quote_reply_pair", "Quoted point:\nlocal point\n\nReply:\nMy response.")
+    ]
+    assert rows[0]["text_display"] == "> local point\n\nMy response."
+    assert [r["reason"] for r in left] == ["header", "unused_quote", "deep_quote"]
+
+
+def test_example_3_interleaved_patch_review() -> None:
+    body = (
+        "> rename this variable\n\nI agree.\n\n"
+        "> move the check earlier\n\nI do not think that is safe during recovery.\n"
+    )
+    assert texts(body) == [
+        ("review_pair", "Quoted point:\nrename this variable\n\nReply:\nI agree."),
+        (
+            "review_pair",
+            "Quoted point:\nmove the check earlier\n\nReply:\nI do not think that is safe during recovery.",
+        ),
+    ]
+
+
+def test_example_4_response_first_quote_later() -> None:
+    body = "This looks reasonable to me.\n\n> old quoted thread history\n"
+    rows, left = chunked(mails(body))
+    assert [(r["chunk_kind"], r["text_embed"]) for r in rows] == [
+        ("authored_message", "This looks reasonable to me.")
+    ]
+    assert [r["reason"] for r in left] == ["unused_quote"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "Hi Ann,\n\n> point\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann,\nAnswer.")],
+        ),
+        (
+            "One. Two.\n\n> point\n\nAnswer.\n",
+            [
+                ("authored_message", "One. Two."),
+                ("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer."),
+            ],
+        ),
+        ("> > deep\n\nAnswer.\n", [("authored_message", "Answer.")]),
+        ("> point\n> > deep\n\nAnswer.\n", [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer.")]),
+        (
+            "> first\n\n> second\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\nsecond\n\nReply:\nAnswer.")],
+        ),
+        ("Answer.\n\n-- \nAnn\n", [("authored_message", "Answer.")]),
+        (
+            "@@ -1 +1 @@\n-a\n+b\nPlease keep a.\n",
+            [("review_pair", "Quoted point:\n@@ -1 +1 @@\n-a\n+b\n\nReply:\nPlease keep a.")],
+        ),
+        ("> only a quote\n", []),
+        ("", []),
+        ("...\n", []),
+    ],
+)
+def test_units_and_anchors(body: str, expected: list[tuple[str, str]]) -> None:
+    assert texts(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [("", "empty"), (" \n\n", "empty"), ("> q\n", "quote_only"), ("--\n\n...\n", "too_little_text")],
+)
+def test_rule_6_mails_without_text_are_recorded(body: str, reason: str) -> None:
+    rows, left = chunked(mails(body))
+    assert rows == []
+    assert [(r["reason"], r["byte_start"], r["byte_end"]) for r in left] == [(reason, 0, len(body))]
+
+
+def test_rule_2_an_anchor_keeps_the_end_of_the_quote() -> None:
+    quote = "".join(f"> line {i:03} of a quote that is long\n" for i in range(100))
+    short, _ = chunked(mails(f"{quote}\nNo.\n"))
+    long, left = chunked(mails(f"{quote}\n{'Because it would break. ' * 20}\n"))
+    for rows, low, cap in ((short, 1400, 1500), (long, 700, 800)):
+        assert low < rows[0]["quote_anchor_chars"] <= cap
+        assert rows[0]["quote_lex"].endswith("line 099 of a quote that is long")
+        assert rows[0]["is_quote_heavy"]
+    assert [r["reason"] for r in left] == ["unused_quote"]
+
+
+@pytest.mark.parametrize(
+    ("body", "parent", "needs"),
+    [
+        ("Yes.\n", "p", True),
+        ("Yes.\n", None, False),
+        ("> q\n\nYes.\n", "p", False),
+        ("Long. " * 60, "p", False),
+    ],
+)
+def test_rule_5_a_short_reply_without_anchor_needs_its_parent(
+    body: str, parent: str | None, needs: bool
+) -> None:
+    row = chunked(mails(body, in_reply_to=parent))[0][0]
+    assert (row["needs_parent"], row["parent_id"]) == (needs, parent)
+
+
+@pytest.mark.parametrize(
+    ("subject", "title"),
+    [
+        ("Re: [HACKERS] Savepoints", "Savepoints"),
+        ("[PATCH v2 1/3] erofs: fix", "[PATCH v2 1/3] erofs: fix"),
+        ("Re: AW: Fwd: x", "x"),
+        ("", ""),
+        ("Re:", ""),
+        ("[list]", "[list]"),
+    ],
+)
+def test_title(subject: str, title: str) -> None:
+    assert title_of(subject) == title
+
+
+def test_the_subject_stands_before_the_embedded_text_and_is_a_setting() -> None:
+    table = mails("Text.\n", subject="Re: [HACKERS] Savepoints")
+    row = chunked(table)[0][0]
+    assert row["text_embed"] == "Subject: Savepoints\n\nText."
+    assert row["checksum"] == text_hash(row["text_embed"])
+    assert chunked(table, embed_subject=False)[0][0]["text_embed"] == "Text."
+
+
+PARAGRAPH = "This is a sentence about vacuum. " * 12
+
+
+def test_long_text_is_split_at_paragraphs_with_overlap() -> None:
+    body = "\n\n".join(f"{i}. {PARAGRAPH.strip()}" for i in range(12)) + "\n"
+    rows, _ = chunked(mails(body))
+    assert {r["chunk_kind"] for r in rows} == {"long_authored_segment"}
+    assert all(r["char_count"] <= 2000 for r in rows)
+    assert [r["chunk_count"] for r in rows] == [len(rows)] * len(rows)
+    spans = [r["spans"][0] for r in rows]
+    for before, after in zip(spans, spans[1:], strict=False):
+        assert 0 <= before["byte_end"] - after["byte_start"] <= 300
+    assert all(r["text_display"].endswith("vacuum.") for r in rows)
+
+
+def test_a_paragraph_stays_whole_up_to_the_recursive_size_and_is_cut_above() -> None:
+    middle = "This is a sentence about vacuum. " * 100
+    assert [r["char_count"] for r in chunked(mails(middle))[0]] == [len(middle)]
+    rows, _ = chunked(mails(middle * 3))
+    assert all(r["char_count"] <= 2000 and r["text_display"].rstrip().endswith(".") for r in rows)
+
+
+FILE = "diff --git a/{0} b/{0}\nindex 123456..abcdef 100644\n--- a/{0}\n+++ b/{0}\n"
+HUNK = "@@ -{0},30 +{0},30 @@ int f{0}(void)\n" + "".join(
+    f" line {i} of some context in the hunk\n" for i in range(30)
+)
+
+
+def patch(files: int, hunks: int) -> str:
+    """A patch of so many files with so many hunks of 1,100 characters."""
+    return "".join(
+        FILE.format(f"src/f{f}.c") + "".join(HUNK.format(100 * h + 1) for h in range(hunks))
+        for f in range(files)
+    )
+
+
+def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -> None:
+    body = f"Fix it.\n\nSigned-off-by: Ann\n---\n src/f0.c | 2 +-\n\n{patch(2, 3)}-- \n2.43.0\n"
+    rows, left = chunked(mails(body, subject="[PATCH] fix"))
+    assert rows[0]["text_display"].endswith("src/f0.c | 2 +-")
+    code = rows[1:]
+    assert all(r["is_code"] and r["has_patch_markers"] and r["char_count"] <= 2000 for r in code)
+    names = [r["text_embed"].split("\n")[2] for r in code]
+    assert names == ["src/f0.c"] * 3 + ["src/f1.c"] * 3
+    assert [r["reason"] for r in left] == ["signature"]
+
+
+def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
+    heads = (
+        "diff --git a/new.c b/new.c\nnew file mode 100644\nindex 0000..1234\n--- /dev/null\n+++ b/new.c\n",
+        "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
+    )
+    text = "".join(head + HUNK.format(1) for head in heads)
+    assert [p.context for p in diff_pieces(text, 0, len(text), 1800, 1800)] == ["new.c", "old.c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "content_class", "count"),
+    [
+        ("short\n", "text", 1),
+        (patch(1, 2), "patch", 1),
+        (patch(3, 4), "patch", 3),
+        (patch(1, 20), "patch", 3),
+        ("x" * 20_000, "log", 3),
+        ("line\n" * 4_000, "log", 3),
+        (("para\n" * 100 + "\n") * 30, "text", 2),
+    ],
+)
+def test_attachments(text: str, content_class: str, count: int) -> None:
+    table = mails("Attached.\n", subject="Re: fix")
+    rows = [
+        r for r in chunked(table, attachment(text, content_class, "a.patch", "slow"))[0] if r["attachment_id"]
+    ]
+    assert len(rows) == count
+    for row in rows:
+        assert (row["chunk_kind"], row["title"], row["lane"]) == (
+            "attachment_segment",
+            "fix · a.patch",
+            "slow",
+        )
+        assert row["char_count"] <= 8000
+        assert row["text_embed"].startswith("Subject: fix\n\na.patch\n")
+    assert [r["chunk_index"] for r in rows] == list(range(count))
+
+
+@pytest.mark.parametrize(("content_class", "reason"), [("text", "no_text"), ("archive", "binary")])
+def test_an_attachment_without_text_is_recorded(content_class: str, reason: str) -> None:
+    _, left = chunked(mails("Attached.\n"), attachment(None, content_class))
+    assert [(r["attachment_id"], r["reason"], r["byte_end"]) for r in left] == [("a0", reason, 7)]
+
+
+LINES = st.sampled_from(
+    [
+        "",
+        "> q one",
+        "> > q two",
+        "Hello there.",
+        "On Mon, 1 Jan 2001, A wrote:",
+        "-- ",
+        "Ann",
+        "ü€𝄞 text",
+        "@@ -1,2 +1,2 @@",
+        "+x",
+        "-y",
+        " z",
+        "diff --git a/f b/f",
+        "--- a/f",
+        "+++ b/f",
+        "{",
+        "};",
+        "> On Mon, B wrote:",
+        "word " * 60,
+        "-----Original Message-----",
+        "From: A",
+        "To: B",
+        "Subject: c",
+        "...",
+        ">",
+        "Sentence. " * 20,
+    ]
+)
+BODIES = st.lists(LINES, max_size=40).map("\n".join)
+SMALL = {
+    "message_chars": 120,
+    "recursive_chars": 400,
+    "overlap_chars": 30,
+    "anchor_chars": 20,
+    "anchor_chars_short": 40,
+    "attachment_chars": 100,
+}
+
+
+@given(st.lists(BODIES, min_size=1, max_size=3))
+@example(["> " + "x" * 100 + "\n\nNo.\n"])
+@settings(max_examples=150, deadline=None)
+def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str]) -> None:
+    rows, left = chunked(mails(*bodies, in_reply_to="p"), **SMALL)
+    assert len({r["chunk_id"] for r in rows}) == len(rows)
+    for i, body in enumerate(bodies):
+        data, covered = body.encode(), []
+        for row in (r for r in rows if r["doc_id"] == f"m{i}"):
+            assert row["text_display"].strip()
+            assert row["char_count"] == len(row["text_display"])
+            own = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"] if s["role"] == "own"]
+            assert all(own)
+            assert "".join(own).split() == row["text_lex"].split()
+            edges = [(s["byte_start"], s["byte_end"]) for s in row["spans"]]
+            assert all(0 <= a < b <= len(data) for a, b in edges)
+            assert all(b <= c for (_, b), (c, _) in zip(edges, edges[1:], strict=False))
+            covered += edges
+        covered += [(r["byte_start"], r["byte_end"]) for r in left if r["doc_id"] == f"m{i}"]
+        at = 0
+        for start, end in [*sorted(covered), (len(data), len(data))]:
+            assert not data[at:start].decode().strip()
+            at = max(at, end)
+
+
+@given(st.lists(BODIES, min_size=2, max_size=4), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_the_mails_does_not_matter(bodies: list[str], random: Any) -> None:
+    table = mails(*bodies)
+    order = list(range(len(bodies)))
+    random.shuffle(order)
+    assert chunked(table, **SMALL) == chunked(table.take(order), **SMALL)
+
+
+def test_ids_do_not_depend_on_positions() -> None:
+    pairs = [f"> point {i}\n\nAnswer {i}.\n\n" for i in range(4)]
+    before = {r["chunk_id"] for r in chunked(mails("".join(pairs)))[0]}
+    after = {r["chunk_id"] for r in chunked(mails("> new\n\nInserted.\n\n" + "".join(pairs)))[0]}
+    assert len(before) == 4
+    assert before < after
+
+
+def test_equal_texts_of_one_mail_have_their_own_ids() -> None:
+    rows, _ = chunked(mails("> same\n\nYes.\n\n" * 3))
+    assert len({r["chunk_id"] for r in rows}) == 3
+    assert len({r["text_display"] for r in rows}) == 1
+
+
+ADVERSARIAL = st.one_of(
+    st.text(alphabet=" \n.!x>@-+", max_size=400),
+    st.sampled_from(
+        ["x" * 999, " " * 999, "\n" * 999, ". " * 500, "@@ -1 +1 @@\n" * 90, "--- a\n+++ b\n" * 90]
+    ),
+)
+
+
+@given(ADVERSARIAL, st.integers(1, 60), st.integers(0, 80), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_split_loops_end_cover_and_keep_their_bounds(
+    text: str, limit: int, overlap: int, recursive: bool
+) -> None:
+    prose = list(text_pieces(text, 0, len(text), limit, overlap, recursive, 4 * limit))
+    assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
+    for pieces in (
+        prose,
+        list(diff_pieces(text, 0, len(text), limit, limit)),
+        list(section_pieces(text, limit)),
+    ):
+        at = 0
+        for piece in pieces:
+            assert piece.start <= at < piece.end
+            at = piece.end
+        assert at == len(text)
+        if pieces is not prose:
+            assert all(p.end - p.start <= limit for p in pieces)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x" * 2_000_000,
+        "> " * 1_000_000 + "\nyes\n",
+        "> " + "word " * 200_000 + "\n\nyes\n",
+        "> q\n\na\n\n" * 20_000,
+        "int f();\n\nprose here\n\n" * 20_000,
+        patch(300, 4),
+        "> On Mon, A wrote:\n" * 20_000 + "yes\n",
+        "A sentence. " * 100_000,
+    ],
+    ids=["line", "marks", "quote", "pairs", "mixed", "patch", "headers", "sentences"],
+)
+def test_worst_cases_end(body: str) -> None:
+    rows, left = chunked(mails(body, in_reply_to="p"))
+    assert rows or left
+    assert all(r["char_count"] <= 8000 + 1500 + 10 for r in rows)
