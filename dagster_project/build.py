@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +12,16 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_project.composition import make_assets, make_lake, make_sources
+from dagster_project.composition import make_assets, make_embedding_cache, make_lake, make_sources
 from dagster_project.definitions import REFRESH, build_definitions
 from dagster_project.plan import Plan, make_plan, ranges, sync_partitions
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
-from transforms.errors import BusyError, WeftError
+from transforms.errors import BusyError, CheckFailedError, WeftError
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-PROCESS_TAG = "weft/process"
+ROOT_TAG = "weft/root"
+"""Tag of the runs of a build: the storage root, whose build lock they ran under."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,12 @@ def _build(
 ) -> BuildResult:
     start = time.monotonic()
     lake = make_lake(settings)
+    sources = make_sources(settings)
     lake.sweep()
-    _close_dead_runs(instance)
-    plan = make_plan(settings, make_sources(settings), lake)
+    sources.sweep()
+    make_embedding_cache(settings).sweep()
+    _close_dead_runs(instance, settings.root)
+    plan = make_plan(settings, sources, lake)
     sync_partitions(instance, plan, lake)
     on_plan(plan)
     if plan.is_empty:
@@ -97,9 +100,9 @@ def _build(
     definitions = build_definitions(settings, {"progress": progress})
     job = definitions.resolve_job_def(REFRESH)
     for first, last, tables in ranges(instance, plan):
-        _run(job, instance, tables, {RANGE_START: first, RANGE_END: last})
+        _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, ROOT_TAG: str(settings.root)})
     whole = [k.path[-1] for d in make_assets(settings) if d.partitions_def is None for k in d.keys]
-    result = _run(job, instance, whole, {})
+    result = _run(job, instance, whole, {ROOT_TAG: str(settings.root)})
     progress.step("search_index", None, 0)
     (event,) = result.asset_materializations_for_node("search_index")
     published = {k: v.value for k, v in event.metadata.items()}
@@ -113,34 +116,41 @@ def _run(
     result = job.execute_in_process(
         instance=instance,
         asset_selection=[dg.AssetKey(t) for t in tables],
-        tags={**tags, PROCESS_TAG: str(os.getpid())},
+        tags=dict(tags),
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         raise_on_error=False,
     )
     if not result.success:
-        raise WeftError(_failure(result))
+        raise _failure(result)
     return result
 
 
-def _close_dead_runs(instance: dg.DagsterInstance) -> None:
-    """Report runs of builds whose process is gone as failed; nothing else would ever end them."""
-    going = dg.RunsFilter(job_name=REFRESH, statuses=[dg.DagsterRunStatus.STARTED])
+def _close_dead_runs(instance: dg.DagsterInstance, root: Path) -> None:
+    """Report runs of killed builds as failed; nothing else would ever end them.
+
+    They hold the build lock of `root` as long as they live, and this process has it now.
+    """
+    begun = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+    going = dg.RunsFilter(job_name=REFRESH, statuses=begun, tags={ROOT_TAG: str(root)})
     for run in instance.get_runs(filters=going):
-        process = run.tags.get(PROCESS_TAG, "")
-        if process.isdigit() and int(process) != os.getpid():
-            instance.report_run_failed(run, "its process ended before the run did")
+        instance.report_run_failed(run, "its process ended before the run did")
 
 
-def _failure(result: dg.ExecuteInProcessResult) -> str:
-    """The first failed step of a run with the root of its error."""
+def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
+    """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
+    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed]:
+        rules = "; ".join(
+            f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
+            for c in failed
+        )
+        return CheckFailedError(f"nothing was published: {rules} (run {result.run_id})")
+    kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
     for event in result.all_events:
         if event.is_step_failure:
             error = event.step_failure_data.error
             while error and error.cause:
                 error = error.cause
-            reason = error.message.strip() if error else "unknown"
-            return f"step {event.step_key} failed: {reason} (run {result.run_id})"
-    for check in result.get_asset_check_evaluations():
-        if not check.passed:
-            return f"check {check.check_name} failed: {check.metadata}; nothing was published (run {result.run_id})"
-    return f"run {result.run_id} failed"
+            kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
+            reason = error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ") if error else "unknown"
+            return kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
+    return WeftError(f"run {result.run_id} failed")

@@ -49,6 +49,11 @@ def make_sources(settings: Settings) -> FileSources:
     return FileSources(settings, settings.root / "cache" / "files.json")
 
 
+def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
+    """The cache of vectors."""
+    return ParquetEmbeddingCache(settings.root / "cache" / "embeddings")
+
+
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
     recorded = settings.model_dump(mode="json", include={"mail", "blocks", "chunks", "terms", "embedding"})
@@ -66,7 +71,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "lake": lake,
         "sources": sources,
         "embedder": make_embedder(settings.embedding),
-        "embedding_cache": ParquetEmbeddingCache(settings.root / "cache" / "embeddings"),
+        "embedding_cache": make_embedding_cache(settings),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "progress": LoggedProgress(),
     }

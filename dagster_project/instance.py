@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster_project.settings import Settings
+from transforms.errors import SettingsError
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -18,18 +19,30 @@ if TYPE_CHECKING:
 def instance_home(settings: Settings) -> Path:
     """`DAGSTER_HOME` if it is set, else dagster/ below the storage root; with the shipped dagster.yaml."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.root / "dagster").resolve()
-    home.mkdir(parents=True, exist_ok=True)
     shipped = home / "dagster.yaml"
-    if not shipped.exists():
-        shipped.write_text(resources.files("dagster_project").joinpath("dagster.yaml").read_text())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not shipped.exists():
+            shipped.write_text(resources.files("dagster_project").joinpath("dagster.yaml").read_text())
+    except OSError as error:
+        raise SettingsError(
+            f"{home} cannot be used as a folder ({error.strerror}); mend storage.root in the settings or DAGSTER_HOME"
+        ) from error
     return home
 
 
 @contextlib.contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance in `instance_home`, closed on leaving."""
-    os.environ["DAGSTER_HOME"] = str(instance_home(settings))
     import dagster as dg
 
-    with dg.DagsterInstance.get() as instance:
-        yield instance
+    before = os.environ.get("DAGSTER_HOME")
+    os.environ["DAGSTER_HOME"] = str(instance_home(settings))
+    try:
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+    finally:
+        if before is None:
+            del os.environ["DAGSTER_HOME"]
+        else:
+            os.environ["DAGSTER_HOME"] = before

@@ -65,7 +65,11 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     present = {u.partition for u in units}
     vanished = tuple(p for p in lake.partitions("messages") if p not in present)
     publisher = make_publisher(settings, lake)
-    publish = bool(stale or vanished) or not publisher.is_current([u.partition for u in units])
+    publish = (
+        bool(stale or vanished)
+        or not _whole_tables_are_right(settings, lake)
+        or not publisher.is_current([u.partition for u in units])
+    )
     return Plan(tuple(units), stale, vanished, publish)
 
 
@@ -79,6 +83,19 @@ def _stale_tables(unit: Unit, order: Sequence[Stage], lake: ParquetLake) -> tupl
             stale += stage.tables
         hashes |= {t: f.content_hash for t, f in zip(stage.tables, footers, strict=True) if f}
     return tuple(stale)
+
+
+def _whole_tables_are_right(settings: Settings, lake: ParquetLake) -> bool:
+    """True if every unpartitioned table is there and was made by the code and settings of now."""
+    versions = {
+        key.path[-1]: version or ""
+        for definition in make_assets(settings)
+        if definition.partitions_def is None
+        for key, version in definition.code_versions_by_key.items()
+        if key.path[-1] in lake.tables
+    }
+    footers = {table: lake.footer(table) for table in versions}
+    return all(f is not None and f.code_version == versions[t] for t, f in footers.items())
 
 
 def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | None]) -> bool:

@@ -66,7 +66,8 @@ def bm25_scores(
         asked.setdefault(term, []).append(query)
     for term, chunks, impact in impacts:
         for query in asked.get(term, ()):
-            scores[query, chunks] += impact
+            row = scores[query]
+            row[chunks] += impact
     return scores
 
 

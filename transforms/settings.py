@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import Stemmer
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from transforms.hashing import text_hash
 
@@ -87,6 +88,13 @@ class TermSettings(StageSettings):
     stemmer: str | None = Field("english", description="Snowball algorithm; null to leave words as they are")
     max_term_chars: int = Field(64, gt=0, description="characters; longer tokens are cut")
 
+    @field_validator("stemmer")
+    @classmethod
+    def _known_stemmer(cls, name: str | None) -> str | None:
+        if name is not None and name not in Stemmer.algorithms():
+            raise ValueError(f"no Snowball algorithm; known are {', '.join(Stemmer.algorithms())}")
+        return name
+
 
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
@@ -115,20 +123,29 @@ class IndexSettings(StageSettings):
     keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
 
 
+_STOPWORDS = tuple(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
+    "they this to was will with".split()
+)
+
+
 class SearchSettings(StageSettings):
     """How queries become ranked hits."""
 
     candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search (seed 000)")
     candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search (seed 000)")
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
-    lexical_weight: float = Field(0.6, ge=0, le=1, description="weight of the lexical score in a blend")
+    lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
     rrf_k: int = Field(60, gt=0, description="rank constant of reciprocal rank fusion")
     thread_weight: float = Field(
-        0.0, ge=0, description="share of its thread's best score that a mail receives"
+        0.6, ge=0, description="share of its thread's best score that a mail receives; 0 leaves threads out"
     )
     bm25_k1: float = Field(1.5, ge=0, description="BM25 term saturation")
     bm25_b: float = Field(0.75, ge=0, le=1, description="BM25 length normalisation")
-    title_weight: float = Field(1.0, ge=0, description="weight of subject terms")
+    title_weight: float = Field(2.0, ge=0, description="weight of subject terms")
     text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
-    quote_weight: float = Field(1.0, ge=0, description="weight of quoted terms")
+    quote_weight: float = Field(0.3, ge=0, description="weight of quoted terms")
+    stopwords: tuple[str, ...] = Field(
+        _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
+    )
     limit: int = Field(10, gt=0, description="hits returned for a query")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -88,7 +89,13 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
     return schemas.TERMS.conform(table.to_arrow())
 
 
-def query_terms(queries: list[str], settings: TermSettings) -> pa.Table:
-    """Columns `query` (position in the list) and `term`, one row per distinct term of each query."""
-    frame = pl.DataFrame({"query": range(len(queries)), "text": queries}, schema={"query": pl.Int32, "text": pl.String})
-    return tokens(frame, "text", settings).unique().sort("query", "term").to_arrow()
+def query_terms(queries: Sequence[str], settings: TermSettings, stopwords: Sequence[str] = ()) -> pa.Table:
+    """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
+
+    Terms of `stopwords` are left out of queries that have others.
+    """
+    schema = {"query": pl.Int32, "text": pl.String}
+    frame = pl.DataFrame({"query": range(len(queries)), "text": list(queries)}, schema=schema)
+    stop = pl.col("term").is_in(stems(list(stopwords), settings))
+    asked = tokens(frame, "text", settings).unique()
+    return asked.filter(~stop | stop.all().over("query")).sort("query", "term").to_arrow()

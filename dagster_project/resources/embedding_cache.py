@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _COMPACT_SEGMENTS = 64
+_TEMPORARY = ".tmp-"
 
 
 class ParquetEmbeddingCache:
@@ -75,6 +76,13 @@ class ParquetEmbeddingCache:
             if table is not None:
                 segment.unlink(missing_ok=True)
 
+    def sweep(self) -> None:
+        """Delete what killed processes left of batches in flight."""
+        for left in self.root.rglob(f"{_TEMPORARY}*"):
+            pid = left.name.removeprefix(_TEMPORARY).split("-")[0]
+            if int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists():
+                left.unlink(missing_ok=True)
+
     def _folder(self, model: str, dimensions: int, task: str) -> Path:
         return self.root / model / str(dimensions) / task
 
@@ -84,7 +92,7 @@ class ParquetEmbeddingCache:
     def _write(self, folder: Path, table: pa.Table) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{os.getpid()}-{secrets.token_hex(8)}"
-        temporary = folder / f".tmp-{name}"
+        temporary = folder / f"{_TEMPORARY}{name}"
         with temporary.open("wb") as stream:
             pq.write_table(table, stream, compression="zstd", use_dictionary=False)
             stream.flush()

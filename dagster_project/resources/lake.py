@@ -139,18 +139,22 @@ class ParquetLake:
         )
 
     def remove(self, partition: str) -> None:
-        """Delete a partition of every table."""
-        for table in self.tables:
+        """Delete a partition of every table; the first declared, by which partitions are listed, last."""
+        for table in reversed(self.tables):
             self.path(table, partition).unlink(missing_ok=True)
 
     def sweep(self) -> int:
-        """Delete what killed runs left beside its place; returns the number of files."""
+        """Delete what killed runs left beside its place; returns the number of files.
+
+        To be called while this process stages nothing: files under its own process id are those of
+        a killed process that had the same one, as happens in containers.
+        """
         if not _is_local(self.base) or not self.base.exists():
             return 0
         count = 0
         for path in Path(str(self.base)).rglob(f"{_TEMPORARY}*"):
             pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
-            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
                 path.unlink(missing_ok=True)
                 count += 1
         return count
@@ -221,7 +225,7 @@ class LakeIOManager(UPathIOManager):
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj if isinstance(obj, pa.Table) else obj.to_pyarrow()
         table = context.asset_key.path[-1]
-        staged = self.lake.stage(table, None, data, code_version=str(context.version or ""), inputs={})
+        staged = self.lake.stage(table, None, data, code_version=context.asset_spec.code_version or "", inputs={})
         context.add_output_metadata(
             {
                 "dagster/row_count": staged.row_count,

@@ -104,7 +104,7 @@ SELECT term, chunk_no,
   coalesce(sum(tf) FILTER (field = 'quote'), 0) AS quote_tf,
   coalesce(sum(tf) FILTER (field = 'context'), 0) AS context_tf
 FROM (
-  SELECT chunk_id, field, term, tf FROM new_message_terms
+  SELECT chunk_id, field, term, tf FROM new_message_terms SEMI JOIN chunks USING (chunk_id, partition)
   UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
 ) JOIN chunks USING (chunk_id)
 GROUP BY term, chunk_no

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,6 @@ class SearchIndex:
             )
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
-        self._lengths: dict[str, np.ndarray] | None = None
-        self._vectors: np.ndarray | None = None
 
     def close(self) -> None:
         """Let go of the file."""
@@ -94,22 +93,21 @@ class SearchIndex:
     def search(self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None) -> SearchResult:
         """The best messages for each query, best first.
 
-        `hits` has the columns of `transforms.ranking.RANKED`, then chunk_id, doc_id, thread_id,
-        and of the chunk and its mail: list_id, source, subject, from_name, from_addr,
-        effective_at, chunk_kind, attachment_id, filename, block_index, byte_start, byte_end,
-        snippet, highlights (half-open character ranges in the snippet), thread_subject,
-        thread_position, thread_size.
+        `hits` has the columns of `transforms.ranking.RANKED`, and of the chunk and its mail:
+        chunk_id, doc_id, chunk_kind, attachment_id, filename, source, list_id, subject, from_name,
+        from_addr, effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
+        thread_position, thread_size, snippet, highlights (half-open character ranges in it).
         """
         start = time.perf_counter()
         limit = limit or self.settings.limit
         allowed = self._allowed(filters)
-        parts = []
         step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
-        for first in range(0, len(queries), step):
-            parts.append(self._candidates(list(queries[first : first + step]), first, allowed))
-        candidates = pl.concat(parts)
-        ranked = ranking.ranked_hits(candidates, self._places(candidates), limit, self.settings)
-        hits = self._described(ranked, queries)
+        ranked = [
+            hits
+            for first in range(0, len(queries), step)
+            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit)
+        ]
+        hits = self._described(pl.concat(ranked), queries)
         return SearchResult(hits, "exact", time.perf_counter() - start)
 
     @property
@@ -117,37 +115,48 @@ class SearchIndex:
         """Chunks in the index."""
         return len(self.lengths["title"])
 
-    @property
+    @cached_property
     def lengths(self) -> dict[str, np.ndarray]:
         """Terms of each chunk in each field, by chunk number."""
-        if self._lengths is None:
-            rows = self.connection.execute("FROM chunk_lengths ORDER BY chunk_no").fetchnumpy()
-            self._lengths = {f: np.asarray(rows[f"{f}_length"], dtype=np.int32) for f in lexical.FIELDS}
-        return self._lengths
+        rows = self.connection.execute("FROM chunk_lengths ORDER BY chunk_no").fetchnumpy()
+        return {f: np.asarray(rows[f"{f}_length"], dtype=np.int32) for f in lexical.FIELDS}
 
-    @property
+    @cached_property
+    def places(self) -> ranking.Places:
+        """Message and thread of each chunk, by chunk number."""
+        rows = self.connection.execute(
+            """
+            SELECT dense_rank() OVER (ORDER BY c.doc_id) - 1 AS message, dense_rank() OVER (ORDER BY t.thread_id) - 1
+              AS thread
+            FROM chunks c JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_no
+            """
+        ).fetchnumpy()
+        return ranking.Places(*(np.asarray(rows[n], dtype=np.int32) for n in ("message", "thread")))
+
+    @cached_property
     def vectors(self) -> np.ndarray:
         """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions)."""
-        if self._vectors is None:
-            table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
-            column = table.column("vector").combine_chunks()
-            dimensions = int(self.manifest["dimensions"])
-            self._vectors = column.flatten().to_numpy().reshape(-1, dimensions) if len(column) else np.empty(
-                (0, dimensions), dtype=np.float32
-            )
-        return self._vectors
+        table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
+        flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        return flat.reshape(-1, int(self.manifest["dimensions"]))
 
-    def _candidates(self, queries: list[str], first: int, allowed: np.ndarray | None) -> pl.DataFrame:
-        asked = terms.query_terms(queries, self.term_settings)
+    def _ranked(
+        self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int
+    ) -> Iterator[pl.DataFrame]:
+        """Ranked hits of each query; the first has the number `first`."""
+        asked = terms.query_terms(queries, self.term_settings, self.settings.stopwords)
         lexical_scores = lexical.bm25_scores(asked, len(queries), self._postings(asked), self.settings)
-        embeddable = [q if q.strip() else "?" for q in queries]
-        vector_scores = self.embedder.embed_queries(embeddable) @ self.vectors.T
-        return pl.concat(
-            [
-                ranking.candidates(first + i, lexical_scores[i], vector_scores[i], allowed, self.settings)
-                for i in range(len(queries))
-            ]
-        )
+        vector_scores = self.embedder.embed_queries([q if q.strip() else "?" for q in queries]) @ self.vectors.T
+        for number in range(len(queries)):
+            yield ranking.ranked_hits(
+                first + number,
+                lexical_scores[number],
+                vector_scores[number],
+                allowed,
+                self.places,
+                limit,
+                self.settings,
+            )
 
     def _postings(self, asked: pa.Table) -> lexical.Postings:
         wanted = sorted(set(asked.column("term").to_pylist()))
@@ -177,19 +186,6 @@ class SearchIndex:
         mask[np.asarray(numbers, dtype=np.int64)] = True
         return mask
 
-    def _places(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """chunk_no, chunk_id, doc_id and thread_id of the candidates."""
-        numbers = pl.DataFrame({"chunk_no": candidates.get_column("chunk_no").unique().sort()}).to_arrow()
-        self.connection.register("wanted", numbers)
-        table = self.connection.execute(
-            """
-            SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, t.thread_id
-            FROM chunks c JOIN wanted USING (chunk_no) JOIN thread_tree t ON t.message_id = c.doc_id
-            """
-        ).to_arrow_table()
-        self.connection.unregister("wanted")
-        return pl.from_arrow(table)  # type: ignore[return-value]
-
     def _described(self, ranked: pl.DataFrame, queries: Sequence[str]) -> pa.Table:
         """The ranked hits with what a reader wants to see of each."""
         self.connection.register("ranked", ranked.to_arrow())
@@ -208,18 +204,18 @@ class SearchIndex:
 
 _DESCRIBE = """
 WITH hits AS (
-  SELECT r.*, c.chunk_kind, c.attachment_id, c.text_display, c.source,
+  SELECT r.*, c.chunk_id, c.doc_id, c.chunk_kind, c.attachment_id, c.text_display, c.source,
     list_min(list_transform(list_filter(c.spans, lambda s: s.role = 'own'), lambda s: s.byte_start)) AS byte_start,
     list_max(list_transform(list_filter(c.spans, lambda s: s.role = 'own'), lambda s: s.byte_end)) AS byte_end
   FROM ranked r JOIN chunks c USING (chunk_no)
 )
-SELECT h.*, m.list_id, m.subject, m.from_name, m.from_addr, m.effective_at, a.filename,
+SELECT h.*, t.thread_id, m.list_id, m.subject, m.from_name, m.from_addr, m.effective_at, a.filename,
   (SELECT min(b.block_index) FROM blocks b
    WHERE h.attachment_id IS NULL AND b.message_id = h.doc_id AND b.byte_end > h.byte_start) AS block_index,
   t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size
 FROM hits h JOIN messages m ON m.message_id = h.doc_id
 LEFT JOIN attachments a ON a.attachment_id = h.attachment_id
-JOIN threads t ON t.thread_id = h.thread_id JOIN thread_tree p ON p.message_id = h.doc_id
+JOIN thread_tree p ON p.message_id = h.doc_id JOIN threads t ON t.thread_id = p.thread_id
 ORDER BY h.query, h.rank
 """
 

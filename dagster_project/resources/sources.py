@@ -88,7 +88,10 @@ class FileSources:
         for path, name in _paths(source, self.settings.base):
             digest, date = self._identify(path, source, seen)
             grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
-        for (unit, list_id), files in sorted(grouped.items(), key=lambda item: item[0][0]):
+        taken: set[str] = set()
+        for (period, list_id), files in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+            unit = period if period not in taken else f"{period}%40{_safe(list_id or '')}"
+            taken.add(unit)
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
                 [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
@@ -122,9 +125,10 @@ class FileSources:
 
     def _recall(self) -> dict[str, list[object]]:
         try:
-            return dict(json.loads(self._memory_file.read_text()))
+            known = json.loads(self._memory_file.read_text())
         except (OSError, ValueError):
             return {}
+        return {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6} if isinstance(known, dict) else {}
 
     def _remember(self, seen: dict[str, list[object]]) -> None:
         self._memory_file.parent.mkdir(parents=True, exist_ok=True)
@@ -132,35 +136,64 @@ class FileSources:
         temporary.write_text(json.dumps(seen, sort_keys=True))
         temporary.replace(self._memory_file)
 
+    def sweep(self) -> None:
+        """Delete what killed builds left of the memory; no other build may be running."""
+        for left in self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"):
+            left.unlink(missing_ok=True)
+
 
 def _paths(source: SourceSettings, base: Path) -> list[tuple[Path, str]]:
     """The files of a source with their names inside it, sorted by name."""
-    pattern = str(base / Path(source.path).expanduser())
-    roots = [Path(p) for p in sorted(glob.glob(pattern))]
+    pattern = base / Path(source.path).expanduser()
+    roots = [pattern] if pattern.exists() else _matches(pattern, base)
     if not roots:
         raise SourceError(
             f"source {source.name}: nothing at {pattern}; mend `path` in the settings, or remove the "
             "source from them to remove its mail from the index"
         )
     if source.kind == "mbox":
-        return [(p, p.name) for p in roots]
+        folder = _fixed_folder(pattern)
+        return sorted(((p, _text(p.relative_to(folder))) for p in roots), key=lambda item: item[1])
     found: list[tuple[Path, str]] = []
     for root in roots:
         folders = [root / "cur", root / "new"] if source.kind == "maildir" else [root]
         if source.kind == "maildir" and not any(f.is_dir() for f in folders):
             raise SourceError(f"source {source.name}: {root} is no Maildir: it has neither cur/ nor new/")
         if source.kind == "eml" and root.is_file():
-            found.append((root, root.name))
+            found.append((root, _text(root.relative_to(_fixed_folder(pattern)))))
             continue
         for folder in folders:
             inside = folder.rglob("*.eml") if source.kind == "eml" else folder.glob("*")
-            found += [(p, str(p.relative_to(root))) for p in inside if p.is_file() and not p.name.startswith(".")]
+            found += [
+                (p, _text(p.relative_to(root if len(roots) == 1 else _fixed_folder(pattern))))
+                for p in inside
+                if p.is_file() and not p.name.startswith(".")
+            ]
     return sorted(found, key=lambda item: item[1])
+
+
+def _matches(pattern: Path, base: Path) -> list[Path]:
+    """What a glob matches; signs in the name of the settings file's folder are no part of it."""
+    if pattern.is_relative_to(base):
+        return [base / p for p in sorted(glob.glob(str(pattern.relative_to(base)), root_dir=base))]
+    return [Path(p) for p in sorted(glob.glob(str(pattern)))]
+
+
+def _fixed_folder(pattern: Path) -> Path:
+    """The folder below which a path or glob lies: its parts before the first wildcard, without the last part."""
+    parts = pattern.parent.parts
+    wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not Path(*parts[: i + 1]).exists()]
+    return Path(*parts[: wild[0]]) if wild else pattern.parent
+
+
+def _text(path: Path) -> str:
+    """A file name as valid text: bytes that are no UTF-8 are written as escapes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _unit_of(source: SourceSettings, name: str, date: str | None) -> tuple[str, str | None]:
     """Name of the unit a file belongs to, and the list it holds."""
-    stem = name
+    stem = name if source.kind != "mbox" else Path(name).name
     while Path(stem).suffix in (*_COMPRESSED, ".mbox", ".eml", ".mbx"):
         stem = stem.removesuffix(Path(stem).suffix)
     if source.kind != "mbox":

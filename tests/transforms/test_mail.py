@@ -6,6 +6,7 @@ import base64
 import bz2
 import gzip
 import lzma
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given

@@ -1,0 +1,99 @@
+"""Queries and relevant mails over the mail corpora, and the metrics they are judged by."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import ir_measures
+from ir_measures import RR, R, nDCG
+
+METRICS = (nDCG @ 10, RR @ 10, R @ 100)
+_TRAILER = re.compile(r"^(?:[A-Z][A-Za-z]*(?:-[A-Za-z]+)+|Link|Fixes|Cc|Closes|Message-ID): .*$", re.M)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A corpus, the settings of its source, and one or more tasks: query texts with relevant Message-IDs."""
+
+    name: str
+    source: str
+    tasks: Mapping[str, tuple[Sequence[str], Sequence[frozenset[str]]]]
+
+
+def corpora_folder() -> Path:
+    """`WEFT_CORPORA`, else the corpora beside the project; SystemExit where there are none."""
+    folder = Path(os.environ.get("WEFT_CORPORA") or Path(__file__).parents[2] / "shared" / "corpora")
+    if not folder.is_dir():
+        raise SystemExit(f"no corpora at {folder}: set WEFT_CORPORA to the folder that holds them")
+    return folder
+
+
+def settings_file(folder: Path, name: str, source: str) -> Path:
+    """A settings file for one source with its storage below `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "weft.toml"
+    path.write_text(f'[storage]\nroot = "state"\n\n[[sources]]\nname = "{name}"\nkind = "mbox"\n{source}\n')
+    return path
+
+
+def pgsql(corpora: Path) -> Collection:
+    """The PostgreSQL lists: lines of the TODO list find the mails filed under them."""
+    queries, relevant = [], []
+    for topic in json.loads((corpora / "pgsql" / "qrels.json").read_text()):
+        for query in topic["queries"]:
+            queries.append(query)
+            relevant.append(frozenset(topic["message_ids"]))
+    source = f'path = "{corpora}/pgsql/pgsql-*"\ngrain = "year"'
+    return Collection("pgsql", source, {"topics": (queries, relevant)})
+
+
+def erofs_source(corpora: Path) -> str:
+    """Settings of the linux-erofs source."""
+    return f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/linux-erofs.*.gz"\ngrain = "year"'
+
+
+def erofs(corpora: Path, index: Path) -> Collection:
+    """linux-erofs: a commit's text finds the mail it came from, and the other mails of that thread."""
+    with duckdb.connect(str(index), read_only=True) as connection:
+        threads = dict(connection.execute("SELECT message_id, thread_id FROM thread_tree").fetchall())
+        members: dict[str, set[str]] = {}
+        for message, thread in connection.execute(
+            "SELECT message_id, thread_id FROM thread_tree WHERE NOT is_ghost"
+        ).fetchall():
+            members.setdefault(thread, set()).add(message)
+    mail: tuple[list[str], list[frozenset[str]]] = ([], [])
+    others: tuple[list[str], list[frozenset[str]]] = ([], [])
+    for line in (corpora / "linux-erofs" / "erofs_commits.jsonl").read_text().splitlines():
+        commit = json.loads(line)
+        own = {i for i in commit["message_ids"] if i in threads and i in members[threads[i]]}
+        if not own:
+            continue
+        text = f"{commit['subject']}\n\n{_TRAILER.sub('', commit['body'])}".strip()
+        mail[0].append(text)
+        mail[1].append(frozenset(own))
+        rest = set().union(*(members[threads[i]] for i in own)) - own
+        if rest:
+            others[0].append(text)
+            others[1].append(frozenset(rest))
+    return Collection("linux-erofs", erofs_source(corpora), {"commit to its mail": mail, "commit to the rest of its thread": others})
+
+
+def measured(
+    ranked: Sequence[Sequence[tuple[str, float]]],
+    relevant: Sequence[frozenset[str]],
+    without: Sequence[frozenset[str]] | None = None,
+) -> dict[str, float]:
+    """nDCG@10, RR@10 and R@100 (ir-measures) of ranked (id, score) lists; `without` are ids left out."""
+    run, qrels = [], []
+    for number, (hits, right) in enumerate(zip(ranked, relevant, strict=True)):
+        left_out = without[number] if without else frozenset()
+        kept = [h for h in hits if h[0] not in left_out]
+        run += [ir_measures.ScoredDoc(str(number), doc, -float(rank)) for rank, (doc, _) in enumerate(kept)]
+        qrels += [ir_measures.Qrel(str(number), doc, 1) for doc in right]
+    return {str(m): float(v) for m, v in ir_measures.calc_aggregate(METRICS, qrels, run).items()}

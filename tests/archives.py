@@ -1,0 +1,193 @@
+"""Small mail archives and the workspace in which tests build and search them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from dagster_project.build import BuildResult, build
+from dagster_project.composition import make_lake, make_sources
+from dagster_project.instance import open_instance
+from dagster_project.plan import Plan, make_plan
+from dagster_project.resources.lake import ParquetLake
+from dagster_project.settings import Settings, load_settings
+
+START = datetime(2004, 1, 5, 10, tzinfo=UTC)
+PUBLISHED_ANEW = {"quarantine": ["first_seen"]}
+"""Columns that say when a version was published, and so differ between two builds of the same."""
+
+
+@dataclass(frozen=True)
+class Mail:
+    """One mail; `number` makes its Message-ID and its time, unless they are given."""
+
+    number: int
+    body: str = "The quick brown fox jumps over the lazy dog."
+    subject: str = "Foxes"
+    reply_to: int | None = None
+    sender: str = "ada@example.org"
+    ident: str | None = None
+    at: datetime | None = None
+    headers: Sequence[str] = field(default=())
+
+    @property
+    def message_id(self) -> str:
+        """Message-ID without angle brackets."""
+        return self.ident or f"m{self.number}@example.org"
+
+    def text(self) -> str:
+        """The mail as it is sent."""
+        lines = [
+            f"From: {self.sender}",
+            f"Message-ID: <{self.message_id}>",
+            f"Date: {format_datetime(self.at or START + timedelta(hours=self.number))}",
+            f"Subject: {self.subject}",
+        ]
+        if self.reply_to is not None:
+            lines.append(f"In-Reply-To: <m{self.reply_to}@example.org>")
+        return "\n".join([*lines, *self.headers, "", self.body, ""])
+
+
+def mbox(mails: Sequence[Mail]) -> bytes:
+    """The mails as an mbox file."""
+    return "".join(f"From ada@example.org Mon Jan  5 10:00:00 2004\n{m.text()}\n" for m in mails).encode()
+
+
+def discussion(first: int, count: int, topic: str) -> list[Mail]:
+    """A thread of `count` mails with distinct texts; the second is too short to stand alone."""
+    mails = [Mail(first, f"How does the {topic} behave when the load doubles?", topic)]
+    for number in range(first + 1, first + count):
+        body = "Yes." if number == first + 1 else f"The {topic} was measured in run {number}; it keeps its pace."
+        mails.append(Mail(number, body, f"Re: {topic}", reply_to=first, sender=f"p{number % 3}@example.org"))
+    return mails
+
+
+class Workspace:
+    """A folder with a settings file, archives below mail/ and everything Weft makes below state/."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.config = folder / "weft.toml"
+        (folder / "mail").mkdir(parents=True, exist_ok=True)
+
+    def write(self, name: str, mails: Sequence[Mail] | bytes) -> Path:
+        """Write an archive below mail/."""
+        path = self.folder / "mail" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(mails if isinstance(mails, bytes) else mbox(mails))
+        return path
+
+    def configure(self, *sources: Mapping[str, str], **sections: Mapping[str, object]) -> Workspace:
+        """Write the settings file; without sources there is one, `dev`, over mail/*.mbox."""
+        named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
+        sections = {"storage": {"root": "state"}, **sections}
+        lines = []
+        for section, values in sections.items():
+            lines += [f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), ""]
+        for source in named:
+            lines += ["[[sources]]", *(f"{k} = {json.dumps(v)}" for k, v in source.items()), ""]
+        self.config.write_text("\n".join(lines))
+        return self
+
+    def copied(self, folder: Path) -> Workspace:
+        """A copy of the workspace with all it has made."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Workspace(folder)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as loaded from the file."""
+        return load_settings(self.config)
+
+    @property
+    def lake(self) -> ParquetLake:
+        """The lake."""
+        return make_lake(self.settings)
+
+    @property
+    def index(self) -> Path:
+        """The folder of published versions."""
+        return self.settings.root / "index"
+
+    @contextmanager
+    def instance(self) -> Iterator[dg.DagsterInstance]:
+        """The Dagster instance of this workspace."""
+        with open_instance(self.settings) as instance:
+            yield instance
+
+    def build(self, tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None) -> BuildResult:
+        """What `weft build` does, in this process."""
+        with self.instance() as instance:
+            return build(self.settings, instance, tell=tell)
+
+    def plan(self) -> Plan:
+        """What a build would do."""
+        return make_plan(self.settings, make_sources(self.settings), self.lake)
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a query on the published index."""
+        with duckdb.connect(str((self.index / "CURRENT").resolve()), read_only=True) as connection:
+            return connection.execute(statement).fetchall()
+
+    def column(self, statement: str) -> list[Any]:
+        """The first column of a query on the published index."""
+        return [row[0] for row in self.sql(statement)]
+
+
+def embedded(result: BuildResult) -> int:
+    """How many texts a build sent to the embedder."""
+    return int(result.stages.get("embeddings", {}).get("rows", 0))
+
+
+def differences(one: Path, other: Path) -> dict[str, int]:
+    """Rows by table that two published folders do not share; empty when they show the same."""
+    with duckdb.connect() as connection:
+        for name, folder in (("one", one), ("other", other)):
+            connection.execute(f"ATTACH '{(folder / 'CURRENT').resolve()}' AS {name} (READ_ONLY)")
+        tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = '{}'"
+        names = [{r[0] for r in connection.execute(tables.format(n)).fetchall()} for n in ("one", "other")]
+        assert names[0] == names[1]
+        found = {}
+        for table in sorted(names[0]):
+            left_out = PUBLISHED_ANEW.get(table)
+            columns = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
+            where = "WHERE key <> 'published_at'" if table == "manifest" else ""
+            a, b = (f"(SELECT {columns} FROM {n}.{table} {where})" for n in ("one", "other"))
+            (count,) = connection.execute(
+                f"SELECT count(*) FROM ((FROM {a} EXCEPT ALL FROM {b}) UNION ALL (FROM {b} EXCEPT ALL FROM {a}))"
+            ).fetchone() or (0,)
+            if count:
+                found[table] = count
+        return found
+
+
+def two_lists(folder: Path) -> Workspace:
+    """A workspace with two lists in three units, short replies and a cross-posted thread."""
+    made = Workspace(folder).configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+    )
+    shared = discussion(300, 3, "garbage collector")
+    made.write("dev/dev.2004-01.mbox", discussion(0, 6, "compactor"))
+    made.write("dev/dev.2004-02.mbox", [*discussion(100, 6, "write-ahead log"), *shared])
+    made.write("users/users.2004-01.mbox", [*discussion(200, 6, "shell"), *shared])
+    return made
+
+
+def rebuilt(original: Workspace, folder: Path) -> Workspace:
+    """A workspace with the same sources and settings, built from nothing."""
+    made = Workspace(folder)
+    shutil.copytree(original.folder / "mail", folder / "mail", dirs_exist_ok=True)
+    made.config.write_text(original.config.read_text())
+    made.build()
+    return made

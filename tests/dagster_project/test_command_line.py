@@ -1,0 +1,244 @@
+"""What people meet at the command line: odd input, odd settings, and what each exit code says."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from dagster_project.cli import main
+from tests.archives import Mail, Workspace, differences, discussion, mbox
+
+NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))
+
+
+def weft(work: Workspace, command: str, *arguments: str) -> Result:
+    """A run of the command line with the workspace's settings file."""
+    return CliRunner().invoke(main, [command, "--config", str(work.config), *arguments])
+
+
+def reasons(work: Workspace) -> dict[str, str]:
+    """Code of the reason of every quarantined place, by file name."""
+    rows = work.sql("SELECT place, reason FROM quarantine")
+    return {place.split(":")[0]: reason.split(":")[0] for place, reason in rows}
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Result]:
+    """A workspace with one of everything that can be wrong with an archive, built."""
+    work = Workspace(tmp_path_factory.mktemp("odd") / "work").configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*", "grain": "year", "list_id": "dev"},
+        mail={"max_archive_bytes": 40 << 20, "max_message_bytes": 24 << 20},
+    )
+    good = discussion(0, 4, "compactor")
+    packed = gzip.compress(mbox(discussion(10, 200, "write-ahead log")), mtime=0)
+    work.write("good.2004-01.mbox", good)
+    work.write("empty.mbox", b"")
+    (work.folder / "mail" / "folder.mbox").mkdir()
+    work.write("broken.mbox.gz", packed[: len(packed) * 9 // 10])
+    work.write("nothing.mbox.gz", b"")
+    work.write("false.mbox.gz", mbox(good))
+    work.write("packed.mbox.bz2", bz2.compress(mbox([Mail(300, "Packed by bzip2.", "Packed")])))
+    work.write("picture.mbox", b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 40)
+    work.write("huge.mbox", mbox([Mail(400, "x" * 79 + "\n"), Mail(401, ("line " * 15 + "\n") * 400_000)]))
+    work.write("bomb.mbox.gz", gzip.compress(bytes(41 << 20)))
+    work.write("nested.mbox", [Mail(500, f"I agree with all of it.\n{NESTED}", "Nested")])
+    work.write("dashes.mbox", [_only_dashes()])
+    work.write("caf\u00e9 [old].mbox", [Mail(600, "A file with an odd name.", "Odd")])
+    return work, weft(work, "build", "--json")
+
+
+def _only_dashes() -> Mail:
+    body = "--x\nContent-Type: text/plain\n\nhello there\n--x\nContent-Type: text/plain\nContent-Disposition: attachment\n\n-----\n--x--"
+    return Mail(700, body, "", headers=["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"'])
+
+
+def test_odd_archives_do_not_stop_a_build(odd: tuple[Workspace, Result]):
+    work, result = odd
+    assert result.exit_code == 0, result.output
+    assert work.column("SELECT count(*) FROM messages WHERE message_id IN ('m0@example.org', 'm300@example.org')") == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("empty.mbox", "empty_file"),
+        ("folder.mbox", "not_a_file"),
+        ("broken.mbox.gz", "truncated_archive"),
+        ("nothing.mbox.gz", "empty_file"),
+        ("false.mbox.gz", "broken_archive"),
+        ("picture.mbox", "not_mail"),
+        ("huge.mbox", "too_large"),
+        ("bomb.mbox.gz", "compression_bomb"),
+    ],
+)
+def test_what_cannot_be_read_is_quarantined_with_its_reason(odd: tuple[Workspace, Result], name: str, reason: str):
+    assert reasons(odd[0]).get(name) == reason
+
+
+def test_mails_before_the_break_of_an_archive_are_kept(odd: tuple[Workspace, Result]):
+    (kept,) = odd[0].column("SELECT count(*) FROM messages WHERE place LIKE 'broken%'")
+    assert 100 < kept < 200
+
+
+def test_the_other_mails_of_a_file_with_one_too_large_are_kept(odd: tuple[Workspace, Result]):
+    assert odd[0].column("SELECT message_id FROM messages WHERE place LIKE 'huge%'") == ["m400@example.org"]
+
+
+def test_quotes_ten_thousand_deep_are_read(odd: tuple[Workspace, Result]):
+    assert odd[0].column("SELECT max(quote_depth) FROM blocks WHERE message_id = 'm500@example.org'") == [10_000]
+
+
+def test_a_second_build_of_odd_archives_finds_nothing_to_do(odd: tuple[Workspace, Result]):
+    result = weft(odd[0], "build", "--json")
+    assert (result.exit_code, json.loads(result.output)["outcome"]) == (0, "UNCHANGED")
+
+
+def test_copies_in_one_unit_are_kept_once_and_reused_ids_are_kept_apart(workspace: Workspace):
+    mail = Mail(1, "The first text.", "Once")
+    workspace.write("dev.2004-01.mbox", [mail, mail, Mail(1, "Another text.", "Twice")])
+    workspace.write("dev.2004-02.mbox", [mail, Mail(2, "Unrelated.", "Other")])
+    assert weft(workspace, "build").exit_code == 0
+    ids = workspace.column("SELECT message_id FROM messages ORDER BY 1")
+    assert (ids[0], ids[2]) == ("m1@example.org", "m2@example.org")
+    assert ids[1].startswith("m1@example.org+")
+    assert reasons(workspace) == {"dev.2004-01.mbox": "duplicate"}
+    assert workspace.column("SELECT count(*) FROM memberships WHERE message_id = 'm1@example.org'") == [2]
+
+
+SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(SETTINGS + "[chunks]\nmesage_chars = 3\n", "chunks.mesage_chars: unknown setting", id="a typo"),
+        pytest.param("[[sources]\n", "no valid TOML", id="bad TOML"),
+        pytest.param("\udcff", "no valid TOML", id="no UTF-8"),
+        pytest.param(SETTINGS + '[chunks]\nmessage_chars = "many"\n', "chunks.message_chars", id="wrong type"),
+        pytest.param(SETTINGS + "[chunks]\nmessage_chars = 0\n", "greater than 0", id="out of range"),
+        pytest.param(SETTINGS + SETTINGS, "two sources are named 'dev'", id="one name twice"),
+        pytest.param(SETTINGS.replace('"dev"', '"../dev"'), "sources.0.name", id="a name that is a path"),
+        pytest.param(SETTINGS.replace('"mbox"', '"pst"'), "sources.0.kind", id="an unknown kind"),
+        pytest.param("[storage]\n", "sources", id="no sources"),
+        pytest.param(SETTINGS + '[terms]\nstemmer = "klingon"\n', "terms.stemmer", id="an unknown stemmer"),
+    ],
+)
+def test_wrong_settings_are_explained(workspace: Workspace, text: str, said: str):
+    workspace.config.write_bytes(text.encode(errors="surrogateescape"))
+    result = weft(workspace, "build")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert str(workspace.config) in result.stderr
+    assert not workspace.folder.joinpath("state").exists()
+
+
+def test_a_missing_settings_file_is_named(tmp_path: Path):
+    result = CliRunner().invoke(main, ["build", "--config", str(tmp_path / "none.toml")])
+    assert result.exit_code == 2
+    assert "none.toml" in result.stderr and "WEFT_CONFIG" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"name": "users", "kind": "mbox", "path": "mial/*"},
+        {"name": "users", "kind": "maildir", "path": "mail"},
+    ],
+    ids=["no match", "no maildir"],
+)
+def test_a_source_that_is_not_there_stops_the_build_and_deletes_nothing(built: Workspace, source: dict[str, str]):
+    built.configure({"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, source)
+    before = (built.index / "CURRENT").resolve()
+    result = weft(built, "build", "--json")
+    assert result.exit_code == 4
+    assert "source users" in result.stderr
+    assert json.loads(result.stdout)["kind"] == "SourceError"
+    assert (built.index / "CURRENT").resolve() == before
+    assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
+    assert built.lake.partitions("messages")[-1] == "users/users.2004-01"
+
+
+def test_storage_that_cannot_be_written_is_explained(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", discussion(0, 2, "compactor"))
+    (workspace.folder / "state").write_text("not a folder")
+    result = weft(workspace, "build")
+    assert result.exit_code == 2
+    assert str(workspace.folder / "state") in result.stderr
+
+
+def test_searching_before_the_first_build_says_what_to_do(workspace: Workspace):
+    result = weft(workspace, "search", "compactor")
+    assert result.exit_code == 5
+    assert "weft build" in result.stderr
+
+
+def test_hits_are_printed_with_their_citation(built_once: Workspace):
+    result = weft(built_once, "search", "compactor")
+    assert result.exit_code == 0
+    (size,) = built_once.column("SELECT octet_length(body::BLOB) FROM messages WHERE message_id = 'm0@example.org'")
+    assert f"\u27e8m0@example.org block 0 bytes 0-{size}\u27e9" in result.stdout
+
+
+def test_hits_as_json_name_every_query(built_once: Workspace):
+    result = weft(built_once, "search", "compactor load", "garbage collector", "--json", "--limit", "2")
+    answer = json.loads(result.stdout)
+    assert answer["outcome"] == "HITS"
+    assert [(q["query"], len(q["hits"])) for q in answer["queries"]] == [("compactor load", 2), ("garbage collector", 2)]
+    assert answer["queries"][0]["hits"][0]["doc_id"] == "m0@example.org"
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\u2028", "'; DROP TABLE chunks; --", "%_\\", "\u65e5\u672c\u8a9e", "a" * 20_000])
+def test_any_text_is_a_query(built_once: Workspace, query: str):
+    assert weft(built_once, "search", query, "--json").exit_code in (0, 3)
+
+
+def test_a_search_without_hits_is_no_error_and_has_its_own_exit_code(built_once: Workspace):
+    result = weft(built_once, "search", "compactor", "--list", "elsewhere", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["outcome"] == "NO_RESULTS"
+
+
+def test_a_damaged_index_is_explained_and_the_next_build_publishes_anew(built: Workspace):
+    current = (built.index / "CURRENT").resolve()
+    current.write_bytes(b"not a database" * 1000)
+    result = weft(built, "search", "compactor")
+    assert result.exit_code == 5
+    assert "weft build" in result.stderr
+    assert weft(built, "build").exit_code == 0
+    assert weft(built, "search", "compactor").exit_code == 0
+
+
+def test_an_index_of_another_model_is_refused(built: Workspace):
+    with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
+        connection.execute("UPDATE manifest SET value = 'another' WHERE key = 'model'")
+    assert weft(built, "search", "compactor").exit_code == 6
+
+
+@pytest.mark.parametrize("table", ["messages", "message_chunks", "threads", "embeddings"])
+@pytest.mark.parametrize("damage", ["removed", "truncated", "overwritten"])
+def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, table: str, damage: str):
+    partition = None if table in ("threads", "embeddings") else "dev/dev.2004-01"
+    path = Path(str(built.lake.path(table, partition)))
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-20] if damage == "truncated" else b"PAR1 nothing PAR1")
+    plan = built.plan()
+    assert plan.publish
+    assert list(plan.stale) == ([partition] if partition else [])
+
+
+def test_a_build_repairs_a_damaged_lake(built: Workspace, built_once: Workspace):
+    for path in built.settings.root.joinpath("lake").rglob("dev.2004-01.parquet"):
+        path.write_bytes(path.read_bytes()[:-7])
+    for path in built.settings.root.joinpath("lake").glob("*.parquet"):
+        path.unlink()
+    assert weft(built, "build").exit_code == 0
+    assert differences(built.index, built_once.index) == {}
+    assert built.plan().is_empty
