@@ -45,7 +45,11 @@ def mail_assets(settings: MailSettings) -> dg.AssetsDefinition:
         def make(partition: str) -> tuple[pa.Table, ...]:
             unit = sources.unit(partition)
             return mail.read_mail(
-                sources.mails(unit), source=unit.source, unit=unit.unit, list_id=unit.list_id, settings=settings
+                sources.mails(unit),
+                source=unit.source,
+                unit=unit.unit,
+                list_id=unit.list_id,
+                settings=settings,
             )
 
         return stage_partitions(

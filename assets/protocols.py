@@ -94,7 +94,9 @@ class EmbeddingCache(Protocol):
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
         """The text hashes that have a vector."""
 
-    def store(self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray) -> None:
+    def store(
+        self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
+    ) -> None:
         """Keep vectors; durable when the call returns."""
 
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:

@@ -4,7 +4,6 @@ from typing import Any
 
 import dagster as dg
 import ibis
-import pyarrow as pa
 
 from assets.partitions import table_metadata
 from transforms import context as context_transforms
@@ -46,7 +45,16 @@ def threads_asset() -> dg.AssetsDefinition:
         },
     )
     def build_threads(messages: ibis.Table, memberships: ibis.Table) -> tuple[Any, Any]:
-        columns = ["source", "unit", "message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+        columns = [
+            "source",
+            "unit",
+            "message_id",
+            "in_reply_to",
+            "refs",
+            "subject",
+            "from_addr",
+            "effective_at",
+        ]
         mails = threads.canonical(messages.select(columns), memberships)
         return threads.build_threads(mails.to_pyarrow())
 

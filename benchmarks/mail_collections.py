@@ -81,7 +81,11 @@ def erofs(corpora: Path, index: Path) -> Collection:
         if rest:
             others[0].append(text)
             others[1].append(frozenset(rest))
-    return Collection("linux-erofs", erofs_source(corpora), {"commit to its mail": mail, "commit to the rest of its thread": others})
+    return Collection(
+        "linux-erofs",
+        erofs_source(corpora),
+        {"commit to its mail": mail, "commit to the rest of its thread": others},
+    )
 
 
 def measured(

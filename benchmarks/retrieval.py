@@ -34,9 +34,15 @@ _QUOTED = re.compile(r"^\s*>.*\n?", re.M)
 
 def main() -> None:
     """Build what is missing, search, print one table per task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--state", type=Path, help="where indexes are kept between runs; default: a temporary folder")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [search]")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--state", type=Path, help="where indexes are kept between runs; default: a temporary folder"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [search]"
+    )
     arguments = parser.parse_args()
     changed = dict(s.split("=", 1) for s in arguments.set)
     with tempfile.TemporaryDirectory() as temporary:
@@ -52,8 +58,11 @@ def main() -> None:
 def built(folder: Path, name: str, source: str, changed: dict[str, str]) -> SearchIndex:
     """The index of a source, brought up to date."""
     config = collections.settings_file(folder, name, source)
-    subprocess.run([sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     settings: Settings = load_settings(config)
     search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})
     return open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, search)
@@ -66,8 +75,12 @@ def variants(settings: SearchSettings) -> dict[str, SearchSettings]:
         "default": settings,
         "blend, no thread": settings.model_copy(update={**plain, "fusion": "blend"}),
         "rank fusion, no thread": settings.model_copy(update={**plain, "fusion": "rrf"}),
-        "lexical alone": settings.model_copy(update={**plain, "fusion": "blend", "lexical_weight": 1.0, "candidates_vector": 1}),
-        "vectors alone": settings.model_copy(update={**plain, "fusion": "blend", "lexical_weight": 0.0, "candidates_lexical": 1}),
+        "lexical alone": settings.model_copy(
+            update={**plain, "fusion": "blend", "lexical_weight": 1.0, "candidates_vector": 1}
+        ),
+        "vectors alone": settings.model_copy(
+            update={**plain, "fusion": "blend", "lexical_weight": 0.0, "candidates_lexical": 1}
+        ),
     }
 
 
@@ -88,7 +101,10 @@ def report(collection: collections.Collection, index: SearchIndex) -> None:
         for name, peer in peers.items():
             start = time.perf_counter()
             ranked = peer(list(queries))
-            rows[f"bm25s, {name}"] = (collections.measured(ranked, relevant, without), time.perf_counter() - start)
+            rows[f"bm25s, {name}"] = (
+                collections.measured(ranked, relevant, without),
+                time.perf_counter() - start,
+            )
         show(f"{collection.name}: {task} ({len(queries)} queries)", rows)
 
 
@@ -109,16 +125,19 @@ def show(title: str, rows: dict[str, tuple[dict[str, float], float]]) -> None:
 
 def weft_ranking(index: SearchIndex, queries: list[str]) -> list[list[tuple[str, float]]]:
     """Ranked (Message-ID, score) lists of Weft."""
-    hits = index.search(queries, limit=DEPTH).hits
+    hits = index.rank(queries, limit=DEPTH)
+    docs = index.message_ids(hits["chunk_no"].to_list())
     ranked: list[list[tuple[str, float]]] = [[] for _ in queries]
-    for query, doc, score in zip(*(hits.column(c).to_pylist() for c in ("query", "doc_id", "score")), strict=True):
+    for query, doc, score in zip(hits["query"], docs, hits["score"], strict=True):
         ranked[query].append((doc, score))
     return ranked
 
 
 def bm25s_peers(index: SearchIndex) -> dict:
     """bm25s rankers by name: whole mails, mails without quoted lines, the chunks Weft indexes."""
-    mails = index.connection.execute("SELECT message_id, subject, body FROM messages ORDER BY message_id").fetchall()
+    mails = index.connection.execute(
+        "SELECT message_id, subject, body FROM messages ORDER BY message_id"
+    ).fetchall()
     chunks = index.connection.execute(
         "SELECT doc_id, title, text_lex || ' ' || quote_lex FROM chunks ORDER BY chunk_id"
     ).fetchall()
@@ -133,10 +152,15 @@ def ranker(texts: list[tuple[str, str]]):
     """A function from queries to ranked (Message-ID, score) lists by bm25s (Lucene's BM25, stemmed)."""
     stemmer = Stemmer.Stemmer("english")
     model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    model.index(bm25s.tokenize([t for _, t in texts], stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+    model.index(
+        bm25s.tokenize([t for _, t in texts], stopwords="en", stemmer=stemmer, show_progress=False),
+        show_progress=False,
+    )
 
     def rank(queries: list[str]) -> list[list[tuple[str, float]]]:
-        asked = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False)
+        asked = bm25s.tokenize(
+            queries, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
+        )
         result = []
         for tokens in asked:
             scores = model.get_scores(tokens) if tokens else np.zeros(len(texts), dtype=np.float32)

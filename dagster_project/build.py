@@ -151,6 +151,10 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
             while error and error.cause:
                 error = error.cause
             kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
-            reason = error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ") if error else "unknown"
+            reason = (
+                error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ")
+                if error
+                else "unknown"
+            )
             return kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
     return WeftError(f"run {result.run_id} failed")

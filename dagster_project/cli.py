@@ -1,9 +1,10 @@
-"""The command line: `weft build`, `weft search`."""
+"""The command line: `weft build`, `weft search`, `weft sql`, `weft ui`."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,7 +20,9 @@ NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
 
 CONFIG = click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings file; default: $WEFT_CONFIG, else ./weft.toml."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
@@ -33,7 +36,9 @@ def explained(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except WeftError as fault:
             if kwargs.get("as_json"):
-                click.echo(json.dumps({"outcome": "ERROR", "error": str(fault), "kind": type(fault).__name__}))
+                click.echo(
+                    json.dumps({"outcome": "ERROR", "error": str(fault), "kind": type(fault).__name__})
+                )
             click.echo(f"error: {fault}", err=True)
             sys.exit(fault.exit_code)
 
@@ -100,7 +105,9 @@ def search(
     from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
-    index = open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, settings.search)
+    index = open_current(
+        settings.root / "index", make_embedder(settings.embedding), settings.terms, settings.search
+    )
     filters = Filters(list_id, since and since.replace(tzinfo=UTC), until and until.replace(tzinfo=UTC))
     result = index.search(list(queries), filters, limit)
     if as_json:
@@ -109,6 +116,43 @@ def search(
         print_hits(list(queries), result, index.manifest["version"])
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
+
+
+@main.command()
+@click.argument("statement")
+@CONFIG
+@JSON
+@explained
+def sql(statement: str, config: Path | None, as_json: bool) -> None:
+    """Run one SQL STATEMENT on the published index, read-only."""
+    from dagster_project.resources.search_index import query_current
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_rows
+
+    settings = load_settings(config)
+    rows = query_current(settings.root / "index", statement)
+    if as_json:
+        click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))
+    else:
+        print_rows(rows)
+
+
+@main.command()
+@CONFIG
+@click.option("--port", type=int, default=3000, show_default=True, help="Port on the loopback interface.")
+@explained
+def ui(config: Path | None, port: int) -> None:
+    """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
+    from dagster_project.instance import instance_home
+    from dagster_project.settings import CONFIG_VARIABLE, config_path, load_settings
+
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(instance_home(load_settings(config))),
+        CONFIG_VARIABLE: str(config_path(config).resolve()),
+    }
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "dagster_project.definitions", "-h", "127.0.0.1"]
+    os.execve(sys.executable, [*command, "-p", str(port)], environment)
 
 
 if __name__ == "__main__":

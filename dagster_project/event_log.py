@@ -43,9 +43,8 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        with self._db_lock:
-            with self._engine(shard).connect() as connection, connection.begin():
-                yield connection
+        with self._db_lock, self._engine(shard).connect() as connection, connection.begin():
+            yield connection
 
     def _engine(self, shard: str) -> Engine:
         """The engine of a file, with one connection that stays open; the longest unused is closed."""

@@ -45,7 +45,7 @@ def stages(settings: Settings) -> list[Stage]:
     for definition in make_assets(settings):
         if definition.partitions_def is None:
             continue
-        tables = tuple(k.path[-1] for k in definition.keys)
+        tables = tuple(sorted(k.path[-1] for k in definition.keys))
         inputs = tuple(sorted(k.path[-1] for k in definition.keys_by_input_name.values()))
         versions = set(definition.code_versions_by_key.values())
         assert len(versions) == 1, f"{tables} must share one code version"

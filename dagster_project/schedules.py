@@ -19,10 +19,14 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
     def refresh_changed(context: dg.OpExecutionContext) -> None:
         from dagster_project.build import build
 
-        result = build(settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step))
+        result = build(
+            settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
+        )
         context.add_output_metadata({"units": len(result.plan.stale), "seconds": result.seconds})
 
-    @dg.job(name=HOURLY, executor_def=dg.in_process_executor, tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS})
+    @dg.job(
+        name=HOURLY, executor_def=dg.in_process_executor, tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS}
+    )
     def hourly() -> None:
         refresh_changed()
 
@@ -36,7 +40,9 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         from dagster_project.build import only_build
 
-        going = context.instance.get_runs(filters=dg.RunsFilter(job_name=HOURLY, statuses=_UNDER_WAY), limit=1)
+        going = context.instance.get_runs(
+            filters=dg.RunsFilter(job_name=HOURLY, statuses=_UNDER_WAY), limit=1
+        )
         if going:
             return dg.SkipReason(f"run {going[0].run_id} is still going")
         try:

@@ -54,7 +54,9 @@ class SourceSettings(StageSettings):
 class StorageSettings(StageSettings):
     """Where what Weft makes is kept."""
 
-    root: str = Field("data", description="folder of lake/, index/, cache/ and dagster/; relative to the file")
+    root: str = Field(
+        "data", description="folder of lake/, index/, cache/ and dagster/; relative to the file"
+    )
     lake: str | None = Field(None, description="URI of the lake; default: lake/ below root")
 
 

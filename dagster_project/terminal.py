@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -23,8 +24,18 @@ _STAGES = {
     "embeddings": "embedding texts",
     "search_index": "publishing",
 }
-_SHOWN = ("messages", "threads", "attachments", "blocks", "chunks", "embeddings", "terms", "postings", "exclusions",
-          "quarantine")
+_SHOWN = (
+    "messages",
+    "threads",
+    "attachments",
+    "blocks",
+    "chunks",
+    "embeddings",
+    "terms",
+    "postings",
+    "exclusions",
+    "quarantine",
+)
 
 
 class BuildView:
@@ -103,7 +114,9 @@ def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
     rows = result.hits.to_pylist()
     for number, query in enumerate(queries):
         hits = [r for r in rows if r["query"] == number]
-        console.print(Text(f"{query}", style="bold"), Text(f"  {len(hits)} hits" if hits else "  nothing found"))
+        console.print(
+            Text(f"{query}", style="bold"), Text(f"  {len(hits)} hits" if hits else "  nothing found")
+        )
         for hit in hits:
             _print_hit(console, hit)
         console.print()
@@ -116,9 +129,15 @@ def _print_hit(console: Console, hit: dict[str, Any]) -> None:
     when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
     author = hit["from_name"] or hit["from_addr"] or "unknown author"
     console.print(Text(f"{hit['rank']:>3}. ") + Text(hit["subject"] or "(no subject)", style="bold cyan"))
-    thread = f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" if hit["thread_size"] > 1 else "single mail"
+    thread = (
+        f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
+        if hit["thread_size"] > 1
+        else "single mail"
+    )
     file = f" · {hit['filename']}" if hit["filename"] else ""
-    console.print(f"     {author} · {when} · {hit['list_id']} · {thread} · {hit['chunk_kind']}{file}", markup=False)
+    console.print(
+        f"     {author} · {when} · {hit['list_id']} · {thread} · {hit['chunk_kind']}{file}", markup=False
+    )
     snippet = Text(hit["snippet"])
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
@@ -135,7 +154,19 @@ def scores(hit: dict[str, Any]) -> str:
 
 def citation(hit: dict[str, Any]) -> str:
     """Where the text stands: Message-ID, then attachment or block, then bytes."""
-    place = f"attachment {hit['attachment_id'][:12]}" if hit["attachment_id"] else f"block {hit['block_index']}"
+    place = (
+        f"attachment {hit['attachment_id'][:12]}" if hit["attachment_id"] else f"block {hit['block_index']}"
+    )
     return f"{hit['doc_id']} {place} bytes {hit['byte_start']}-{hit['byte_end']}"
 
 
+def print_rows(rows: pa.Table) -> None:
+    """A result of SQL as a table."""
+    table = Table()
+    for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
+        table.add_column(
+            name, justify="right" if pa.types.is_integer(type_) or pa.types.is_floating(type_) else "left"
+        )
+    for row in rows.to_pylist():
+        table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
+    Console().print(table)

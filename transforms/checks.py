@@ -15,7 +15,12 @@ RULES = {
 
 
 def broken(
-    chunks: ibis.Table, terms: ibis.Table, context: ibis.Table, embeddings: ibis.Table, model: str, dimensions: int
+    chunks: ibis.Table,
+    terms: ibis.Table,
+    context: ibis.Table,
+    embeddings: ibis.Table,
+    model: str,
+    dimensions: int,
 ) -> dict[str, ibis.Table]:
     """For each of RULES the rows that break it, in a column `id`; `chunks` are the published ones."""
     hashes = texts_to_embed(chunks, context).text_hash.name("id").as_table()
@@ -26,6 +31,8 @@ def broken(
     return {
         "chunk_ids_are_unique": counted.filter(counted.rows > 1).select(id="chunk_id"),
         "every_chunk_has_its_vector": hashes.filter(~hashes.id.isin(embeddings.text_hash)),
-        "every_chunk_has_its_terms": chunks.filter(~chunks.chunk_id.isin(terms.chunk_id)).select(id="chunk_id"),
+        "every_chunk_has_its_terms": chunks.filter(~chunks.chunk_id.isin(terms.chunk_id)).select(
+            id="chunk_id"
+        ),
         "vectors_are_of_the_model": embeddings.filter(strangers).select(id="text_hash"),
     }

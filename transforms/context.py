@@ -59,12 +59,10 @@ def _embedded(title: str, context: str, reply: str, settings: ChunkSettings) -> 
 
 
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
-    """Columns text_hash and text, one row per distinct text that a chunk is embedded by."""
+    """Columns text_hash and text, one row per chunk: the text it is embedded by."""
     added = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
     plain = chunks.select("chunk_id", "checksum", "text_embed")
     return plain.left_join(added, plain.chunk_id == added.chunk_id).select(
         text_hash=lambda t: ibis.coalesce(t.context_hash, t.checksum),
         text=lambda t: ibis.coalesce(t.context_text, t.text_embed),
     )
-
-

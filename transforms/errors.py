@@ -49,3 +49,9 @@ class BusyError(WeftError):
     """Another build of the same storage is running."""
 
     exit_code = 8
+
+
+class QueryError(WeftError):
+    """A query or statement cannot be understood."""
+
+    exit_code = 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from transforms.settings import SearchSettings
@@ -18,13 +18,15 @@ FIELDS = ("title", "text", "quote", "context")
 class Postings:
     """The postings of the terms of some queries, and what BM25 has to know of all chunks.
 
-    `rows` has the columns term, df (chunks that hold the term), chunk_no and the four term
-    frequencies title_tf, text_tf, quote_tf, context_tf. `lengths` has one int32 array per field,
-    the terms each chunk holds in it.
+    `rows` has the columns term_id, chunk_no and the four term frequencies title_tf, text_tf,
+    quote_tf, context_tf, the rows of a term together. `terms` gives the term and its document
+    frequency (chunks that hold it) by id. `lengths` has one int32 array per field, the terms each
+    chunk holds in it.
     """
 
     rows: pa.Table
-    lengths: dict[str, np.ndarray]
+    terms: Mapping[int, tuple[str, int]]
+    lengths: Mapping[str, np.ndarray]
 
     @property
     def chunk_count(self) -> int:
@@ -60,11 +62,10 @@ def bm25_scores(
     if not average or not postings.rows.num_rows:
         return scores
     norm = settings.bm25_k1 * (1 - settings.bm25_b + settings.bm25_b * length / average)
-    impacts = _impacts(postings, weights, norm)
     asked: dict[str, list[int]] = {}
     for query, term in zip(*(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True):
         asked.setdefault(term, []).append(query)
-    for term, chunks, impact in impacts:
+    for term, chunks, impact in _impacts(postings, weights, norm):
         for query in asked.get(term, ()):
             row = scores[query]
             row[chunks] += impact
@@ -73,18 +74,15 @@ def bm25_scores(
 
 def _impacts(
     postings: Postings, weights: dict[str, float], norm: np.ndarray
-) -> list[tuple[str, np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Term, chunk numbers and BM25 impacts, one entry per term."""
-    rows = pl.from_arrow(postings.rows)
-    assert isinstance(rows, pl.DataFrame)
-    count = postings.chunk_count
-    result = []
-    for (term,), group in rows.partition_by("term", as_dict=True, maintain_order=True).items():
-        chunks = group.get_column("chunk_no").to_numpy()
-        tf = np.zeros(len(chunks), dtype=np.float32)
-        for field, weight in weights.items():
-            tf += weight * group.get_column(f"{field}_tf").to_numpy().astype(np.float32)
-        df = int(group.get_column("df")[0])
+    columns = {name: postings.rows.column(name).to_numpy() for name in postings.rows.column_names}
+    tf = sum(w * columns[f"{f}_tf"].astype(np.float32) for f, w in weights.items())
+    assert isinstance(tf, np.ndarray)
+    ids, count = columns["term_id"], postings.chunk_count
+    edges = np.flatnonzero(np.diff(ids, prepend=-1, append=-1))
+    for start, end in zip(edges[:-1], edges[1:], strict=True):
+        term, df = postings.terms[int(ids[start])]
+        chunks, frequency = columns["chunk_no"][start:end], tf[start:end]
         idf = math.log(1 + (count - df + 0.5) / (df + 0.5))
-        result.append((str(term), chunks, (idf * tf / (tf + norm[chunks])).astype(np.float32)))
-    return result
+        yield term, chunks, (idf * frequency / (frequency + norm[chunks])).astype(np.float32)

@@ -66,28 +66,32 @@ def ranked_hits(
     if not len(found):
         return pl.DataFrame(schema=RANKED)
     chosen = _with_threads(found, mask, places) if settings.thread_weight else found
-    ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
-    frame = pl.DataFrame(
-        {
-            "chunk_no": chosen.astype(np.int64),
-            "message": places.message[chosen],
-            "thread": places.thread[chosen],
-            "fused_score": fused(lexical, vector, mask, chosen, by_lexical, by_vector, settings),
-            "lexical_score": lexical[chosen].astype(np.float64),
-            "vector_score": vector[chosen].astype(np.float64),
-        }
-    ).with_columns(pl.Series(n, r, dtype=pl.Int32).replace(0, None) for n, r in ranks.items())
-    best = frame.sort("fused_score", "chunk_no", descending=[True, False]).unique(
-        "message", keep="first", maintain_order=True
-    )
-    return (
-        best.with_columns(thread_score=settings.thread_weight * pl.col("fused_score").max().over("thread"))
-        .with_columns(score=pl.col("fused_score") + pl.col("thread_score"), query=pl.lit(query, pl.Int32))
-        .sort("score", "chunk_no", descending=[True, False])
-        .head(limit)
-        .with_columns(rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32))
-        .select(list(RANKED))
-    )
+    score = fused(lexical, vector, mask, chosen, by_lexical, by_vector, settings)
+    by_score = np.lexsort((chosen, -score))
+    _, first = np.unique(places.message[chosen[by_score]], return_index=True)
+    best = by_score[first]
+    _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
+    thread_best = np.full(thread.max() + 1, -np.inf)
+    np.maximum.at(thread_best, thread, score[best])
+    share = settings.thread_weight * thread_best[thread]
+    order = np.lexsort((chosen[best], -(score[best] + share)))[:limit]
+    kept, share = best[order], share[order]
+    ranks = {
+        "lexical_rank": _ranks(chosen, by_lexical)[kept],
+        "vector_rank": _ranks(chosen, by_vector)[kept],
+    }
+    columns = {
+        "query": np.full(len(kept), query),
+        "rank": np.arange(1, len(kept) + 1),
+        "chunk_no": chosen[kept],
+        "score": score[kept] + share,
+        "fused_score": score[kept],
+        "thread_score": share,
+        "lexical_score": lexical[chosen[kept]].astype(np.float64),
+        "vector_score": vector[chosen[kept]].astype(np.float64),
+    }
+    frame = pl.DataFrame(columns | ranks, schema=RANKED)
+    return frame.with_columns(pl.col("lexical_rank", "vector_rank").replace(0, None))
 
 
 def fused(

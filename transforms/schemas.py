@@ -41,10 +41,7 @@ class Table:
     def arrow(self) -> pa.Schema:
         """The table as an Arrow schema, comments kept as field metadata."""
         return pa.schema(
-            [
-                pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()})
-                for c in self.columns
-            ]
+            [pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()}) for c in self.columns]
         )
 
     @property
@@ -89,8 +86,7 @@ class Table:
                     ) from error
             if not column.nullable and array.null_count:
                 raise SchemaError(
-                    f"table {self.name}, column {column.name}: {array.null_count} nulls "
-                    "where none is allowed"
+                    f"table {self.name}, column {column.name}: {array.null_count} nulls where none is allowed"
                 )
             arrays.append(array)
         return pa.Table.from_arrays(arrays, schema=self.arrow)
@@ -238,8 +234,7 @@ CHUNKS = Table(
         _column(
             "chunk_kind",
             pa.string(),
-            "authored_message, quote_reply_pair, review_pair, long_authored_segment "
-            "or attachment_segment",
+            "authored_message, quote_reply_pair, review_pair, long_authored_segment or attachment_segment",
         ),
         _column("chunk_index", pa.int64(), "position in the document, from 0"),
         _column("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),

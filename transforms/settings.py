@@ -27,9 +27,7 @@ class MailSettings(StageSettings):
     max_message_bytes: int = Field(64 << 20, gt=0, description="bytes; a larger mail is set aside")
     max_mime_depth: int = Field(32, gt=0, description="nesting of MIME parts; deeper parts get no text")
     max_mime_parts: int = Field(1000, gt=0, description="parts of one mail that are looked at")
-    max_archive_bytes: int = Field(
-        4 << 30, gt=0, description="bytes of one archive file after decompression"
-    )
+    max_archive_bytes: int = Field(4 << 30, gt=0, description="bytes of one archive file after decompression")
     max_compression_ratio: int = Field(
         250, gt=0, description="decompressed : stored above which an archive over 16 MiB is refused"
     )
@@ -49,7 +47,9 @@ class BlockSettings(StageSettings):
         12, gt=0, description="lines behind a signature mark; a longer tail is not a signature"
     )
     unmarked_history: bool = Field(
-        True, description="text below an Outlook header counts as a quote though no line is marked"
+        False,
+        description="text below an Outlook header counts as a quote though no line is marked "
+        "(people who labelled list mails more often called it the sender's text)",
     )
 
 
@@ -76,9 +76,7 @@ class ChunkSettings(StageSettings):
     parent_chars: int = Field(
         800, ge=0, description="characters of the answered mail given to a short reply without anchor"
     )
-    slow_body_chars: int = Field(
-        200_000, gt=0, description="characters; a longer body goes to the slow lane"
-    )
+    slow_body_chars: int = Field(200_000, gt=0, description="characters; a longer body goes to the slow lane")
     embed_subject: bool = Field(True, description="put the subject before the text that is embedded")
 
 
@@ -123,10 +121,12 @@ class IndexSettings(StageSettings):
     keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
 
 
-_STOPWORDS = tuple(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
-    "they this to was will with".split()
+# fmt: off
+_STOPWORDS = (
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
+    "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 )
+# fmt: on
 
 
 class SearchSettings(StageSettings):

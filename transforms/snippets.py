@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import NamedTuple
 
 from transforms.settings import TermSettings
-from transforms.terms import query_terms, stems
+from transforms.terms import stems
 
 _WORD = re.compile(r"\w+")
 _BLANKS = re.compile(r"\s+")
@@ -21,13 +22,12 @@ class Snippet(NamedTuple):
     highlights: list[list[int]]
 
 
-def snippet(text: str, query: str, settings: TermSettings, length: int = LENGTH) -> Snippet:
-    """The window of about `length` characters with the most distinct terms of the query.
+def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = LENGTH) -> Snippet:
+    """The window of about `length` characters with the most distinct terms of `wanted`.
 
     White space is folded; windows start at a word. Ties go to the earliest window.
     """
     folded = _BLANKS.sub(" ", text).strip()
-    wanted = set(query_terms([query], settings).column("term").to_pylist())
     words = list(_WORD.finditer(folded))
     stemmed = stems([w.group().lower() for w in words], settings)
     found = [(w.start(), w.end(), s) for w, s in zip(words, stemmed, strict=True) if s in wanted]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from transforms import schemas
 from transforms.hashing import text_hash
 
-VERSION = "1"
+VERSION = "2"
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -32,18 +32,23 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     first by source and unit is canonical. Another content under a Message-ID that is taken gets
     the id with its content hash behind it, the earliest content keeping the plain id.
     """
-    of_id = ibis.window(
-        group_by="message_id", order_by=[messages.effective_at.asc(nulls_first=False), messages.content_hash]
+    mark = "+" + messages.content_hash.left(8)
+    told_apart = messages.message_id == messages.header_message_id + mark
+    plain = messages.mutate(
+        plain_id=ibis.ifelse(told_apart, messages.header_message_id, messages.message_id), marked=mark
     )
-    named = messages.select(
+    of_id = ibis.window(
+        group_by="plain_id", order_by=[plain.effective_at.asc(nulls_first=False), plain.content_hash]
+    )
+    named = plain.select(
         "source",
         "unit",
         "list_id",
-        stored_message_id=messages.message_id,
+        stored_message_id=plain.message_id,
         message_id=ibis.ifelse(
-            messages.content_hash == messages.content_hash.first().over(of_id),
-            messages.message_id,
-            messages.message_id + "+" + messages.content_hash.left(8),
+            plain.content_hash == plain.content_hash.first().over(of_id),
+            plain.plain_id,
+            plain.plain_id + plain.marked,
         ),
     )
     of_mail = ibis.window(group_by="message_id", order_by=["source", "unit", "stored_message_id"])
@@ -92,7 +97,7 @@ def build_threads(messages: pa.Table) -> ThreadTables:
         ids, ordered.column("in_reply_to").to_pylist(), ordered.column("refs").to_pylist(), known
     )
     _break_loops(parents, known)
-    tree = _tree(parents, methods, known)
+    tree = _tree(_above_mails(parents, known), methods, known)
     return ThreadTables(_threads(tree, ordered), tree)
 
 
@@ -145,9 +150,18 @@ def _break_loops(parents: dict[str, str | None], known: dict[str, datetime]) -> 
         done.update(path)
 
 
-def _tree(
-    parents: dict[str, str | None], methods: dict[str, str], known: dict[str, datetime]
-) -> pa.Table:
+def _above_mails(parents: dict[str, str | None], known: dict[str, datetime]) -> dict[str, str | None]:
+    """`parents` without the ghosts that no mail stands below."""
+    kept: dict[str, str | None] = {}
+    for node in parents:
+        above: str | None = node if node in known else None
+        while above is not None and above not in kept:
+            kept[above] = parents[above]
+            above = parents[above]
+    return kept
+
+
+def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, datetime]) -> pa.Table:
     """The `thread_tree` table: each thread read depth first, siblings by time, then id."""
     children: dict[str, list[str]] = {}
     for node, parent in parents.items():

@@ -30,7 +30,9 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
         raise EmbeddingError(f"{count} texts of {dimensions} dimensions went out, {vectors.shape} came back")
     norms = np.linalg.norm(vectors, axis=1)
     if not (np.abs(norms - 1) < 1e-3).all():
-        raise EmbeddingError(f"a vector of length {norms[np.argmax(np.abs(norms - 1))]} came back; they must be 1")
+        raise EmbeddingError(
+            f"a vector of length {norms[np.argmax(np.abs(norms - 1))]} came back; they must be 1"
+        )
 
 
 def embeddings(found: pa.Table, model: str, dimensions: int) -> pa.Table:

@@ -62,7 +62,9 @@ def unit_length(vectors: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or (norms == 0).any():
         position = int(np.flatnonzero(~(np.isfinite(norms) & (norms > 0)).ravel())[0])
-        raise EmbeddingError(f"the model returned a zero or non-finite vector for text {position} of the batch")
+        raise EmbeddingError(
+            f"the model returned a zero or non-finite vector for text {position} of the batch"
+        )
     return np.asarray(vectors / norms, dtype=np.float32)
 
 

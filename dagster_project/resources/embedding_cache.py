@@ -36,7 +36,9 @@ class ParquetEmbeddingCache:
                 known.update(table.column("text_hash").to_pylist())
         return known
 
-    def store(self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray) -> None:
+    def store(
+        self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
+    ) -> None:
         """Keep vectors, float32 of shape (hashes, dimensions); durable when the call returns."""
         flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
         table = pa.table(

@@ -95,7 +95,11 @@ class ParquetLake:
             writer.write_table(conformed.combine_chunks(), row_group_size=65536)
             content_hash = sink.digest.hexdigest()
             writer.add_key_value_metadata(
-                {_CONTENT: content_hash, _CODE: code_version, _INPUTS: json.dumps(dict(sorted(inputs.items())))}
+                {
+                    _CONTENT: content_hash,
+                    _CODE: code_version,
+                    _INPUTS: json.dumps(dict(sorted(inputs.items()))),
+                }
             )
             writer.close()
             raw.flush()
@@ -225,7 +229,9 @@ class LakeIOManager(UPathIOManager):
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj if isinstance(obj, pa.Table) else obj.to_pyarrow()
         table = context.asset_key.path[-1]
-        staged = self.lake.stage(table, None, data, code_version=context.asset_spec.code_version or "", inputs={})
+        staged = self.lake.stage(
+            table, None, data, code_version=context.asset_spec.code_version or "", inputs={}
+        )
         context.add_output_metadata(
             {
                 "dagster/row_count": staged.row_count,

@@ -67,9 +67,7 @@ def _canonical(view: str, id_column: str = "message_id") -> str:
 # Columns that a publish makes itself and does not take over.
 MADE_HERE = {"chunks": "chunk_no", "quarantine": "first_seen"}
 
-NO_QUARANTINE = (
-    "(SELECT '' AS source, '' AS unit, '' AS place, '' AS bytes_sha256, NULL::TIMESTAMPTZ AS first_seen LIMIT 0)"
-)
+NO_QUARANTINE = "(SELECT '' AS source, '' AS unit, '' AS place, '' AS bytes_sha256, NULL::TIMESTAMPTZ AS first_seen LIMIT 0)"
 
 # In the order in which they are made. `{kept}` is KEPT or nothing.
 TABLES = {
@@ -171,7 +169,13 @@ GROUP BY chunk_no ORDER BY chunk_no
 
 INVERTED_INDEX = (_NEW_COUNTS, _KEPT_COUNTS, _PREVIOUS_TERMS, _COUNTS, _TERMS, _POSTINGS, _LENGTHS)
 INVERTED_INDEX_FROM_NOTHING = (
-    _NEW_COUNTS, _NO_KEPT_COUNTS, _NO_PREVIOUS_TERMS, _COUNTS, _TERMS, _POSTINGS, _LENGTHS,
+    _NEW_COUNTS,
+    _NO_KEPT_COUNTS,
+    _NO_PREVIOUS_TERMS,
+    _COUNTS,
+    _TERMS,
+    _POSTINGS,
+    _LENGTHS,
 )
 
 EMBEDDINGS = """
@@ -208,7 +212,8 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "blocks": _of(schemas.MESSAGE_BLOCKS, _PARTITION),
     "exclusions": _of(schemas.EXCLUSIONS, _PARTITION),
     "quarantine": _of(
-        schemas.QUARANTINE, {**_PARTITION, "first_seen": "when a published version held the row for the first time"}
+        schemas.QUARANTINE,
+        {**_PARTITION, "first_seen": "when a published version held the row for the first time"},
     ),
     "chunks": _of(schemas.CHUNKS, {**_PARTITION, "chunk_no": "number of the chunk in this file, from 0"}),
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
@@ -251,7 +256,11 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "partitions": (
         "What this version was made from: the content hash of each table of each partition.",
-        {"partition": "partition of the lake", "table_name": "table of the lake", "hash": "hash of its content"},
+        {
+            "partition": "partition of the lake",
+            "table_name": "table of the lake",
+            "hash": "hash of its content",
+        },
     ),
     "manifest": (
         "What this version is: one row per fact.",

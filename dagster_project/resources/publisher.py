@@ -15,17 +15,24 @@ from typing import Any
 
 import duckdb
 
+from dagster_project.resources import published
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.sources import FileSources
-from dagster_project.resources import published
 from transforms.errors import CheckFailedError, WeftError
 from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, TermSettings
 
 CURRENT = "CURRENT"
-_PER_UNIT = ("messages", "attachments", "message_blocks", "message_chunks", "message_exclusions", "message_terms",
-             "quarantine")
+_PER_UNIT = (
+    "messages",
+    "attachments",
+    "message_blocks",
+    "message_chunks",
+    "message_exclusions",
+    "message_terms",
+    "quarantine",
+)
 _WHOLE = ("memberships", "threads", "thread_tree", "chunk_context", "context_terms", "embeddings")
 
 
@@ -122,7 +129,9 @@ class DuckDBPublisher:
                 footer = self.lake.footer(table, partition or None)
                 if footer is None:
                     place = self.lake.path(table, partition or None)
-                    raise WeftError(f"cannot publish: {place} is missing or damaged; `weft build` makes it again")
+                    raise WeftError(
+                        f"cannot publish: {place} is missing or damaged; `weft build` makes it again"
+                    )
                 hashes.setdefault(partition, {})[table] = footer.content_hash
         return hashes
 
@@ -197,7 +206,14 @@ class _Build:
             connection.execute("CHECKPOINT")
         place = self.publisher.folder / f"weft-{version}.duckdb"
         return Published(
-            version, place, True, len(self.partitions), len(changed), self.previous is not None, rows, vector_search
+            version,
+            place,
+            True,
+            len(self.partitions),
+            len(changed),
+            self.previous is not None,
+            rows,
+            vector_search,
         )
 
     def _attach_previous(self) -> None:
@@ -205,7 +221,9 @@ class _Build:
             self.connection.execute(f"ATTACH '{_quoted(self.previous)}' AS prev (READ_ONLY)")
         else:
             self.connection.execute("ATTACH ':memory:' AS prev")
-            self.connection.execute("CREATE TABLE prev.partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)")
+            self.connection.execute(
+                "CREATE TABLE prev.partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
+            )
         for name in _WHOLE:
             self._from_lake(f"lake_{name}", name, [None])
 
@@ -213,8 +231,10 @@ class _Build:
         """A temporary view over stored files, with the column `partition`."""
         declared = self.lake.tables[table]
         if not partitions:
-            columns = ", ".join(f"NULL::{published.sql_type(c.type)} AS \"{c.name}\"" for c in declared.columns)
-            self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0")
+            columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
+            self.connection.execute(
+                f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0"
+            )
             return
         selects = [
             f"SELECT *, '{_quoted(p or '')}' AS partition FROM read_parquet('{_quoted(self.lake.path(table, p))}')"
@@ -225,11 +245,18 @@ class _Build:
     def _changed(self) -> list[str]:
         """Partitions whose rows must be taken from the lake."""
         now = [(p, t, h) for p in self.partitions for t, h in self.hashes[p].items()]
-        self.connection.execute("CREATE TABLE partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)")
+        self.connection.execute(
+            "CREATE TABLE partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
+        )
         if now:
             self.connection.executemany("INSERT INTO partitions VALUES (?, ?, ?)", now)
-        self.connection.execute(published.CHANGED_FROM_NOTHING if self.previous is None else published.CHANGED)
-        return [r[0] for r in self.connection.execute("SELECT partition FROM changed ORDER BY partition").fetchall()]
+        self.connection.execute(
+            published.CHANGED_FROM_NOTHING if self.previous is None else published.CHANGED
+        )
+        return [
+            r[0]
+            for r in self.connection.execute("SELECT partition FROM changed ORDER BY partition").fetchall()
+        ]
 
     def _tables(self, changed: list[str]) -> None:
         for name in _PER_UNIT:
@@ -255,12 +282,19 @@ class _Build:
             return "exact"
         load_vss(self.connection)
         self.connection.execute("SET hnsw_enable_experimental_persistence = true")
-        self.connection.execute("CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')")
+        self.connection.execute(
+            "CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')"
+        )
         return "hnsw"
 
     def _manifest(self, version: str, settings: str, vector_search: str) -> dict[str, int]:
-        names = [r[0] for r in self.connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND "
-                                                       "database_name = current_database()").fetchall()]
+        names = [
+            r[0]
+            for r in self.connection.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND "
+                "database_name = current_database()"
+            ).fetchall()
+        ]
         rows = {
             name: int((self.connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,))[0])
             for name in sorted(names)
@@ -291,7 +325,7 @@ class _Build:
         for name, (comment, columns) in published.COMMENTS.items():
             self.connection.execute(f"COMMENT ON TABLE \"{name}\" IS '{_quoted(comment)}'")
             for column, meaning in columns.items():
-                self.connection.execute(f"COMMENT ON COLUMN \"{name}\".\"{column}\" IS '{_quoted(meaning)}'")
+                self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')
 
 
 def _quoted(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from assets.protocols import Embedder
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.publisher import CURRENT
 from transforms import lexical, ranking, snippets, terms
-from transforms.errors import IndexUnavailableError, ModelMismatchError
+from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.settings import SearchSettings, TermSettings
 
 _CELLS_AT_ONCE = 1 << 25
@@ -90,7 +91,9 @@ class SearchIndex:
         """Let go of the file."""
         self.connection.close()
 
-    def search(self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None) -> SearchResult:
+    def search(
+        self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
+    ) -> SearchResult:
         """The best messages for each query, best first.
 
         `hits` has the columns of `transforms.ranking.RANKED`, and of the chunk and its mail:
@@ -99,16 +102,36 @@ class SearchIndex:
         thread_position, thread_size, snippet, highlights (half-open character ranges in it).
         """
         start = time.perf_counter()
+        hits = self._described(self.rank(queries, filters, limit), queries)
+        return SearchResult(hits, self.vector_path, time.perf_counter() - start)
+
+    def rank(
+        self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
+    ) -> pl.DataFrame:
+        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank."""
         limit = limit or self.settings.limit
         allowed = self._allowed(filters)
         step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
-        ranked = [
+        parts = [
             hits
             for first in range(0, len(queries), step)
             for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit)
         ]
-        hits = self._described(pl.concat(ranked), queries)
-        return SearchResult(hits, "exact", time.perf_counter() - start)
+        return pl.concat(parts) if parts else pl.DataFrame(schema=ranking.RANKED)
+
+    def message_ids(self, chunk_numbers: Sequence[int]) -> list[str]:
+        """The Message-IDs of chunks."""
+        table = self.connection.execute(
+            "SELECT doc_id FROM chunks JOIN (SELECT unnest($n) AS chunk_no, generate_subscripts($n, 1) AS place) "
+            "USING (chunk_no) ORDER BY place",
+            {"n": [int(n) for n in chunk_numbers]},
+        ).fetchall()
+        return [row[0] for row in table]
+
+    @property
+    def vector_path(self) -> str:
+        """How vectors are searched: `exact` compares each query with every vector."""
+        return "exact"
 
     @property
     def chunk_count(self) -> int:
@@ -144,9 +167,11 @@ class SearchIndex:
         self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int
     ) -> Iterator[pl.DataFrame]:
         """Ranked hits of each query; the first has the number `first`."""
-        asked = terms.query_terms(queries, self.term_settings, self.settings.stopwords)
+        asked = self._asked(queries)
         lexical_scores = lexical.bm25_scores(asked, len(queries), self._postings(asked), self.settings)
-        vector_scores = self.embedder.embed_queries([q if q.strip() else "?" for q in queries]) @ self.vectors.T
+        vector_scores = (
+            self.embedder.embed_queries([q if q.strip() else "?" for q in queries]) @ self.vectors.T
+        )
         for number in range(len(queries)):
             yield ranking.ranked_hits(
                 first + number,
@@ -158,18 +183,22 @@ class SearchIndex:
                 self.settings,
             )
 
+    def _asked(self, queries: Sequence[str]) -> pa.Table:
+        """The terms of the queries, by number of the query."""
+        return terms.query_terms(queries, self.term_settings, self.settings.stopwords)
+
     def _postings(self, asked: pa.Table) -> lexical.Postings:
+        """The postings of the terms, each read as the one run of rows that it is in the sorted table."""
         wanted = sorted(set(asked.column("term").to_pylist()))
-        rows = self.connection.execute(
-            """
-            SELECT t.term, t.df, p.chunk_no, p.title_tf, p.text_tf, p.quote_tf, p.context_tf
-            FROM postings p JOIN terms t USING (term_id)
-            WHERE p.term_id IN (SELECT term_id FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])))
-            ORDER BY t.term, p.chunk_no
-            """,
+        known = self.connection.execute(
+            "SELECT term_id, term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])) ORDER BY term_id",
             [wanted],
-        ).to_arrow_table()
-        return lexical.Postings(rows, self.lengths)
+        ).fetchall()
+        columns = "term_id, chunk_no, title_tf, text_tf, quote_tf, context_tf"
+        runs = [f"SELECT {columns} FROM postings WHERE term_id = {int(i)}" for i, _, _ in known]
+        empty = f"SELECT {columns} FROM postings LIMIT 0"
+        rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
+        return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
 
     def _allowed(self, filters: Filters) -> np.ndarray | None:
         if filters.is_empty:
@@ -188,41 +217,92 @@ class SearchIndex:
 
     def _described(self, ranked: pl.DataFrame, queries: Sequence[str]) -> pa.Table:
         """The ranked hits with what a reader wants to see of each."""
-        self.connection.register("ranked", ranked.to_arrow())
-        table = self.connection.execute(_DESCRIBE).to_arrow_table()
-        self.connection.unregister("ranked")
-        texts = table.column("text_display").to_pylist()
-        asked = [queries[q] for q in table.column("query").to_pylist()]
-        made = [snippets.snippet(t, q, self.term_settings) for t, q in zip(texts, asked, strict=True)]
-        return table.drop_columns(["text_display"]).append_column(
-            "snippet", pa.array([m.text for m in made], pa.string())
-        ).append_column(
-            "highlights",
-            pa.array([m.highlights for m in made], pa.list_(pa.list_(pa.int32()))),
+        numbers = ", ".join(str(int(n)) for n in ranked.get_column("chunk_no").unique()) or "-1"
+        chunks = self._frame(_CHUNKS.format(numbers=numbers))
+        mails = self._frame(_MAILS, chunks.get_column("doc_id").unique().to_list())
+        hits = ranked.join(chunks, on="chunk_no", how="left", maintain_order="left").join(
+            mails, on="doc_id", how="left", maintain_order="left"
+        )
+        places = hits.select("attachment_id", "block_ends", "byte_start").iter_rows()
+        blocks = pl.Series([_block_index(*place) for place in places], dtype=pl.Int64)
+        wanted: list[set[str]] = [set() for _ in queries]
+        asked = self._asked(queries)
+        for query, term in zip(
+            asked.column("query").to_pylist(), asked.column("term").to_pylist(), strict=True
+        ):
+            wanted[query].add(term)
+        made = [
+            snippets.snippet(text, wanted[query], self.term_settings)
+            for text, query in zip(hits.get_column("text_display"), hits.get_column("query"), strict=True)
+        ]
+        return (
+            hits.drop("text_display", "block_ends")
+            .with_columns(
+                block_index=blocks,
+                snippet=pl.Series([m.text for m in made], dtype=pl.String),
+                highlights=pl.Series([m.highlights for m in made], dtype=pl.List(pl.List(pl.Int64))),
+            )
+            .to_arrow()
         )
 
+    def _frame(self, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
+        parameters = {} if ids is None else {"ids": ids}
+        table = self.connection.execute(statement, parameters).to_arrow_table()
+        return pl.from_arrow(table)  # type: ignore[return-value]
 
-_DESCRIBE = """
-WITH hits AS (
-  SELECT r.*, c.chunk_id, c.doc_id, c.chunk_kind, c.attachment_id, c.text_display, c.source,
-    list_min(list_transform(list_filter(c.spans, lambda s: s.role = 'own'), lambda s: s.byte_start)) AS byte_start,
-    list_max(list_transform(list_filter(c.spans, lambda s: s.role = 'own'), lambda s: s.byte_end)) AS byte_end
-  FROM ranked r JOIN chunks c USING (chunk_no)
+
+def _block_index(
+    attachment_id: str | None, block_ends: list[int] | None, byte_start: int | None
+) -> int | None:
+    """Index of the block that the first byte of a hit is in; null for attachments."""
+    if attachment_id is not None or block_ends is None or byte_start is None:
+        return None
+    return bisect.bisect_right(block_ends, byte_start)
+
+
+_CHUNKS = """
+SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.chunk_kind, c.attachment_id, a.filename, c.text_display,
+  list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS byte_start,
+  list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS byte_end
+FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
+"""
+
+_MAILS = """
+WITH wanted AS (SELECT unnest($ids::VARCHAR[]) AS message_id),
+mails AS (FROM messages WHERE message_id IN (FROM wanted)),
+places AS (FROM thread_tree WHERE message_id IN (FROM wanted)),
+ends AS (
+  SELECT message_id, list(byte_end ORDER BY block_index) AS block_ends FROM blocks
+  WHERE message_id IN (FROM wanted) GROUP BY message_id
 )
-SELECT h.*, t.thread_id, m.list_id, m.subject, m.from_name, m.from_addr, m.effective_at, a.filename,
-  (SELECT min(b.block_index) FROM blocks b
-   WHERE h.attachment_id IS NULL AND b.message_id = h.doc_id AND b.byte_end > h.byte_start) AS block_index,
-  t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size
-FROM hits h JOIN messages m ON m.message_id = h.doc_id
-LEFT JOIN attachments a ON a.attachment_id = h.attachment_id
-JOIN thread_tree p ON p.message_id = h.doc_id JOIN threads t ON t.thread_id = p.thread_id
-ORDER BY h.query, h.rank
+SELECT m.message_id AS doc_id, m.source, m.list_id, m.subject, m.from_name, m.from_addr, m.effective_at,
+  t.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
+  e.block_ends
+FROM mails m JOIN places p USING (message_id) JOIN threads t USING (thread_id) LEFT JOIN ends e USING (message_id)
 """
 
 
-def open_current(folder: Path, embedder: Embedder, term_settings: TermSettings, settings: SearchSettings) -> SearchIndex:
+def open_current(
+    folder: Path, embedder: Embedder, term_settings: TermSettings, settings: SearchSettings
+) -> SearchIndex:
     """The current version below `folder`; IndexUnavailableError if nothing is published there."""
     link = folder / CURRENT
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
     return SearchIndex(link.resolve(), embedder, term_settings, settings)
+
+
+def query_current(folder: Path, statement: str) -> pa.Table:
+    """The rows of one SQL statement on the current version, opened read-only with no access beside it."""
+    link = folder / CURRENT
+    if not link.exists():
+        raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": False,
+        "lock_configuration": True,
+    }
+    try:
+        with duckdb.connect(str(link.resolve()), read_only=True, config=config) as connection:
+            return connection.execute(statement).to_arrow_table()
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from error

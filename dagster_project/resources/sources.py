@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from assets.protocols import Unit
 from dagster_project.settings import Settings, SourceSettings
@@ -25,7 +26,7 @@ from transforms.mail_parts import MIME_FAULTS, read_headers
 from transforms.settings import MailSettings
 
 _DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
-_COMPRESSED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _HEAD_BYTES = 1 << 16
 _PLAUSIBLE_EXPANSION = 16 << 20
 
@@ -71,7 +72,9 @@ class FileSources:
             self.discover()
         assert self._units is not None
         if partition not in self._units:
-            raise SourceError(f"partition {partition}: no file of the configured sources belongs to it any more")
+            raise SourceError(
+                f"partition {partition}: no file of the configured sources belongs to it any more"
+            )
         return self._units[partition][0]
 
     def mails(self, unit: Unit) -> Iterable[RawMail]:
@@ -89,7 +92,9 @@ class FileSources:
             digest, date = self._identify(path, source, seen)
             grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
         taken: set[str] = set()
-        for (period, list_id), files in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+        for (period, list_id), files in sorted(
+            grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
+        ):
             unit = period if period not in taken else f"{period}%40{_safe(list_id or '')}"
             taken.add(unit)
             files.sort(key=lambda f: f.name)
@@ -128,7 +133,11 @@ class FileSources:
             known = json.loads(self._memory_file.read_text())
         except (OSError, ValueError):
             return {}
-        return {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6} if isinstance(known, dict) else {}
+        return (
+            {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
+            if isinstance(known, dict)
+            else {}
+        )
 
     def _remember(self, seen: dict[str, list[object]]) -> None:
         self._memory_file.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +231,8 @@ def _month(head: bytes) -> str | None:
 def _safe(name: str) -> str:
     """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped."""
     escaped = "".join(
-        c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode()) for c in name
+        c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode())
+        for c in name
     )
     return escaped.replace("..", ".%2e").strip(".") or "%2e"
 

@@ -55,7 +55,13 @@ DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f
         ("TL> first\nTL> second\n\nNo.\n", "11.a"),
         ("SQL> select 1;\nSQL> select 2;\n", "cc"),
         ('>>>>> "TL" == Tom Lane <t@x.org> writes:\n\nTL> why?\n\nSo.\n', "h.1.a"),
-        (">>> import os\n>>> os.getcwd()\n'/tmp'\n", "cca"),
+        (">>> import os\n>>> os.getcwd()\n'/tmp'\n", "ccc"),
+        (">Number: 5\n>Synopsis: it fails\n", "aa"),
+        (
+            f"> {'word ' * 14}that\nwent on here in the next line of\nthe quote\n> and ends.\n\nNo.\n",
+            "1111.a",
+        ),
+        (f"> {'word ' * 14}end.\nyes, that is what I mean too\n> next\n", "1a1"),
     ],
 )
 def test_quotes(body: str, expected: str) -> None:
@@ -100,8 +106,10 @@ def test_reply_headers_stand_before_a_quote(header: str) -> None:
         ("> On Mon, 1 Jan 2001, Ann wrote:\n> > older\n", "12"),
         (
             "Yes.\n\n-----Original Message-----\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\nOld.\n",
-            "a.hhhhh.1",
+            "a.hhhhh.a",
         ),
+        ("Yes.\n\nOn Mon, 1 Jan 2001, Ann wrote:\n\nOld text.\n", "a.h.a"),
+        ("--- Comment #3 from Ann <a@x.org> ---\nIt is fixed.\n", "ha"),
         ("From: Ann Example <ann@example.org>\n\nCommit message.\n", "h.a"),
     ],
 )
@@ -111,8 +119,9 @@ def test_headers(body: str, expected: str) -> None:
 
 def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
     body = "Yes.\n\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\nOld text.\n"
-    assert [(r["kind"], r["inferred"]) for r in blocks_of(body)[0]][-1] == ("quote", True)
-    assert kinds(body, unmarked_history=False)[-1] == "a"
+    found = blocks_of(body, unmarked_history=True)[0]
+    assert [(r["kind"], r["inferred"]) for r in found][-1] == ("quote", True)
+    assert kinds(body)[-1] == "a"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +134,11 @@ def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
         ("Hi.\n-- \nAnn\n> A motto, quoted,\n> no reply.\n", "assss"),
         (f"Hi.\n\n{'_' * 47}\nfoo mailing list\nhttp://lists.example.org/listinfo/foo\n", "a.sss"),
         (f"Hi.\n\n{'-' * 27}(end of broadcast){'-' * 27}\nTIP 4: do not kill -9\n", "a.ss"),
+        (f"Hi.\n{'_' * 30}\nAnn Example\nExample Ltd\n", "asss"),
+        ("My proposal\n===========\nWe do it.\n", "aaa"),
+        (f"What   |Removed |Added\n{'-' * 30}\nStatus |NEW     |DONE\n", "aaa"),
+        ("Hi.\n\nTo unsubscribe mail foo-request@example.org\n", "a.s"),
+        ("We should do that.\n\nAnn Example\nann@example.org\n", "a.ss"),
         ("Hi.\n\nSent from my iPhone\n", "a.s"),
         ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\nHi.\n", "ss.a"),
         ("Hi.\n-----BEGIN PGP SIGNATURE-----\n\niQEc\n-----END PGP SIGNATURE-----\nMore.\n", "assssa"),
@@ -156,6 +170,13 @@ def test_signatures(body: str, expected: str) -> None:
         ("Look:\n\ndb=# select 1;\n ?column?\n----------\n        1\n(1 row)\n\nOdd.\n", "a.ccccc.a"),
         ("Crash:\n\n#0  0x1234 in f () at a.c:3\n#1  0x5678 in main () at a.c:9\n", "a.cc"),
         ("It fails:\n\ngcc -O2 -c a.c\na.c:3: error: parse error\nmake: *** [a.o] Error 1\n", "a.ccc"),
+        ("Look:\n\nNAME      STATE     READ\ntank      ONLINE       0\n\nOdd.\n", "a.cc.a"),
+        ("Ann Example (2):\n  core: add a door\n  core: close the door\n\nBye.\n", "ccc.a"),
+        ("It is slow.\n\n$ du -s /var\n17 /var\nwhich is much more than I would have thought\n", "a.cca"),
+        (
+            "Build: https://ci.example.org/7/\n\n" + "\tat org.A.f(A.java:3)\n" * 40 + "\nBUILD FAILED\n",
+            "c." + "c" * 40 + ".c",
+        ),
         ("GIT binary patch\nliteral 3\nKcmZQzV_{\n\nliteral 0\nHcmV?d00001\n\nBye.\n", "cccccc.a"),
     ],
 )

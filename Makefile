@@ -1,0 +1,45 @@
+# Weft: `make run` builds and searches the shipped sample, `make test` runs all checks and tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WEFT_CONFIG ?= data/sample/weft.toml
+export WEFT_CONFIG
+STAMP := $(VENV)/.installed
+
+.PHONY: run test lint ui bench clean
+
+run: $(STAMP)
+	@$(BIN)/weft build
+	@$(BIN)/weft search --limit 2 "torn WAL records after a power cut" "last() scans the whole store" \
+	  "copying the file while somebody writes to it"
+	@printf '%s\n' "What next:" \
+	  "  make ui                                          the assets, runs and schedule in the browser" \
+	  "  $(BIN)/weft search \"your question\" --list quern-users    one list only; --json for programs" \
+	  "  $(BIN)/weft sql \"SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5\"" \
+	  "  your own archive: three lines of TOML, see README.md"
+
+test: lint
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+ui: $(STAMP)
+	@$(BIN)/weft ui
+
+bench: $(STAMP)
+	@$(BIN)/python benchmarks/stages.py
+	@$(BIN)/python benchmarks/retrieval.py
+
+clean:
+	rm -rf $(VENV) data/sample/state
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Weft needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing packages into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@

@@ -1,0 +1,153 @@
+"""The lake: whole files under a declared schema, told apart by their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dagster_project.resources.lake import ParquetLake
+from transforms import schemas
+from transforms.errors import SchemaError
+
+ROWS = {"chunk_id": ["a", "b"], "field": ["text", "text"], "term": ["fox", "dog"], "tf": [1, 2]}
+NO_PROCESS = 2**22 + 1
+"""More than the largest process id Linux gives out."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ParquetLake:
+    return ParquetLake(str(tmp_path / "lake"), {"messages": schemas.MESSAGES, "terms": schemas.TERMS})
+
+
+def stage(lake: ParquetLake, data: pa.Table, partition: str | None = "dev/2004-01", code: str = "1", **inputs: str):
+    return lake.stage("terms", partition, data, code_version=code, inputs=inputs)
+
+
+def test_a_staged_file_is_invisible_until_it_is_committed(lake: ParquetLake):
+    staged = stage(lake, pa.table(ROWS))
+    assert lake.partitions("terms") == []
+    assert lake.footer("terms", "dev/2004-01") is None
+    staged.commit()
+    assert lake.partitions("terms") == ["dev/2004-01"]
+    assert lake.read("terms", "dev/2004-01").table.to_pydict() == ROWS
+
+
+def test_a_commit_replaces_what_was_there(lake: ParquetLake):
+    stage(lake, pa.table(ROWS)).commit()
+    stage(lake, pa.table(ROWS).slice(1)).commit()
+    assert lake.read("terms", "dev/2004-01").table.num_rows == 1
+    assert [p.name for p in Path(str(lake.base)).rglob("*.parquet")] == ["2004-01.parquet"]
+
+
+def test_the_footer_says_what_the_file_was_made_from(lake: ParquetLake):
+    staged = stage(lake, pa.table(ROWS), code="7", messages="abc")
+    staged.commit()
+    footer = lake.footer("terms", "dev/2004-01")
+    assert footer is not None
+    assert (footer.code_version, footer.inputs, footer.row_count) == ("7", {"messages": "abc"}, 2)
+    assert footer.content_hash == staged.content_hash == lake.read("terms", "dev/2004-01").content_hash
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        pytest.param(pa.table(ROWS).select(["tf", "term", "field", "chunk_id"]), id="columns in another order"),
+        pytest.param(pa.table({**ROWS, "tf": pa.array([1, 2], pa.int64())}), id="a wider type"),
+        pytest.param(pa.concat_tables([pa.table(ROWS).slice(0, 1), pa.table(ROWS).slice(1)]), id="in pieces"),
+        pytest.param(pa.table(ROWS).replace_schema_metadata({"made": "elsewhere"}), id="with other metadata"),
+        pytest.param(pa.table({**ROWS, "term": pa.array(["fox", "dog"]).dictionary_encode()}), id="as a dictionary"),
+    ],
+)
+def test_equal_tables_have_equal_hashes_whatever_they_were_made_from(lake: ParquetLake, same: pa.Table):
+    schema = schemas.TERMS.arrow
+    reference = stage(lake, pa.table(ROWS, schema=schema), None, "1", messages="a")
+    assert stage(lake, same, "dev/2004-01", "2", messages="b").content_hash == reference.content_hash
+
+
+def test_other_content_has_another_hash(lake: ParquetLake):
+    hashes = {stage(lake, pa.table({**ROWS, "tf": [1, n]})).content_hash for n in range(5)}
+    assert len(hashes) == 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        pytest.param(pa.table(ROWS).drop_columns(["tf"]), r"terms: missing columns \['tf'\]", id="missing"),
+        pytest.param(pa.table({**ROWS, "more": [1, 2]}), r"terms.*undeclared columns \['more'\]", id="undeclared"),
+        pytest.param(pa.table({**ROWS, "tf": ["one", "two"]}), "terms, column tf", id="wrong type"),
+        pytest.param(pa.table({**ROWS, "tf": [1, 2**40]}), "terms, column tf", id="too large"),
+        pytest.param(pa.table({**ROWS, "term": ["fox", None]}), "terms, column term: 1 nulls", id="null"),
+    ],
+)
+def test_a_table_that_is_not_as_declared_is_refused(lake: ParquetLake, wrong: pa.Table, said: str):
+    with pytest.raises(SchemaError, match=said):
+        stage(lake, wrong)
+    assert not [p for p in Path(str(lake.base)).rglob("*") if p.is_file()]
+
+
+@pytest.mark.parametrize("partition", ["", "dev", "dev/", "/2004", "../x", "dev/..", "./x", "a/b/c", "dev/../../x"])
+def test_no_partition_lies_outside_its_table(lake: ParquetLake, partition: str):
+    with pytest.raises(ValueError, match="is no partition"):
+        lake.path("terms", partition)
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"no parquet at all", b"PAR1" + bytes(64) + b"PAR1"])
+def test_a_file_that_is_no_parquet_has_no_footer(lake: ParquetLake, damage: bytes):
+    stage(lake, pa.table(ROWS)).commit()
+    Path(str(lake.path("terms", "dev/2004-01"))).write_bytes(damage)
+    assert lake.footer("terms", "dev/2004-01") is None
+
+
+def test_a_file_of_other_columns_or_another_maker_has_no_footer(lake: ParquetLake):
+    stage(lake, pa.table(ROWS)).commit()
+    path = str(lake.path("terms", "dev/2004-01"))
+    pq.write_table(pa.table(ROWS, schema=schemas.TERMS.arrow), path)
+    assert lake.footer("terms", "dev/2004-01") is None
+
+
+def test_removing_a_partition_removes_it_from_every_table(lake: ParquetLake):
+    for partition in ("dev/2004-01", "dev/2004-02"):
+        stage(lake, pa.table(ROWS), partition).commit()
+        lake.stage("messages", partition, schemas.MESSAGES.empty(), code_version="1", inputs={}).commit()
+    lake.remove("dev/2004-01")
+    lake.remove("dev/2004-01")
+    assert lake.partitions("terms") == lake.partitions("messages") == ["dev/2004-02"]
+
+
+def test_a_removal_that_broke_off_is_seen_in_the_table_that_lists_the_partitions(lake: ParquetLake):
+    stage(lake, pa.table(ROWS)).commit()
+    lake.stage("messages", "dev/2004-01", schemas.MESSAGES.empty(), code_version="1", inputs={}).commit()
+    Path(str(lake.path("terms", "dev/2004-01"))).unlink()
+    Path(str(lake.base / "terms" / "dev")).rmdir()
+    Path(str(lake.base / "terms")).rmdir()
+    Path(str(lake.base / "terms")).write_text("in the way")
+    with pytest.raises(OSError, match="terms"):
+        lake.remove("dev/2004-01")
+    assert lake.partitions("messages") == ["dev/2004-01"]
+
+
+@pytest.mark.parametrize(
+    ("writer", "kept"),
+    [
+        pytest.param(lambda: NO_PROCESS, 0, id="dead"),
+        pytest.param(os.getppid, 1, id="alive"),
+        pytest.param(os.getpid, 0, id="with the id of this one"),
+    ],
+)
+def test_a_sweep_deletes_what_dead_processes_left(lake: ParquetLake, writer: Callable[[], int], kept: int):
+    stage(lake, pa.table(ROWS)).commit()
+    folder = Path(str(lake.path("terms", "dev/2004-01"))).parent
+    (folder / f".tmp-{writer()}-a").write_bytes(b"half")
+    assert lake.sweep() == 1 - kept
+    assert len(list(folder.glob(".tmp-*"))) == kept
+    assert lake.read("terms", "dev/2004-01").table.num_rows == 2
+
+
+def test_texts_over_two_gibibytes_are_possible(lake: ParquetLake):
+    declared = {c.name: c.type for t in (schemas.MESSAGES, schemas.CHUNKS) for c in t.columns}
+    assert {declared[n] for n in ("body", "text_display", "text_embed", "text_lex")} == {pa.large_string()}

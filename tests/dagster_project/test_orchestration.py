@@ -1,0 +1,344 @@
+"""Weft under Dagster: definitions, partitions, checks, the schedule, and the instance it ships."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from dagster_project.build import RANGE_END, RANGE_START, only_build
+from dagster_project.composition import make_assets
+from dagster_project.definitions import REFRESH, build_definitions
+from dagster_project.event_log import KeptEngineEventLogStorage
+from dagster_project.plan import ranges, stages, sync_partitions
+from dagster_project.schedules import HOURLY
+from tests.archives import Mail, Workspace, differences, discussion
+from transforms import checks
+
+PARTITIONED = [
+    "attachments", "messages", "quarantine", "message_blocks", "message_chunks", "message_exclusions", "message_terms",
+]
+JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
+
+
+def keys(*names: str) -> list[dg.AssetKey]:
+    return [dg.AssetKey(n) for n in names]
+
+
+@pytest.fixture
+def changed(built: Workspace) -> Workspace:
+    """A built workspace in which one mail has come since."""
+    built.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
+    return built
+
+
+@pytest.fixture
+def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
+    with built.instance() as opened:
+        yield opened
+
+
+def test_the_definitions_load(built_once: Workspace):
+    dg.Definitions.validate_loadable(build_definitions(built_once.settings))
+
+
+def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
+    built_once: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    from dagster_project.definitions import defs
+
+    monkeypatch.setenv("WEFT_CONFIG", str(built_once.config))
+    assert {j.name for j in defs().resolve_all_job_defs()} >= {REFRESH, HOURLY}
+
+
+def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
+    for definition in make_assets(built_once.settings):
+        for key in definition.keys - {dg.AssetKey("search_index")}:
+            schema = definition.specs_by_key[key].metadata["dagster/column_schema"]
+            assert [c.name for c in schema.columns] == built_once.lake.tables[key.path[-1]].names
+            assert all(c.description for c in schema.columns)
+
+
+@pytest.mark.parametrize(
+    ("section", "table"),
+    [
+        ({"mail": {"max_mime_depth": 8}}, "messages"),
+        ({"blocks": {"min_code_lines": 3}}, "message_blocks"),
+        ({"chunks": {"message_chars": 900}}, "message_chunks"),
+        ({"terms": {"stemmer": "german"}}, "message_terms"),
+    ],
+    ids=["mail", "blocks", "chunks", "terms"],
+)
+def test_the_code_version_of_a_stage_changes_with_its_settings_alone(
+    tmp_path: Path, section: dict[str, dict[str, object]], table: str
+):
+    work = Workspace(tmp_path).configure()
+    before = {t: s.code_version for s in stages(work.settings) for t in s.tables}
+    after = {t: s.code_version for s in stages(work.configure(**section).settings) for t in s.tables}
+    stage = next(s.tables for s in stages(work.settings) if table in s.tables)
+    assert {t for t in before if before[t] != after[t]} == set(stage)
+
+
+def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg.DagsterInstance):
+    job = build_definitions(built.settings).resolve_job_def(REFRESH)
+    result = job.execute_in_process(
+        instance=instance, partition_key=JANUARY, asset_selection=keys(*PARTITIONED), raise_on_error=True
+    )
+    made = {(e.asset_key.path[-1], e.partition): e for e in _materializations(result)}
+    assert set(made) == {(table, JANUARY) for table in PARTITIONED}
+    assert made["messages", JANUARY].metadata["dagster/row_count"].value == 6
+    assert made["messages", JANUARY].tags["dagster/data_version"] == built.lake.footer("messages", JANUARY).content_hash
+    assert built.plan().is_empty
+
+
+def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, instance: dg.DagsterInstance):
+    for table in PARTITIONED:
+        for partition in (JANUARY, FEBRUARY, USERS):
+            built.lake.path(table, partition).unlink()
+    first, *_, last = instance.get_dynamic_partitions("units")
+    job = build_definitions(built.settings).resolve_job_def(REFRESH)
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=keys(*PARTITIONED),
+        tags={RANGE_START: first, RANGE_END: last},
+    )
+    rows = {
+        e.partition: e.metadata["dagster/row_count"].value
+        for e in _materializations(result)
+        if e.asset_key == dg.AssetKey("messages")
+    }
+    assert rows == {JANUARY: 6, FEBRUARY: 9, USERS: 9}
+    assert built.plan().is_empty
+
+
+def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
+    return [e.event_specific_data.materialization for e in result.all_events if e.is_step_materialization]
+
+
+MATERIALIZE = """
+import sys
+from pathlib import Path
+import dagster as dg
+from dagster_project.definitions import REFRESH, build_definitions
+from dagster_project.instance import open_instance
+from dagster_project.settings import load_settings
+settings = load_settings(sys.argv[1])
+job = build_definitions(settings).resolve_job_def(REFRESH)
+print("ready", flush=True)
+sys.stdin.readline()
+with open_instance(settings) as instance:
+    selection = [dg.AssetKey(t) for t in sys.argv[3:]]
+    job.execute_in_process(instance=instance, partition_key=sys.argv[2], asset_selection=selection)
+"""
+
+
+def test_two_processes_materialize_two_partitions_at_once(built: Workspace, built_once: Workspace):
+    for table in PARTITIONED:
+        for partition in (JANUARY, USERS):
+            built.lake.path(table, partition).unlink()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", MATERIALIZE, str(built.config), partition, *PARTITIONED],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for partition in (JANUARY, USERS)
+    ]
+    for process in processes:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    faults = [p.communicate(timeout=120)[1] for p in processes]
+    assert [p.returncode for p in processes] == [0, 0], faults
+    assert built.plan().is_empty
+    assert differences(built.index, built_once.index) == {}
+
+
+def test_a_reader_keeps_its_version_while_a_new_one_is_published(changed: Workspace):
+    link = changed.index / "CURRENT"
+    with duckdb.connect(str(link.resolve()), read_only=True) as reader:
+        assert changed.build().published
+        assert reader.execute("SELECT count(*) FROM messages").fetchall() == [(21,)]
+        assert reader.execute("SELECT count(*) FROM postings").fetchall() != [(0,)]
+    assert changed.column("SELECT count(*) FROM messages") == [22]
+
+
+def test_materializations_carry_rows_and_the_publisher_its_counts(changed: Workspace):
+    with changed.instance() as instance:
+        changed.build()
+        threads = instance.get_latest_materialization_event(dg.AssetKey("threads"))
+        index = instance.get_latest_materialization_event(dg.AssetKey("search_index"))
+    assert threads and threads.asset_materialization
+    assert threads.asset_materialization.metadata["dagster/row_count"].value == 5
+    assert index and index.asset_materialization
+    counts = index.asset_materialization.metadata
+    assert (counts["rows_messages"].value, counts["changed_partitions"].value) == (22, 1)
+
+
+def _without_a_vector(work: Workspace) -> None:
+    whole = work.lake.read("embeddings").table
+    work.lake.stage("embeddings", None, whole.slice(1), code_version="", inputs={}).commit()
+
+
+def _of_another_model(work: Workspace) -> None:
+    whole = work.lake.read("embeddings").table
+    named = pc.replace_substring(whole.column("model"), "wordllama", "another")
+    changed = whole.set_column(whole.schema.get_field_index("model"), "model", named)
+    work.lake.stage("embeddings", None, changed, code_version="", inputs={}).commit()
+
+
+def _without_terms(work: Workspace) -> None:
+    terms = work.lake.read("message_terms", USERS).table
+    work.lake.stage("message_terms", USERS, terms.slice(0, 0), code_version="", inputs={}).commit()
+
+
+def _with_a_chunk_twice(work: Workspace) -> None:
+    chunks = work.lake.read("message_chunks", USERS).table
+    twice = pa.concat_tables([chunks, chunks.slice(0, 1)])
+    work.lake.stage("message_chunks", USERS, twice, code_version="", inputs={}).commit()
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"),
+    [
+        (_without_a_vector, "every_chunk_has_its_vector"),
+        (_of_another_model, "vectors_are_of_the_model"),
+        (_without_terms, "every_chunk_has_its_terms"),
+        (_with_a_chunk_twice, "chunk_ids_are_unique"),
+    ],
+)
+def test_a_broken_rule_stops_the_publish(built: Workspace, instance: dg.DagsterInstance, broken, rule: str):
+    before = (built.index / "CURRENT").resolve()
+    broken(built)
+    result = _run_checks_and_publisher(built, instance)
+    failed = {c.check_name for c in result.get_asset_check_evaluations() if not c.passed}
+    assert rule in failed
+    assert set(checks.RULES) == {c.check_name for c in result.get_asset_check_evaluations()}
+    assert not result.success
+    assert not [m for m in _materializations(result) if m.asset_key == dg.AssetKey("search_index")]
+    assert (built.index / "CURRENT").resolve() == before
+
+
+def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    definitions = build_definitions(work.settings)
+    publish = dg.AssetSelection.assets("search_index") | dg.AssetSelection.checks_for_assets("embeddings")
+    job = dg.define_asset_job("publish_only", selection=publish, executor_def=dg.in_process_executor)
+    merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
+    return merged.resolve_job_def("publish_only").execute_in_process(instance=instance, raise_on_error=False)
+
+
+def _evaluated(work: Workspace, instance: dg.DagsterInstance) -> object:
+    definitions = build_definitions(work.settings)
+    schedule = definitions.resolve_schedule_def(f"{HOURLY}_schedule")
+    with dg.build_schedule_context(instance=instance) as context:
+        return schedule(context)
+
+
+def test_the_schedule_skips_when_nothing_changed(built: Workspace, instance: dg.DagsterInstance):
+    answer = _evaluated(built, instance)
+    assert isinstance(answer, dg.SkipReason) and answer.skip_message == "nothing changed"
+
+
+def test_the_schedule_asks_for_a_run_when_something_changed(changed: Workspace, instance: dg.DagsterInstance):
+    answer = _evaluated(changed, instance)
+    assert isinstance(answer, dg.RunRequest) and answer.tags["weft/changed_units"] == "1"
+
+
+def test_the_schedule_asks_for_a_run_that_will_show_what_is_wrong(built: Workspace, instance: dg.DagsterInstance):
+    for path in (built.folder / "mail" / "users").iterdir():
+        path.unlink()
+    answer = _evaluated(built, instance)
+    assert isinstance(answer, dg.RunRequest) and "source users" in answer.tags["weft/fault"]
+
+
+def test_the_schedule_skips_while_a_build_holds_the_lock(changed: Workspace, instance: dg.DagsterInstance):
+    with only_build(changed.settings.root):
+        answer = _evaluated(changed, instance)
+    assert isinstance(answer, dg.SkipReason) and "another build" in (answer.skip_message or "")
+
+
+def test_the_schedule_skips_while_a_run_of_the_job_is_going(changed: Workspace, instance: dg.DagsterInstance):
+    job = build_definitions(changed.settings).resolve_job_def(HOURLY)
+    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    answer = _evaluated(changed, instance)
+    assert isinstance(answer, dg.SkipReason) and "still going" in (answer.skip_message or "")
+
+
+def test_the_hourly_job_publishes_what_changed(changed: Workspace, instance: dg.DagsterInstance):
+    job = build_definitions(changed.settings).resolve_job_def(HOURLY)
+    assert job.execute_in_process(instance=instance).success
+    assert changed.column("SELECT count(*) FROM messages") == [22]
+    assert changed.plan().is_empty
+
+
+def test_runs_of_a_build_that_is_gone_are_closed_and_others_left_alone(
+    changed: Workspace, instance: dg.DagsterInstance
+):
+    job = build_definitions(changed.settings).resolve_job_def(REFRESH)
+    tags = {"weft/root": str(changed.settings.root)}
+    dead = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    changed.build()
+    statuses = [run.status for r in (dead, other) if (run := instance.get_run_by_id(r.run_id))]
+    assert statuses == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED]
+
+
+def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance: dg.DagsterInstance):
+    (built.folder / "mail" / "dev" / "dev.2004-02.mbox").unlink()
+    sync_partitions(instance, built.plan(), built.lake)
+    assert set(instance.get_dynamic_partitions("units")) == {JANUARY, USERS}
+    assert set(built.lake.partitions("messages")) == {JANUARY, USERS}
+
+
+def test_the_shipped_instance_keeps_its_engines_and_limits(built: Workspace, instance: dg.DagsterInstance):
+    assert isinstance(instance.event_log_storage, KeptEngineEventLogStorage)
+    assert not instance.telemetry_enabled
+    assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
+    assert instance.run_monitoring_enabled
+
+
+def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(built: Workspace, instance: dg.DagsterInstance):
+    (run, *_) = instance.get_runs(limit=1)
+    stock = SqliteEventLogStorage(str(built.settings.root / "dagster" / "history" / "runs"))
+    stock.register_instance(instance)
+    ours = [(e.timestamp, e.message) for e in instance.all_logs(run.run_id)]
+    assert ours
+    assert [(e.timestamp, e.message) for e in stock.get_logs_for_run(run.run_id)] == ours
+    assert stock.has_asset_key(dg.AssetKey("messages"))
+
+
+def test_an_opened_instance_leaves_the_environment_as_it_was(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    with workspace.instance():
+        assert os.environ["DAGSTER_HOME"] == str(workspace.settings.root / "dagster")
+    assert "DAGSTER_HOME" not in os.environ
+    monkeypatch.setenv("DAGSTER_HOME", str(workspace.folder / "home"))
+    with workspace.instance() as instance:
+        assert instance.root_directory == str(workspace.folder / "home")
+    assert os.environ["DAGSTER_HOME"] == str(workspace.folder / "home")
+
+
+def test_runs_are_made_of_neighbours_with_equal_needs(workspace: Workspace):
+    for month in range(1, 6):
+        workspace.write(f"dev.2004-0{month}.mbox", discussion(month * 10, 2, "compactor"))
+    plan = workspace.plan()
+    with workspace.instance() as instance:
+        sync_partitions(instance, plan, workspace.lake)
+        assert ranges(instance, plan) == [("dev/dev.2004-01", "dev/dev.2004-05", tuple(PARTITIONED))]
+        stale = {p: t for p, t in plan.stale.items() if p != "dev/dev.2004-03"}
+        stale["dev/dev.2004-05"] = ("message_terms",)
+        some = type(plan)(plan.units, stale, (), True)
+        assert ranges(instance, some) == [
+            ("dev/dev.2004-01", "dev/dev.2004-02", tuple(PARTITIONED)),
+            ("dev/dev.2004-04", "dev/dev.2004-04", tuple(PARTITIONED)),
+            ("dev/dev.2004-05", "dev/dev.2004-05", ("message_terms",)),
+        ]

@@ -1,0 +1,222 @@
+"""The configured sources: which units their files make, and what is remembered of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dagster_project.composition import make_sources
+from tests.archives import Mail, Workspace, mbox
+from transforms.errors import SourceError
+
+
+def units(work: Workspace) -> dict[str, str | None]:
+    """The list of every unit."""
+    return {u.partition: u.list_id for u in make_sources(work.settings).discover()}
+
+
+def places(work: Workspace, partition: str) -> list[str]:
+    sources = make_sources(work.settings)
+    return [m.place for m in sources.mails(sources.unit(partition))]
+
+
+def source(**given: str) -> dict[str, str]:
+    return {"name": "dev", "kind": "mbox", "path": "mail/*", **given}
+
+
+@pytest.mark.parametrize(
+    ("name", "grain", "unit", "list_id"),
+    [
+        ("lkml.2004-01.mbox", "month", "dev/lkml.2004-01", "lkml"),
+        ("lkml-200401.mbox.gz", "month", "dev/lkml.2004-01", "lkml"),
+        ("lkml_2004_01", "month", "dev/lkml.2004-01", "lkml"),
+        ("2004-01.mbox", "month", "dev/2004-01", "dev"),
+        ("lkml.2004-01.mbox", "year", "dev/lkml.2004", "lkml"),
+        ("lkml.2004-01.mbox", "archive", "dev/lkml.2004-01", "lkml"),
+        ("everything.mbox", "month", "dev/everything", "dev"),
+        ("lkml.2004-13.mbox", "month", "dev/lkml.2004-13", "dev"),
+        ("lkml.20040115.mbox", "month", "dev/lkml.20040115", "dev"),
+        ("caf\u00e9 [old] 100%.mbox", "month", "dev/caf%c3%a9%20%5bold%5d%20100%25", "dev"),
+        ("a..b.mbox", "month", "dev/a.%2eb", "dev"),
+        ("'; DROP.mbox", "month", "dev/%27%3b%20DROP", "dev"),
+    ],
+)
+def test_the_name_of_an_archive_gives_its_unit_and_its_list(
+    workspace: Workspace, name: str, grain: str, unit: str, list_id: str
+):
+    workspace.configure(source(grain=grain)).write(name, [Mail(1)])
+    assert units(workspace) == {unit: list_id}
+
+
+def test_a_file_name_that_is_no_utf8_makes_a_unit(workspace: Workspace):
+    path = os.fsencode(workspace.folder / "mail") + b"/caf\xe9.mbox"
+    Path(os.fsdecode(path)).write_bytes(mbox([Mail(1)]))
+    assert units(workspace) == {"dev/caf%5cxe9": "dev"}
+    assert places(workspace, "dev/caf%5cxe9")[0].startswith("caf\\xe9.mbox")
+
+
+def test_a_configured_list_holds_for_all_files_of_a_source(workspace: Workspace):
+    workspace.configure(source(list_id="linux-kernel"))
+    workspace.write("lkml.2004-01.mbox", [Mail(1)])
+    workspace.write("other.mbox", [Mail(2)])
+    assert units(workspace) == {"dev/2004-01": "linux-kernel", "dev/other": "linux-kernel"}
+
+
+def test_archives_of_one_month_are_one_unit(workspace: Workspace):
+    workspace.write("lkml.2004-01.mbox", [Mail(1)])
+    workspace.write("lkml-2004-01.mbox.1.mbox", [Mail(2)])
+    workspace.write("lkml_200401.mbox", [Mail(3)])
+    assert units(workspace) == {"dev/lkml-2004-01.mbox.1": "dev", "dev/lkml.2004-01": "lkml"}
+    assert len(places(workspace, "dev/lkml.2004-01")) == 2
+
+
+def test_units_of_two_lists_never_share_a_name(workspace: Workspace):
+    workspace.configure(source(grain="year"))
+    workspace.write("lkml.2004.mbox", [Mail(1)])
+    workspace.write("lkml.2004-05.mbox", [Mail(2)])
+    found = units(workspace)
+    assert sorted(filter(None, found.values())) == ["dev", "lkml"]
+    assert sum(len(places(workspace, p)) for p in found) == 2
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart(workspace: Workspace):
+    workspace.configure(source(path="mail/*/archive.mbox"))
+    workspace.write("a/archive.mbox", [Mail(1)])
+    workspace.write("b/archive.mbox", [Mail(2)])
+    assert units(workspace) == {"dev/archive": "dev"}
+    assert [p.split(":")[0] for p in places(workspace, "dev/archive")] == ["a/archive.mbox", "b/archive.mbox"]
+
+
+def test_signs_of_a_pattern_in_a_folder_name_are_taken_as_they_are(tmp_path: Path):
+    work = Workspace(tmp_path / "my [old] mail?").configure()
+    work.write("dev.2004-01.mbox", [Mail(1)])
+    assert units(work) == {"dev/dev.2004-01": "dev"}
+
+
+def test_a_path_may_be_absolute(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    workspace.configure(source(path=f"{workspace.folder}/mail/*.mbox"))
+    assert units(workspace) == {"dev/dev.2004-01": "dev"}
+
+
+@pytest.mark.parametrize(
+    ("grain", "expected"),
+    [
+        ("month", ["dev/2004-01", "dev/2004-02", "dev/undated"]),
+        ("year", ["dev/2004", "dev/undated"]),
+        ("archive", ["dev/all"]),
+    ],
+)
+@pytest.mark.parametrize(("kind", "path"), [("maildir", "box"), ("eml", "box")])
+def test_single_mails_are_put_together_by_their_date(
+    workspace: Workspace, kind: str, path: str, grain: str, expected: list[str]
+):
+    workspace.configure(source(kind=kind, path=f"mail/{path}", grain=grain))
+    for folder in ("cur", "new", "tmp"):
+        (workspace.folder / "mail" / "box" / folder).mkdir(parents=True)
+    ending = ".eml" if kind == "eml" else ""
+    for number, folder in ((1, "cur"), (24 * 30, "new")):
+        workspace.write(f"box/{folder}/{number}{ending}", Mail(number).text().encode())
+    workspace.write(f"box/cur/undated{ending}", b"From: a@example.org\nSubject: x\n\nbody\n")
+    workspace.write("box/cur/.hidden.eml", b"")
+    assert list(units(workspace)) == expected
+
+
+def test_mails_being_delivered_to_a_maildir_are_left_alone(workspace: Workspace):
+    workspace.configure(source(kind="maildir", path="mail/box"))
+    workspace.write("box/cur/1:2,S", Mail(1).text().encode())
+    workspace.write("box/tmp/2", Mail(2).text().encode())
+    assert units(workspace) == {"dev/2004-01": "dev"}
+    assert places(workspace, "dev/2004-01") == ["cur/1:2,S"]
+
+
+def test_any_changed_byte_changes_the_fingerprint_of_its_unit_alone(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    path = workspace.write("dev.2004-02.mbox", [Mail(2)])
+    before = {u.partition: u.fingerprint for u in make_sources(workspace.settings).discover()}
+    path.write_bytes(path.read_bytes().replace(b"quick", b"quack"))
+    after = {u.partition: u.fingerprint for u in make_sources(workspace.settings).discover()}
+    assert {p for p in before if before[p] != after[p]} == {"dev/dev.2004-02"}
+
+
+def test_renaming_a_file_and_another_dialect_change_the_fingerprint(workspace: Workspace):
+    def fingerprint() -> str:
+        (unit,) = make_sources(workspace.settings).discover()
+        return unit.fingerprint
+
+    path = workspace.write("dev.2004-01.mbox", [Mail(1)])
+    seen = {fingerprint()}
+    path = path.rename(path.with_name("dev-2004-01.mbox"))
+    seen.add(fingerprint())
+    workspace.configure(source(dialect="mboxo"))
+    seen.add(fingerprint())
+    workspace.configure(source(list_id="other"))
+    assert len(seen | {fingerprint()}) == 4
+
+
+def test_a_file_that_did_not_change_is_not_read_again(workspace: Workspace):
+    path = workspace.write("dev.2004-01.mbox", [Mail(1)])
+    make_sources(workspace.settings).discover()
+    opened: list[Path] = []
+    original = Path.open
+
+    class Watched(type(path)):  # type: ignore[misc]
+        def open(self, *args, **kwargs):
+            opened.append(Path(self))
+            return original(self, *args, **kwargs)
+
+    sources = make_sources(workspace.settings)
+    sources._memory = sources._recall()
+    sources._identify(Watched(path), workspace.settings.sources[0], {})
+    assert opened == []
+
+
+@pytest.mark.parametrize("memory", [None, b"", b"{", b"[1]", b'{"a": 5}', b'{"a": [1, 2]}', b"\xff"])
+def test_the_memory_may_be_lost_or_damaged(workspace: Workspace, memory: bytes | None):
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    before = make_sources(workspace.settings).discover()
+    path = workspace.settings.root / "cache" / "files.json"
+    path.unlink() if memory is None else path.write_bytes(memory)
+    assert make_sources(workspace.settings).discover() == before
+
+
+def test_what_killed_builds_left_of_the_memory_is_swept(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    sources = make_sources(workspace.settings)
+    sources.discover()
+    memory = workspace.settings.root / "cache" / "files.json"
+    memory.with_name("files.json.123").write_text("{")
+    sources.sweep()
+    assert list(memory.parent.iterdir()) == [memory]
+
+
+def test_a_unit_whose_files_are_gone_is_named(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    with pytest.raises(SourceError, match="dev/dev.2004-02"):
+        make_sources(workspace.settings).unit("dev/dev.2004-02")
+
+
+def test_a_file_that_vanishes_while_it_is_read_goes_to_quarantine(workspace: Workspace):
+    path = workspace.write("dev.2004-01.mbox", [Mail(1)])
+    sources = make_sources(workspace.settings)
+    unit = sources.unit("dev/dev.2004-01")
+    path.unlink()
+    (mail,) = sources.mails(unit)
+    assert mail.fault and mail.fault.startswith("unreadable")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_without_permission_goes_to_quarantine(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", [Mail(1)]).chmod(0)
+    sources = make_sources(workspace.settings)
+    (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
+    assert mail.fault == "unreadable: no permission to read the file"
+
+
+def test_a_link_that_leads_nowhere_goes_to_quarantine(workspace: Workspace):
+    (workspace.folder / "mail" / "dev.2004-01.mbox").symlink_to("elsewhere")
+    sources = make_sources(workspace.settings)
+    (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
+    assert mail.fault and mail.fault.startswith("unreadable: ")

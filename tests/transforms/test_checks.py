@@ -1,0 +1,74 @@
+"""The rules that tables keep before they are published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pytest
+
+from transforms import schemas
+from transforms.checks import RULES, broken
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def sound() -> Tables:
+    return {
+        "chunks": [{"chunk_id": i, "checksum": f"hash-{i}", "text_embed": i} for i in ("a", "b")],
+        "terms": [{"chunk_id": i, "term": "fox"} for i in ("a", "b")],
+        "context": [{"chunk_id": "b", "checksum": "hash-of-b-with-parent", "text_embed": "b+"}],
+        "embeddings": [
+            {"text_hash": h, "model": "m", "dimensions": 2, "task": "document"} for h in ("hash-a", "hash-of-b-with-parent")
+        ],
+    }
+
+
+DECLARED = {
+    "chunks": schemas.CHUNKS, "terms": schemas.TERMS, "context": schemas.CHUNK_CONTEXT, "embeddings": schemas.embeddings(2)
+}
+
+
+def found(tables: Tables) -> dict[str, list[str]]:
+    made = {}
+    for name, rows in tables.items():
+        schema = pa.schema([(c.name, c.type) for c in DECLARED[name].columns])
+        made[name] = ibis.memtable(pa.Table.from_pylist(rows, schema=schema))
+    rules = broken(made["chunks"], made["terms"], made["context"], made["embeddings"], "m", 2)
+    return {rule: rows.to_pyarrow().column("id").to_pylist() for rule, rows in rules.items()}
+
+
+def test_sound_tables_break_no_rule():
+    assert found(sound()) == {rule: [] for rule in RULES}
+
+
+def test_empty_tables_break_no_rule():
+    assert found({name: [] for name in DECLARED}) == {rule: [] for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    ("damage", "rule", "ids"),
+    [
+        pytest.param(lambda t: t["chunks"].append(t["chunks"][0]), "chunk_ids_are_unique", ["a"], id="twice"),
+        pytest.param(lambda t: t["embeddings"].pop(0), "every_chunk_has_its_vector", ["hash-a"], id="no vector"),
+        pytest.param(
+            lambda t: t["embeddings"].pop(1), "every_chunk_has_its_vector", ["hash-of-b-with-parent"], id="none with context"
+        ),
+        pytest.param(lambda t: t["terms"].pop(), "every_chunk_has_its_terms", ["b"], id="no terms"),
+        pytest.param(
+            lambda t: t["embeddings"][0].update(model="x"), "vectors_are_of_the_model", ["hash-a"], id="another model"
+        ),
+        pytest.param(
+            lambda t: t["embeddings"][0].update(dimensions=3), "vectors_are_of_the_model", ["hash-a"], id="another width"
+        ),
+        pytest.param(
+            lambda t: t["embeddings"][0].update(task="query"), "vectors_are_of_the_model", ["hash-a"], id="another task"
+        ),
+    ],
+)
+def test_each_rule_finds_the_rows_that_break_it(damage: Callable[[Tables], object], rule: str, ids: list[str]):
+    tables = sound()
+    damage(tables)
+    assert {r: i for r, i in found(tables).items() if i} == {rule: ids}

@@ -1,0 +1,84 @@
+"""The context of replies that are too short to be understood alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pytest
+
+from transforms import schemas
+from transforms.context import chunk_context, parent_texts, texts_to_embed
+from transforms.hashing import text_hash
+from transforms.settings import ChunkSettings
+
+SETTINGS = ChunkSettings(parent_chars=10)
+
+
+def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
+    row = {c.name: None for c in schemas.CHUNKS.columns}
+    defaults = {"source": "s", "unit": "u", "chunk_index": 0, "title": "T", "needs_parent": False, "text_embed": text}
+    return {**row, **defaults, "chunk_id": ident, "doc_id": doc, "text_lex": text, "checksum": text_hash(text), **given}
+
+
+def table(chunks: list[dict[str, Any]]) -> ibis.Table:
+    fields = pa.schema([(c.name, c.type) for c in schemas.CHUNKS.columns])
+    return ibis.memtable(pa.Table.from_pylist(chunks, schema=fields))
+
+
+SHORT = chunk("c", "reply", "Yes.", needs_parent=True, parent_id="asked")
+
+
+def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
+    rows = parent_texts(table(list(chunks)), SETTINGS).to_pyarrow().to_pylist()
+    return {r["chunk_id"]: r["context"] for r in rows}
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param([chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"}, id="the start of what it answers"),
+        pytest.param([chunk("p", "asked", "Is it?", unit="another")], {"c": "Is it?"}, id="across partitions"),
+        pytest.param([], {}, id="an answer to nothing that is here"),
+        pytest.param([chunk("p", "asked", " \n ")], {}, id="nothing said"),
+        pytest.param([chunk("p", "asked", "file", attachment_id="x")], {}, id="attachments say nothing"),
+        pytest.param(
+            [chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)], {"c": "First."},
+            id="the first chunk only",
+        ),
+        pytest.param(
+            [chunk("p", "asked", "Later.", unit="v"), chunk("q", "asked", "Sooner.", unit="b")], {"c": "Sooner."},
+            id="of copies the first by source and unit",
+        ),
+        pytest.param([chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10}, id="characters, not bytes"),
+    ],
+)
+def test_a_short_reply_is_given_what_it_answers(others: list[dict[str, Any]], expected: dict[str, str]):
+    assert contexts(SHORT, *others) == expected
+
+
+def test_a_reply_that_stands_alone_is_given_nothing():
+    assert contexts({**SHORT, "needs_parent": False}, chunk("p", "asked", "Is it fast?")) == {}
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        (True, "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nYes."),
+        (False, "In reply to:\nIs it fast\n\nReply:\nYes."),
+    ],
+)
+def test_the_embedded_text_names_subject_question_and_answer(subject: bool, expected: str):
+    settings = SETTINGS.model_copy(update={"embed_subject": subject})
+    parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), settings).to_pyarrow()
+    (row,) = chunk_context(parents, settings).to_pylist()
+    assert (row["text_embed"], row["checksum"], row["context_kind"]) == (expected, text_hash(expected), "parent")
+
+
+def test_a_chunk_is_embedded_by_its_text_with_context_where_it_has_one():
+    chunks = table([SHORT, chunk("p", "asked", "Is it fast?")])
+    added = chunk_context(parent_texts(chunks, SETTINGS).to_pyarrow(), SETTINGS)
+    rows = texts_to_embed(chunks, ibis.memtable(added)).to_pyarrow().to_pylist()
+    assert sorted(r["text"] for r in rows) == ["Is it fast?", added.column("text_embed")[0].as_py()]
+    assert all(text_hash(r["text"]) == r["text_hash"] for r in rows)

@@ -1,0 +1,71 @@
+"""BM25 over the inverted index."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import bm25s
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from transforms.lexical import FIELDS, Postings, bm25_scores
+from transforms.settings import SearchSettings
+
+WORDS = [f"w{n}" for n in range(40)]
+ONE_FIELD = SearchSettings(title_weight=0, text_weight=1, quote_weight=0)
+
+
+def postings(texts: list[list[str]], field: str = "text") -> Postings:
+    counts = [Counter(t) for t in texts]
+    df = Counter(term for count in counts for term in count)
+    rows = [
+        {"term": t, "df": df[t], "chunk_no": n, **{f"{f}_tf": tf if f == field else 0 for f in FIELDS}}
+        for n, count in enumerate(counts)
+        for t, tf in count.items()
+    ]
+    names = ["term", "df", "chunk_no", *(f"{f}_tf" for f in FIELDS)]
+    empty = {n: pl.String if n == "term" else pl.Int32 for n in names}
+    lengths = {f: np.array([len(t) if f == field else 0 for t in texts], dtype=np.int32) for f in FIELDS}
+    return Postings(pl.DataFrame(rows, schema=empty).sort("term", "chunk_no").to_arrow(), lengths)
+
+
+def queries(*asked: list[str]) -> pa.Table:
+    pairs = [(n, term) for n, terms in enumerate(asked) for term in sorted(set(terms))]
+    return pa.table({"query": pa.array([p[0] for p in pairs], pa.int32()), "term": pa.array([p[1] for p in pairs], pa.string())})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_are_those_of_bm25s(seed: int):
+    chance = random.Random(seed)
+    texts = [chance.choices(WORDS, weights=range(1, 41), k=chance.randint(1, 60)) for _ in range(200)]
+    asked = [chance.sample(WORDS, 4) for _ in range(10)]
+    reference = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    reference.index(texts, show_progress=False)
+    expected = np.array([reference.get_scores(sorted(set(q))) for q in asked])
+    scores = bm25_scores(queries(*asked), len(asked), postings(texts), ONE_FIELD)
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_chunks_without_a_term_of_the_query_score_zero():
+    scores = bm25_scores(queries(["fox"], ["cat"]), 2, postings([["fox"], ["dog"]]), ONE_FIELD)
+    assert (scores[0] > 0).tolist() == [True, False]
+    assert scores[1].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("field", "setting"), [("title", "title_weight"), ("text", "text_weight"), ("quote", "quote_weight"), ("context", "quote_weight")]
+)
+def test_an_occurrence_counts_by_the_weight_of_its_field(field: str, setting: str):
+    made = postings([["fox", "fox", "dog"], ["dog"]], field)
+    off = SearchSettings().model_copy(update={setting: 0.0})
+    on = SearchSettings().model_copy(update={setting: 1.0})
+    assert bm25_scores(queries(["fox"]), 1, made, off).max() == 0
+    assert bm25_scores(queries(["fox"]), 1, made, on)[0, 0] > 0
+
+
+def test_an_empty_index_and_an_empty_query_score_nothing():
+    assert bm25_scores(queries(["fox"]), 1, postings([]), ONE_FIELD).shape == (1, 0)
+    assert bm25_scores(queries([]), 1, postings([["fox"]]), ONE_FIELD).tolist() == [[0.0]]

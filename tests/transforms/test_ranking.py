@@ -1,0 +1,99 @@
+"""Scores to ranked hits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.ranking import RANKED, Places, ranked_hits, top_k
+from transforms.settings import SearchSettings
+
+ALONE = SearchSettings(thread_weight=0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "expected"),
+    [
+        ([1, 3, 2], 2, [1, 2]),
+        ([1, 1, 1], 2, [0, 1]),
+        ([0, 2, 1, 2, 1], 3, [1, 3, 2]),
+        ([1, -np.inf, np.nan, np.inf], 9, [0]),
+        ([-np.inf], 3, []),
+        ([], 3, []),
+    ],
+)
+def test_the_best_come_first_and_ties_by_position(scores: list[float], k: int, expected: list[int]):
+    assert top_k(np.array(scores, dtype=np.float32), k).tolist() == expected
+
+
+@given(st.lists(st.integers(-3, 3) | st.just(-np.inf), max_size=30), st.integers(1, 12))
+def test_top_k_is_the_start_of_the_full_order(scores: list[float], k: int):
+    full = sorted((i for i, s in enumerate(scores) if np.isfinite(s)), key=lambda i: (-scores[i], i))
+    assert top_k(np.array(scores, dtype=np.float64), k).tolist() == full[:k]
+
+
+def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, settings=ALONE):
+    count = len(lexical)
+    places = Places(
+        np.array(messages if messages is not None else range(count), dtype=np.int32),
+        np.array(threads if threads is not None else range(count), dtype=np.int32),
+    )
+    mask = None if allowed is None else np.array(allowed)
+    return ranked_hits(
+        0, np.array(lexical, dtype=np.float32), np.array(vector, dtype=np.float32), mask, places, limit, settings
+    )
+
+
+def test_hits_have_the_declared_columns_and_ranks_from_one():
+    found = hits([1, 2, 0], [0.1, 0.2, 0.3])
+    assert dict(found.schema) == RANKED
+    assert found["rank"].to_list() == [1, 2, 3]
+
+
+def test_the_blend_scales_both_scores_over_all_chunks():
+    settings = SearchSettings(thread_weight=0, lexical_weight=0.75)
+    found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=settings)
+    assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx({0: 0.75, 1: 0.625, 2: 0.125})
+
+
+def test_rank_fusion_adds_reciprocal_ranks():
+    settings = SearchSettings(thread_weight=0, fusion="rrf", rrf_k=60)
+    found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=settings)
+    expected = {0: 1 / 61 + 1 / 63, 1: 1 / 62 + 1 / 61, 2: 1 / 62}
+    assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx(expected)
+
+
+def test_a_message_is_shown_once_by_its_best_chunk():
+    found = hits([1, 3, 2], [0, 0, 0], messages=[7, 7, 8])
+    assert found["chunk_no"].to_list() == [1, 2]
+
+
+def test_a_mail_receives_the_share_of_the_best_of_its_thread():
+    settings = SearchSettings(thread_weight=0.5, lexical_weight=1)
+    found = hits([10, 4, 5], [0, 0, 0], threads=[0, 0, 1], settings=settings)
+    assert found["chunk_no"].to_list() == [0, 1, 2]
+    assert found["thread_score"].to_list() == pytest.approx([0.5, 0.5, 1 / 12])
+
+
+def test_what_a_filter_leaves_out_is_no_hit_and_sets_no_scale():
+    found = hits([100, 2, 1], [1, 0.5, 0.25], allowed=[False, True, True])
+    assert found["chunk_no"].to_list() == [1, 2]
+    assert found["fused_score"].to_list() == pytest.approx([1, 0])
+    assert hits([1, 2], [1, 2], allowed=[False, False]).is_empty()
+
+
+def test_a_chunk_that_only_one_list_holds_has_no_rank_in_the_other():
+    found = hits([0, 5], [0.9, 0.1], settings=SearchSettings(thread_weight=0, candidates_vector=1))
+    ranks = {r["chunk_no"]: (r["lexical_rank"], r["vector_rank"]) for r in found.iter_rows(named=True)}
+    assert ranks == {0: (None, 1), 1: (1, None)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12), st.integers(1, 9))
+def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[int, int, int]], limit: int):
+    lexical, vector, messages = zip(*rows, strict=True)
+    whole = hits(lexical, vector, messages=messages, threads=messages, settings=SearchSettings())
+    short = hits(lexical, vector, messages=messages, threads=messages, limit=limit, settings=SearchSettings())
+    assert short.equals(whole.head(limit))
+    assert whole["score"].is_sorted(descending=True)

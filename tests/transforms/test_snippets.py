@@ -1,0 +1,65 @@
+"""The piece of a text that shows why it was found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.settings import TermSettings
+from transforms.snippets import Snippet
+from transforms.snippets import snippet as cut_snippet
+from transforms.terms import query_terms
+
+SETTINGS = TermSettings()
+LONG = " ".join(f"word{n}" for n in range(200))
+WORDS = st.lists(st.sampled_from(["fox", "foxes", "dog", "\U0001f98a", "pg_stat", "x" * 90, ">", "\n", "na\u00efve"]), max_size=80)
+
+
+def snippet(text: str, query: str, settings: TermSettings, length: int = 240) -> Snippet:
+    """The snippet of a text for the words of a query."""
+    return cut_snippet(text, set(query_terms([query], settings).column("term").to_pylist()), settings, length)
+
+
+def marked(text: str, query: str, length: int = 240) -> list[str]:
+    made = snippet(text, query, SETTINGS, length)
+    return [made.text[a:b] for a, b in made.highlights]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "expected"),
+    [
+        ("The quick  brown\nfox", "fox", "The quick brown fox"),
+        ("", "fox", ""),
+        ("   \n ", "fox", ""),
+        ("nothing here", "fox", "nothing here"),
+    ],
+)
+def test_a_short_text_is_shown_whole_on_one_line(text: str, query: str, expected: str):
+    assert snippet(text, query, SETTINGS).text == expected
+
+
+def test_words_are_marked_by_their_stem():
+    assert marked("Foxes run, a fox ran, foxy.", "fox running") == ["Foxes", "run", "fox"]
+
+
+def test_the_window_with_most_distinct_terms_is_shown():
+    text = f"fox fox fox {LONG} the fox met the dog {LONG}"
+    assert marked(text, "fox dog", 120) == ["fox", "dog"]
+
+
+def test_a_cut_is_shown_at_both_ends():
+    made = snippet(f"{LONG} fox {LONG}", "fox", SETTINGS, 100)
+    assert made.text.startswith("\u2026 ") and made.text.endswith(" \u2026")
+
+
+@given(WORDS, st.sampled_from(["fox", "dog fox", "pg_stat", "nothing", ""]), st.integers(20, 120))
+def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(words: list[str], query: str, length: int):
+    made = snippet(" ".join(words), query, SETTINGS, length)
+    assert len(made.text) <= length + len("\u2026 ") + len(" \u2026")
+    assert "\n" not in made.text
+    last = 0
+    for start, end in made.highlights:
+        assert last <= start < end <= len(made.text)
+        assert made.text[start:end].strip() == made.text[start:end]
+        last = end

@@ -1,0 +1,92 @@
+"""Texts to terms."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.settings import TermSettings
+from transforms.terms import chunk_terms, context_terms, query_terms
+
+PLAIN = TermSettings(stemmer=None)
+
+
+def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
+    return query_terms([text], settings).column("term").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Fox", ["fox", "the"]),
+        ("pg_stat_activity", ["activity", "pg", "pg_stat_activity", "stat"]),
+        ("__init__", ["__init__", "init"]),
+        ("v16.2 and CVE-2024-3094", ["16", "2", "2024", "3094", "and", "cve", "v16"][1:]),
+        ("0x1f", ["0x1f"]),
+        ("na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e", ["na\u00efve", "\u0436\u0443\u043a", "\u65e5\u672c\u8a9e"]),
+        ("\u00c9COLE", ["\u00e9cole"]),
+        ("don't", ["don", "t"]),
+        ("--- ___ !!!", []),
+        ("", []),
+        ("x" * 100, ["x" * 64]),
+    ],
+)
+def test_words_are_runs_of_letters_digits_and_underscores(text: str, expected: list[str]):
+    assert terms(text) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (TermSettings(), ["connect", "index"]),
+        (TermSettings(stemmer="german"), ["connections", "indexing"]),
+        (TermSettings(stemmer=None), ["connections", "indexing"]),
+        (TermSettings(stemmer=None, max_term_chars=3), ["con", "ind"]),
+    ],
+    ids=lambda s: str(s.stemmer) if isinstance(s, TermSettings) else "",
+)
+def test_terms_are_stemmed_and_cut_as_the_settings_say(settings: TermSettings, expected: list[str]):
+    found = terms("indexing connections", settings)
+    assert [f.startswith(e[:5]) for f, e in zip(found, expected, strict=True)] == [True, True]
+    if settings.stemmer != "german":
+        assert found == expected
+
+
+def test_occurrences_are_counted_by_chunk_and_field():
+    chunks = pa.table(
+        {"chunk_id": ["b", "a"], "title": ["fox", ""], "text_lex": ["fox fox dog", "dog"], "quote_lex": ["", "Fox_fox"]}
+    )
+    rows = [tuple(r.values()) for r in chunk_terms(chunks, PLAIN).to_pylist()]
+    assert rows == [
+        ("a", "quote", "fox", 2), ("a", "quote", "fox_fox", 1), ("a", "text", "dog", 1),
+        ("b", "text", "dog", 1), ("b", "text", "fox", 2), ("b", "title", "fox", 1),
+    ]
+
+
+def test_context_is_a_field_of_its_own():
+    made = context_terms(pa.table({"chunk_id": ["a"], "context": ["a fox"]}), PLAIN)
+    assert [(r["field"], r["term"]) for r in made.to_pylist()] == [("context", "a"), ("context", "fox")]
+
+
+def test_no_chunks_make_no_terms():
+    empty = pa.table({n: pa.array([], pa.string()) for n in ("chunk_id", "title", "text_lex", "quote_lex")})
+    assert chunk_terms(empty, TermSettings()).num_rows == 0
+
+
+@given(st.text())
+def test_a_text_with_a_letter_or_digit_has_a_term(text: str):
+    assert bool(terms(text, TermSettings())) or not any(c.isalnum() for c in text)
+
+
+@given(st.lists(st.text(max_size=30), max_size=5))
+def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
+    settings = TermSettings()
+    names = [str(n) for n in range(len(texts))]
+    chunks = pa.table(
+        {"chunk_id": pa.array(names, pa.string()), **{f: pa.array(texts, pa.string()) for f in ("text_lex", "title", "quote_lex")}}
+    )
+    indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(chunks, settings).to_pylist()}
+    asked = {(str(r["query"]), r["term"]) for r in query_terms(texts, settings).to_pylist()}
+    assert indexed == asked

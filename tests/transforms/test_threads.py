@@ -1,0 +1,199 @@
+"""Threads and memberships: what only the whole lake can tell."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms import schemas
+from transforms.threads import build_threads, canonical, memberships
+
+START = datetime(2004, 1, 1, tzinfo=UTC)
+COLUMNS = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+
+
+def mail(ident: str, reply: str | None = None, refs: str = "", at: int | None = 0, **given: Any) -> dict[str, Any]:
+    when = None if at is None else START + timedelta(hours=at)
+    row = {"message_id": ident, "in_reply_to": reply, "refs": refs.split(), "effective_at": when}
+    return {"subject": f"about {ident}", "from_addr": f"{ident}@example.org", **row, **given}
+
+
+def table(mails: list[dict[str, Any]]) -> pa.Table:
+    fields = {c.name: c.type for c in schemas.MESSAGES.columns}
+    return pa.Table.from_pylist(mails, schema=pa.schema([(n, fields[n]) for n in COLUMNS]))
+
+
+def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
+    """Parent and link method of every mail and ghost."""
+    rows = build_threads(table(mails)).tree.to_pylist()
+    return {r["message_id"]: (r["parent_id"], r["link_method"]) for r in rows}
+
+
+@pytest.mark.parametrize(
+    ("mails", "expected"),
+    [
+        pytest.param([mail("a")], {"a": (None, "root")}, id="alone"),
+        pytest.param([mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="reply"),
+        pytest.param(
+            [mail("a"), mail("b", refs="a")], {"a": (None, "root"), "b": ("a", "references")}, id="references only"
+        ),
+        pytest.param(
+            [mail("a"), mail("c", refs="a b")],
+            {"a": (None, "root"), "c": ("a", "references")},
+            id="the last reference that is known",
+        ),
+        pytest.param(
+            [mail("c", "b", "a b")],
+            {"a": (None, "inferred"), "b": ("a", "inferred"), "c": ("b", "in_reply_to")},
+            id="ghosts in the order of the references",
+        ),
+        pytest.param(
+            [mail("c", "g"), mail("d", "g")],
+            {"g": (None, "inferred"), "c": ("g", "in_reply_to"), "d": ("g", "in_reply_to")},
+            id="a ghost joins its children",
+        ),
+        pytest.param(
+            [mail("k"), mail("c", "k", "g k")],
+            {"k": (None, "root"), "c": ("k", "in_reply_to")},
+            id="a ghost with no mail below it is left out",
+        ),
+        pytest.param([mail("a", "a", "a")], {"a": (None, "root")}, id="a mail that answers itself"),
+        pytest.param(
+            [mail("a", "b", at=1), mail("b", "a", at=2)],
+            {"a": (None, "root"), "b": ("a", "in_reply_to")},
+            id="a loop is cut at its earliest mail",
+        ),
+        pytest.param(
+            [mail("a", "b", at=None), mail("b", "a", at=None)],
+            {"a": (None, "root"), "b": ("a", "in_reply_to")},
+            id="a loop without times is cut at the smallest id",
+        ),
+        pytest.param([mail("a", None, "a a")], {"a": (None, "root")}, id="references to itself"),
+        pytest.param([], {}, id="no mail"),
+    ],
+)
+def test_every_mail_is_placed_below_the_one_it_answers(mails, expected):
+    assert links(mails) == expected
+
+
+def test_a_thread_is_read_depth_first_siblings_by_time():
+    mails = [mail("r"), mail("late", "r", at=5), mail("early", "r", at=1), mail("below", "early", at=9)]
+    rows = build_threads(table(mails)).tree.to_pylist()
+    assert [(r["message_id"], r["depth"]) for r in sorted(rows, key=lambda r: r["position"])] == [
+        ("r", 0), ("early", 1), ("below", 2), ("late", 1)
+    ]
+
+
+def test_a_thread_counts_its_mails_ghosts_and_authors():
+    mails = [
+        mail("b", "g", at=2, subject="Re: news", from_addr="x"),
+        mail("c", "b", at=3, subject="", from_addr="x"),
+        mail("d", "b", at=1, subject="Fwd: news", from_addr="y"),
+    ]
+    (row,) = build_threads(table(mails)).threads.to_pylist()
+    counts = {k: row[k] for k in ("root_id", "message_count", "ghost_count", "participant_count", "subject")}
+    assert counts == {
+        "root_id": "g", "message_count": 3, "ghost_count": 1, "participant_count": 2, "subject": "Fwd: news"
+    }
+    assert (row["first_at"], row["last_at"]) == (START + timedelta(hours=1), START + timedelta(hours=3))
+
+
+def test_a_root_that_comes_late_keeps_the_id_of_the_thread():
+    replies = [mail("b", "a", at=2), mail("c", "b", "a b", at=3)]
+    (before,) = build_threads(table(replies)).threads.to_pylist()
+    (after,) = build_threads(table([*replies, mail("a", at=1)])).threads.to_pylist()
+    assert before["thread_id"] == after["thread_id"]
+    assert (before["ghost_count"], after["ghost_count"]) == (1, 0)
+
+
+IDS = st.sampled_from([f"m{n}" for n in range(9)])
+
+
+@st.composite
+def tangles(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Mails that answer each other, themselves and mails that are not there."""
+    return [
+        mail(ident, draw(st.none() | IDS), " ".join(draw(st.lists(IDS, max_size=4))), draw(st.none() | st.integers(0, 9)))
+        for ident in draw(st.lists(IDS, unique=True, max_size=7))
+    ]
+
+
+@given(tangles(), st.randoms(use_true_random=False))
+def test_threads_do_not_depend_on_the_order_of_the_mails(mails: list[dict[str, Any]], chance: random.Random):
+    shuffled = list(mails)
+    chance.shuffle(shuffled)
+    one, other = build_threads(table(mails)), build_threads(table(shuffled))
+    assert one.tree.equals(other.tree)
+    assert one.threads.equals(other.threads)
+
+
+@given(tangles())
+def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]):
+    threads, tree = build_threads(table(mails))
+    rows = {r["message_id"]: r for r in tree.to_pylist()}
+    assert len(rows) == tree.num_rows
+    assert {i for i, r in rows.items() if not r["is_ghost"]} == {m["message_id"] for m in mails}
+    for row in rows.values():
+        if row["parent_id"] is None:
+            assert row["depth"] == 0
+        else:
+            parent = rows[row["parent_id"]]
+            assert (parent["thread_id"], parent["depth"] + 1) == (row["thread_id"], row["depth"])
+            assert parent["position"] < row["position"]
+    for thread in threads.to_pylist():
+        mine = [r for r in rows.values() if r["thread_id"] == thread["thread_id"]]
+        assert sorted(r["position"] for r in mine) == list(range(len(mine)))
+        assert thread["message_count"] == sum(not r["is_ghost"] for r in mine) >= 1
+        assert thread["ghost_count"] == sum(r["is_ghost"] for r in mine)
+
+
+def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
+    """Stored messages of (unit, id, content, time); an id with a `+` was told apart in its unit."""
+    columns = ["source", "unit", "list_id", "message_id", "header_message_id", "content_hash", "effective_at"]
+    fields = {c.name: c.type for c in schemas.MESSAGES.columns}
+    made = [
+        {
+            "source": "s", "unit": unit, "list_id": "l", "message_id": ident,
+            "header_message_id": ident.split("+")[0], "content_hash": content, "effective_at": START + timedelta(hours=at),
+        }
+        for unit, ident, content, at in rows
+    ]
+    return ibis.memtable(pa.Table.from_pylist(made, schema=pa.schema([(n, fields[n]) for n in columns])))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param(
+            [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 1)],
+            [("a", "u1", "a", True), ("a", "u2", "a", False)],
+            id="a cross-post is one mail in two places",
+        ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1)],
+            [("a", "u2", "a", True), ("a+xxxxxxxx", "u1", "a", True)],
+            id="of two contents the earliest keeps the id",
+        ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 2), ("u1", "a+yyyyyyyy", "y" * 32, 1), ("u2", "a", "y" * 32, 1)],
+            [("a", "u1", "a+yyyyyyyy", True), ("a", "u2", "a", False), ("a+xxxxxxxx", "u1", "a", True)],
+            id="a content that one unit told apart is the same mail elsewhere",
+        ),
+    ],
+)
+def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
+    found = memberships(stored(*rows)).to_pyarrow().to_pylist()
+    assert [(r["message_id"], r["unit"], r["stored_message_id"], r["is_canonical"]) for r in found] == expected
+
+
+def test_only_canonical_rows_are_published_under_their_final_ids():
+    rows = stored(("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1), ("u3", "a", "y" * 32, 1))
+    found = canonical(rows, memberships(rows)).select("message_id", "unit").to_pyarrow().to_pylist()
+    assert sorted((r["message_id"], r["unit"]) for r in found) == [("a", "u2"), ("a+xxxxxxxx", "u1")]
