@@ -102,6 +102,9 @@ class EmbeddingCache(Protocol):
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
 
+    def compact(self, model: str, dimensions: int, task: str) -> None:
+        """Merge what is stored in many small pieces."""
+
 
 class Publisher(Protocol):
     """Builds and switches the published index."""

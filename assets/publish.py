@@ -44,6 +44,7 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
             names = batch.column("text_hash").to_pylist()
             embedding_cache.store(embedder.model, embedder.dimensions, "document", names, made)
             progress.step("embeddings", None, batch.num_rows)
+        embedding_cache.compact(embedder.model, embedder.dimensions, "document")
         context.add_output_metadata({"texts": len(hashes), "embedded": len(missing)})
         found = embedding_cache.vectors(embedder.model, embedder.dimensions, "document", hashes)
         return vectors.embeddings(found, embedder.model, embedder.dimensions)

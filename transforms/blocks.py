@@ -26,7 +26,6 @@ VERSION = "2"
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.int64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 KINDS = ("author", "blank", "header", "patch_or_code", "quote", "signature")
 AUTHOR, BLANK, HEADER, CODE, QUOTE, SIGNATURE = range(6)
@@ -41,7 +40,7 @@ FOOTER_WORD_LINES = 9
 # Lines below a closing rule, at the end of the mail and above a quote.
 CLOSING_LINES = 8
 CLOSING_LINES_ABOVE_QUOTE = 4
-# Words in a row from which a line is prose.
+# Gaps between words from which a line is prose, and from which a report was written by a person.
 PROSE_GAPS = 6
 REPORT_PROSE_GAPS = 8
 # Share of a paragraph's lines from which it is code.
@@ -84,7 +83,6 @@ def _byte_table(members: bytes) -> Mask:
 
 SPACE = _byte_table(b" \t\r\n\x0b\x0c")
 LETTER = _byte_table(bytes(range(65, 91)) + bytes(range(97, 123)) + bytes(range(128, 256)))
-FOLDED = _byte_table(bytes(range(97, 123)) + b"(\"'0123456789")
 WORD_END = LETTER | _byte_table(b",.;'")
 SYMBOL = _byte_table(b'{}[]()<>=;|\\/&#$@*_"+%^~:`0123456789')
 FOLDED = _byte_table(bytes(range(97, 123)) + b"(\"'0123456789")
@@ -762,7 +760,7 @@ class _Classifier(_Lines):
         short = lasts - starts < 6
         starts, stops = starts[short], lasts[short] + 1
         if not len(starts):
-            return last & False
+            return np.zeros_like(last)
         paragraph = _covered(starts, stops, self.n)
         contact = _counted(self.matches(CONTACT, paragraph & (self.symbols > 0)))
         known = contact[stops] > contact[starts]

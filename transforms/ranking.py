@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -42,10 +43,40 @@ def top_k(scores: np.ndarray, k: int) -> np.ndarray:
     return chosen[np.lexsort((chosen, -scores[chosen]))][:k]
 
 
+class VectorScores(Protocol):
+    """The vector scores of one query, however they are found; `low` and `high` bound those of all chunks."""
+
+    low: float
+    high: float
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` allowed chunks with the highest scores, best first."""
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64."""
+
+
+class ExactScores:
+    """The scores of all chunks at hand, `allowed` masking those that a filter keeps."""
+
+    def __init__(self, scores: np.ndarray, allowed: np.ndarray | None):
+        self.scores, self.allowed = scores, allowed
+        kept = scores if allowed is None else scores[allowed]
+        self.low, self.high = (float(kept.min()), float(kept.max())) if len(kept) else (0.0, 0.0)
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` allowed chunks with the highest scores, best first."""
+        return top_k(self.scores if self.allowed is None else np.where(self.allowed, self.scores, -np.inf), k)
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64."""
+        return self.scores[chunks].astype(np.float64)
+
+
 def ranked_hits(
     query: int,
     lexical: np.ndarray,
-    vector: np.ndarray,
+    vector: VectorScores,
     allowed: np.ndarray | None,
     places: Places,
     limit: int,
@@ -53,69 +84,71 @@ def ranked_hits(
 ) -> pl.DataFrame:
     """The best chunk of each of the best `limit` messages for one query: the columns of RANKED.
 
-    `lexical` and `vector` are the scores of all chunks; `allowed` masks those that a filter
-    keeps. Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the
-    best `candidates_vector`, and with a thread weight all chunks of their threads. Scores are
-    fused by `fused`; a message is as good as its best chunk, plus the share `thread_weight` of
-    the best message of its thread. Ties break on the chunk number.
+    `lexical` holds the scores of all chunks; `allowed` masks those that a filter keeps.
+    Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
+    `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
+    `_fused`; a message is as good as its best chunk, plus the share `thread_weight` of the best
+    message of its thread. Ties break on the chunk number.
     """
     mask = np.ones(len(lexical), dtype=bool) if allowed is None else allowed
     by_lexical = top_k(np.where(mask & (lexical > 0), lexical, -np.inf), settings.candidates_lexical)
-    by_vector = top_k(np.where(mask, vector, -np.inf), settings.candidates_vector)
+    by_vector = vector.best(settings.candidates_vector)
     found = np.union1d(by_lexical, by_vector)
     if not len(found):
         return pl.DataFrame(schema=RANKED)
     chosen = _with_threads(found, mask, places) if settings.thread_weight else found
-    score = fused(lexical, vector, mask, chosen, by_lexical, by_vector, settings)
-    by_score = np.lexsort((chosen, -score))
-    _, first = np.unique(places.message[chosen[by_score]], return_index=True)
-    best = by_score[first]
-    _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
-    thread_best = np.full(thread.max() + 1, -np.inf)
-    np.maximum.at(thread_best, thread, score[best])
-    share = settings.thread_weight * thread_best[thread]
-    order = np.lexsort((chosen[best], -(score[best] + share)))[:limit]
-    kept, share = best[order], share[order]
-    ranks = {
-        "lexical_rank": _ranks(chosen, by_lexical)[kept],
-        "vector_rank": _ranks(chosen, by_vector)[kept],
-    }
+    ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
+    scores = {"lexical_score": lexical[chosen].astype(np.float64), "vector_score": vector.of(chosen)}
+    kept_lexical = lexical[mask]
+    scaled = (
+        _scaled(scores["lexical_score"], float(kept_lexical.min()), float(kept_lexical.max())),
+        _scaled(scores["vector_score"], vector.low, vector.high),
+    )
+    fused = _fused(scaled, tuple(ranks.values()), settings)
+    kept, share = _best_messages(fused, chosen, places, settings.thread_weight, limit)
     columns = {
         "query": np.full(len(kept), query),
         "rank": np.arange(1, len(kept) + 1),
         "chunk_no": chosen[kept],
-        "score": score[kept] + share,
-        "fused_score": score[kept],
+        "score": fused[kept] + share,
+        "fused_score": fused[kept],
         "thread_score": share,
-        "lexical_score": lexical[chosen[kept]].astype(np.float64),
-        "vector_score": vector[chosen[kept]].astype(np.float64),
+        **{name: values[kept] for name, values in (scores | ranks).items()},
     }
-    frame = pl.DataFrame(columns | ranks, schema=RANKED)
-    return frame.with_columns(pl.col("lexical_rank", "vector_rank").replace(0, None))
+    return pl.DataFrame(columns, schema=RANKED).with_columns(
+        pl.col("lexical_rank", "vector_rank").replace(0, None)
+    )
 
 
-def fused(
-    lexical: np.ndarray,
-    vector: np.ndarray,
-    mask: np.ndarray,
-    chosen: np.ndarray,
-    by_lexical: np.ndarray,
-    by_vector: np.ndarray,
-    settings: SearchSettings,
+def _fused(
+    scaled: tuple[np.ndarray, np.ndarray], ranks: tuple[np.ndarray, ...], settings: SearchSettings
 ) -> np.ndarray:
-    """One score for each chosen chunk, float64.
+    """One score for each candidate, float64.
 
-    `blend` scales both scores to 0..1 by their minimum and maximum over all allowed chunks and
-    weighs them; `rrf` adds 1 / (rrf_k + rank) for each list of candidates that holds the chunk
+    `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed
+    chunks; `rrf` adds 1 / (rrf_k + rank) for each list of candidates that holds the chunk
     (Cormack, Clarke and Buettcher 2009).
     """
     if settings.fusion == "rrf":
-        return sum(  # type: ignore[return-value]
-            np.where(r > 0, 1.0 / (settings.rrf_k + np.maximum(r, 1)), 0.0)
-            for r in (_ranks(chosen, by_lexical), _ranks(chosen, by_vector))
-        )
-    weight = settings.lexical_weight
-    return weight * _scaled(lexical, mask, chosen) + (1 - weight) * _scaled(vector, mask, chosen)
+        parts = [np.where(r > 0, 1.0 / (settings.rrf_k + np.maximum(r, 1)), 0.0) for r in ranks]
+        return np.asarray(parts[0] + parts[1])
+    lexical, vector = scaled
+    return settings.lexical_weight * lexical + (1 - settings.lexical_weight) * vector
+
+
+def _best_messages(
+    fused: np.ndarray, chosen: np.ndarray, places: Places, thread_weight: float, limit: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the best chunk of each message, best message first, and the thread's share of each."""
+    by_score = np.lexsort((chosen, -fused))
+    _, first = np.unique(places.message[chosen[by_score]], return_index=True)
+    best = by_score[first]
+    _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
+    thread_best = np.full(thread.max() + 1, -np.inf)
+    np.maximum.at(thread_best, thread, fused[best])
+    share = thread_weight * thread_best[thread]
+    order = np.lexsort((chosen[best], -(fused[best] + share)))[:limit]
+    return best[order], share[order]
 
 
 def _with_threads(found: np.ndarray, mask: np.ndarray, places: Places) -> np.ndarray:
@@ -132,10 +165,6 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _scaled(scores: np.ndarray, mask: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Scores of the chosen positions, 0 at the minimum and 1 at the maximum of all masked ones."""
-    masked = scores[mask]
-    low, high = float(masked.min()), float(masked.max())
-    if high <= low:
-        return np.zeros(len(chosen))
-    return (scores[chosen].astype(np.float64) - low) / (high - low)
+def _scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Scores with `low` at 0 and `high` at 1; all 0 where nothing lies between."""
+    return (scores - low) / (high - low) if high > low else np.zeros(len(scores))

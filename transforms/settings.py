@@ -98,7 +98,7 @@ class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 
     model: Literal["static"] = Field("static", description="static: the model inside the wordllama package")
-    batch_texts: int = Field(512, gt=0, description="texts per batch; each batch is stored when it is done")
+    batch_texts: int = Field(2048, gt=0, description="texts per batch; each batch is stored when it is done")
 
     @property
     def dimensions(self) -> int:
@@ -117,7 +117,6 @@ class IndexSettings(StageSettings):
     ann_min_vectors: int = Field(
         500_000, gt=0, description="vectors from which an HNSW index is built; below, search is exact"
     )
-    hnsw_ef_search: int = Field(256, gt=0, description="candidates HNSW keeps while it searches")
     keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
 
 
@@ -134,6 +133,7 @@ class SearchSettings(StageSettings):
 
     candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search (seed 000)")
     candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search (seed 000)")
+    hnsw_ef_search: int = Field(256, gt=0, description="candidates HNSW keeps while it searches")
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
     rrf_k: int = Field(60, gt=0, description="rank constant of reciprocal rank fusion")

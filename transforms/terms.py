@@ -13,6 +13,7 @@ from transforms import schemas
 from transforms.settings import TermSettings
 
 VERSION = "1"
+_STEM = {"term": pl.String, "stem": pl.String}
 FIELDS = {"title": "title", "text": "text_lex", "quote": "quote_lex"}
 
 # A word is a run of letters, marks, digits and underscores with a letter or digit in it.
@@ -30,35 +31,38 @@ def stems(words: list[str], settings: TermSettings) -> list[str]:
     return cut if settings.stemmer is None else list(_stemmer(settings.stemmer).stemWords(cut))
 
 
-def tokens(texts: pl.DataFrame, text: str, settings: TermSettings) -> pl.DataFrame:
-    """One row per token of the column `text`: the other columns of `texts`, and `term`.
+def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
+    """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
     Words are runs of letters, digits and underscores in lower case; an identifier with
-    underscores counts whole and in its parts. Terms are stemmed by Snowball where they are
-    plain words, and cut at `max_term_chars`.
+    underscores counts whole and in its parts. Terms are cut at `max_term_chars` and stemmed by
+    Snowball. Equal words of a text are counted before they are stemmed, so that the work per
+    token is one hash look-up.
     """
+    found = texts.str.to_lowercase().str.extract_all(_WORD).alias("term")
     words = (
-        texts.with_columns(pl.col(text).str.to_lowercase().str.extract_all(_WORD).alias("term"))
-        .drop(text)
+        pl.DataFrame({"row": pl.int_range(len(texts), dtype=pl.UInt32, eager=True), "term": found})
         .explode("term")
         .drop_nulls("term")
+        .group_by("row", "term")
+        .agg(tf=pl.len().cast(pl.Int32))
     )
-    compound = words.filter(pl.col("term").str.contains("_", literal=True))
     parts = (
-        compound.with_columns(pl.col("term").str.split("_"))
+        words.filter(pl.col("term").str.contains("_", literal=True))
+        .with_columns(pl.col("term").str.split("_"))
         .explode("term")
         .filter(pl.col("term").str.len_bytes() > 0)
     )
-    return _stemmed(pl.concat([words, parts]), settings)
-
-
-def _stemmed(words: pl.DataFrame, settings: TermSettings) -> pl.DataFrame:
-    distinct = words.get_column("term").unique(maintain_order=True)
-    stemmed = pl.Series("stem", stems(distinct.to_list(), settings), dtype=pl.String)
+    both = pl.concat([words, parts])
+    distinct = both.get_column("term").unique()
+    stemmed = pl.DataFrame(
+        {"term": distinct, "stem": stems(distinct.to_list(), settings)}, schema_overrides=_STEM
+    )
     return (
-        words.join(pl.DataFrame({"term": distinct, "stem": stemmed}), on="term", how="left")
-        .drop("term")
-        .rename({"stem": "term"})
+        both.join(stemmed, on="term")
+        .group_by("row", pl.col("stem").alias("term"))
+        .agg(pl.col("tf").sum())
+        .sort("row", "term")
     )
 
 
@@ -78,15 +82,12 @@ def context_terms(context: pa.Table, settings: TermSettings) -> pa.Table:
 
 def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.Table:
     """The `terms` table of frames with `chunk_id` and one text column, by field name."""
-    counted = [
-        tokens(frame, frame.columns[1], settings)
-        .group_by("chunk_id", "term")
-        .agg(pl.len().cast(pl.Int32).alias("tf"))
-        .with_columns(pl.lit(name).alias("field"))
-        for name, frame in fields.items()
-    ]
-    table = pl.concat(counted).sort("chunk_id", "field", "term").select(schemas.TERMS.names)
-    return schemas.TERMS.conform(table.to_arrow())
+    counted = []
+    for name, frame in fields.items():
+        found = counted_terms(frame.to_series(1), settings)
+        chunk_ids = frame.get_column("chunk_id").gather(found.get_column("row"))
+        counted.append(found.with_columns(chunk_id=chunk_ids, field=pl.lit(name)))
+    return schemas.TERMS.conform(pl.concat(counted).select(schemas.TERMS.names).to_arrow())
 
 
 def query_terms(queries: Sequence[str], settings: TermSettings, stopwords: Sequence[str] = ()) -> pa.Table:
@@ -94,8 +95,7 @@ def query_terms(queries: Sequence[str], settings: TermSettings, stopwords: Seque
 
     Terms of `stopwords` are left out of queries that have others.
     """
-    schema = {"query": pl.Int32, "text": pl.String}
-    frame = pl.DataFrame({"query": range(len(queries)), "text": list(queries)}, schema=schema)
+    asked = counted_terms(pl.Series(list(queries), dtype=pl.String), settings)
     stop = pl.col("term").is_in(stems(list(stopwords), settings))
-    asked = tokens(frame, "text", settings).unique()
-    return asked.filter(~stop | stop.all().over("query")).sort("query", "term").to_arrow()
+    kept = asked.filter(~stop | stop.all().over("row"))
+    return kept.select(pl.col("row").cast(pl.Int32).alias("query"), "term").to_arrow()

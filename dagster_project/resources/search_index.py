@@ -24,6 +24,7 @@ from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryEr
 from transforms.settings import SearchSettings, TermSettings
 
 _CELLS_AT_ONCE = 1 << 25
+_SAMPLE = 1000
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class SearchIndex:
             )
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
+            self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
+        self.vector_path = "exact"
 
     def close(self) -> None:
         """Let go of the file."""
@@ -129,11 +132,6 @@ class SearchIndex:
         return [row[0] for row in table]
 
     @property
-    def vector_path(self) -> str:
-        """How vectors are searched: `exact` compares each query with every vector."""
-        return "exact"
-
-    @property
     def chunk_count(self) -> int:
         """Chunks in the index."""
         return len(self.lengths["title"])
@@ -160,8 +158,16 @@ class SearchIndex:
     def vectors(self) -> np.ndarray:
         """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions)."""
         table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
-        flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        return flat.reshape(-1, int(self.manifest["dimensions"]))
+        return _matrix(table, int(self.manifest["dimensions"]))
+
+    @cached_property
+    def _sample(self) -> np.ndarray:
+        """Vectors spread evenly over the index, to know how low scores go."""
+        step = max(1, self.chunk_count // _SAMPLE)
+        table = self.connection.execute(
+            f"SELECT vector FROM embeddings WHERE chunk_no % {step} = 0 ORDER BY chunk_no"
+        ).to_arrow_table()
+        return _matrix(table, int(self.manifest["dimensions"]))
 
     def _ranked(
         self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int
@@ -169,19 +175,30 @@ class SearchIndex:
         """Ranked hits of each query; the first has the number `first`."""
         asked = self._asked(queries)
         lexical_scores = lexical.bm25_scores(asked, len(queries), self._postings(asked), self.settings)
-        vector_scores = (
-            self.embedder.embed_queries([q if q.strip() else "?" for q in queries]) @ self.vectors.T
-        )
-        for number in range(len(queries)):
+        vectors = self.embedder.embed_queries([q if q.strip() else "?" for q in queries])
+        for number, scores in enumerate(self._vector_scores(vectors, allowed)):
             yield ranking.ranked_hits(
-                first + number,
-                lexical_scores[number],
-                vector_scores[number],
-                allowed,
-                self.places,
-                limit,
-                self.settings,
+                first + number, lexical_scores[number], scores, allowed, self.places, limit, self.settings
             )
+
+    def _vector_scores(
+        self, queries: np.ndarray, allowed: np.ndarray | None
+    ) -> Iterator[ranking.VectorScores]:
+        """Scores of each query: by the HNSW index where there is one and no filter, else exact.
+
+        A filter beside the index would lose hits in silence, and so does an index with many
+        deleted rows: when it returns fewer chunks than it was asked for, the search is exact.
+        """
+        self.vector_path = "exact"
+        if self.manifest["vector_search"] == "hnsw" and allowed is None:
+            wanted = min(self.settings.candidates_vector, self.chunk_count)
+            near = [_HnswScores(self.connection, query, wanted, self._sample) for query in queries]
+            if all(len(scores.nearest) == wanted for scores in near):
+                self.vector_path = "hnsw"
+                yield from near
+                return
+        for row in queries @ self.vectors.T:
+            yield ranking.ExactScores(row, allowed)
 
     def _asked(self, queries: Sequence[str]) -> pa.Table:
         """The terms of the queries, by number of the query."""
@@ -249,6 +266,42 @@ class SearchIndex:
         parameters = {} if ids is None else {"ids": ids}
         table = self.connection.execute(statement, parameters).to_arrow_table()
         return pl.from_arrow(table)  # type: ignore[return-value]
+
+
+class _HnswScores:
+    """The nearest chunks of one query by the HNSW index; the scores of others are read when asked for."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, query: np.ndarray, k: int, sample: np.ndarray):
+        self.connection, self.query = connection, query
+        rows = connection.execute(
+            f"SELECT chunk_no FROM embeddings ORDER BY array_cosine_distance(vector, ?::FLOAT[{len(query)}]) "
+            f"LIMIT {int(k)}",
+            [query.tolist()],
+        ).fetchnumpy()
+        found = np.asarray(rows["chunk_no"], dtype=np.int64)
+        scores = self.of(found)
+        self.nearest = found[np.lexsort((found, -scores))]
+        self.low = float((sample @ query).min())
+        self.high = float(scores.max(initial=self.low))
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` nearest chunks, best first, ties by number."""
+        return self.nearest[:k]
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64."""
+        numbers = ", ".join(str(int(n)) for n in chunks) or "-1"
+        table = self.connection.execute(
+            f"SELECT chunk_no, vector FROM embeddings WHERE chunk_no IN ({numbers}) ORDER BY chunk_no"
+        ).to_arrow_table()
+        scores = (_matrix(table, len(self.query)) @ self.query).astype(np.float64)
+        return scores[np.searchsorted(table.column("chunk_no").to_numpy(), chunks)]
+
+
+def _matrix(table: pa.Table, dimensions: int) -> np.ndarray:
+    """The column `vector` as float32 of shape (rows, dimensions)."""
+    flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat).reshape(-1, dimensions)
 
 
 def _block_index(

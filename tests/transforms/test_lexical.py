@@ -21,15 +21,16 @@ ONE_FIELD = SearchSettings(title_weight=0, text_weight=1, quote_weight=0)
 def postings(texts: list[list[str]], field: str = "text") -> Postings:
     counts = [Counter(t) for t in texts]
     df = Counter(term for count in counts for term in count)
+    ids = {term: number for number, term in enumerate(sorted(df))}
     rows = [
-        {"term": t, "df": df[t], "chunk_no": n, **{f"{f}_tf": tf if f == field else 0 for f in FIELDS}}
+        {"term_id": ids[t], "chunk_no": n, **{f"{f}_tf": tf if f == field else 0 for f in FIELDS}}
         for n, count in enumerate(counts)
         for t, tf in count.items()
     ]
-    names = ["term", "df", "chunk_no", *(f"{f}_tf" for f in FIELDS)]
-    empty = {n: pl.String if n == "term" else pl.Int32 for n in names}
+    schema = dict.fromkeys(["term_id", "chunk_no", *(f"{f}_tf" for f in FIELDS)], pl.Int32)
     lengths = {f: np.array([len(t) if f == field else 0 for t in texts], dtype=np.int32) for f in FIELDS}
-    return Postings(pl.DataFrame(rows, schema=empty).sort("term", "chunk_no").to_arrow(), lengths)
+    table = pl.DataFrame(rows, schema=schema).sort("term_id", "chunk_no").to_arrow()
+    return Postings(table, {ids[t]: (t, df[t]) for t in df}, lengths)
 
 
 def queries(*asked: list[str]) -> pa.Table:

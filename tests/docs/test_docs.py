@@ -1,0 +1,276 @@
+"""What README and docs say, held against the code and against the sample built anew."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import click
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from dagster_project.cli import NO_RESULTS, main
+from dagster_project.composition import make_assets
+from dagster_project.settings import load_settings
+from transforms.errors import WeftError
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCE = '\n[[sources]]\nname = "sample"\nkind = "mbox"\npath = "mail/*"\n'
+"""What completes a TOML block that shows no source."""
+
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+
+
+class Sample(NamedTuple):
+    """The sample, built in a folder of its own."""
+
+    config: Path
+    index: Path
+
+    def weft(self, *arguments: str) -> Result:
+        """A run of the command line on it."""
+        return CliRunner(env={"COLUMNS": "110"}).invoke(main, [*arguments, "--config", str(self.config)])
+
+    def rows(self, statement: str) -> list[tuple]:
+        """The rows of a statement on the published file, opened as docs/sql.md says."""
+        with closing(duckdb.connect(str(self.index), read_only=True)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection.execute(statement).fetchall()
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    text: str
+
+
+def blocks(*languages: str) -> list[Block]:
+    """The fenced blocks of all pages in one of the languages."""
+    return [
+        Block(page, text[: found.start()].count("\n") + 1, found[2])
+        for page in PAGES
+        for text in [page.read_text(encoding="utf-8")]
+        for found in _FENCE.finditer(text)
+        if found[1] in languages
+    ]
+
+
+def each(found: list[Block]) -> pytest.MarkDecorator:
+    """One test per block, named after its place."""
+    assert found
+    return pytest.mark.parametrize("block", found, ids=[f"{b.page.name}:{b.line}" for b in found])
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
+    folder = tmp_path_factory.mktemp("docs") / "sample"
+    shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
+    made = Sample(folder / "weft.toml", folder / "state" / "index" / "CURRENT")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DAGSTER_HOME", raising=False)
+        built = made.weft("build", "--quiet")
+    assert built.exit_code == 0, built.output
+    yield made
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@each(blocks("sql"))
+def test_every_statement_returns_rows(sample: Sample, block: Block):
+    assert sample.rows(block.text)
+
+
+@each(blocks("sql"))
+def test_every_statement_runs_through_weft_sql(sample: Sample, block: Block):
+    result = sample.weft("sql", block.text, "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)) == len(sample.rows(block.text))
+
+
+@each(blocks("python"))
+def test_every_python_block_runs_on_the_published_file(
+    sample: Sample, block: Block, capsys: pytest.CaptureFixture[str]
+):
+    exec(compile(block.text, f"{block.page.name}:{block.line}", "exec"), {"path": str(sample.index)})
+    assert capsys.readouterr().out.strip()
+
+
+@each(blocks("toml"))
+def test_every_settings_block_is_valid(tmp_path: Path, block: Block):
+    whole = block.text if "[[sources]]" in block.text else block.text + SOURCE
+    path = tmp_path / "weft.toml"
+    path.write_text(whole, encoding="utf-8")
+    assert load_settings(path).sources
+
+
+@each(blocks("console", "bash"))
+def test_every_command_runs_or_is_known(sample: Sample, block: Block):
+    for line in block.text.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "make":
+            assert re.search(rf"^{arguments[0]}:", page("Makefile"), re.M), line
+        elif arguments[0] == "ui":
+            assert CliRunner().invoke(main, [*arguments, "--help"]).exit_code == 0, line
+        else:
+            assert program == "weft", line
+            at = arguments.index("--config")
+            result = sample.weft(*arguments[:at], *arguments[at + 2 :])
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_every_command_that_is_mentioned_has_its_options():
+    for path in PAGES:
+        for name, rest in re.findall(
+            r"\bweft (build|search|sql|ui)\b([^`\n]*)", path.read_text(encoding="utf-8")
+        ):
+            known = {o for p in main.commands[name].params if isinstance(p, click.Option) for o in p.opts}
+            assert set(re.findall(r"(?<!\S)--\w+", rest)) <= known, (path.name, name, rest)
+
+
+def test_links_between_pages_resolve():
+    for path in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if target.startswith("https://"):
+                continue
+            file, _, anchor = target.partition("#")
+            linked = (path.parent / file).resolve() if file else path
+            assert linked.is_file(), (path.name, target)
+            assert not anchor or anchor in anchors(linked), (path.name, target)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that headings make."""
+    heads = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def test_all_pages_are_reached_from_the_readme():
+    linked = set(re.findall(r"\]\(docs/(\w+\.md)\)", page("README.md")))
+    assert linked == {p.name for p in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.mark.parametrize("name", ["tables.md", "settings.md"])
+def test_generated_pages_are_current(generator: ModuleType, name: str):
+    assert page(f"docs/{name}") == generator.PAGES[name](), "run `python docs/generate.py`"
+
+
+def test_the_tables_page_describes_the_published_file(sample: Sample):
+    published, _, _ = page("docs/tables.md").partition("## In the lake only")
+    described = {
+        (name, column, kind)
+        for section in published.split("\n## ")[1:]
+        for name in [section.partition("\n")[0]]
+        for column, kind in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.M)
+    }
+    there = sample.rows(
+        "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+        "WHERE database_name = current_database() AND NOT internal"
+    )
+    assert described == {(t, c, re.sub(r'"(\w+)"', r"\1", d)) for t, c, d in there}
+
+
+def test_the_published_comments_are_those_of_the_tables_page(sample: Sample):
+    text = page("docs/tables.md").replace("\\|", "|")
+    missing = [
+        (t, c)
+        for t, c, comment in sample.rows(
+            "SELECT table_name, column_name, comment FROM duckdb_columns() "
+            "WHERE database_name = current_database() AND NOT internal"
+        )
+        if not comment or comment not in text
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/operations.md"])
+def test_documented_exit_codes_are_those_of_the_code(name: str):
+    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page(name))
+    documented = {int(c) for c in re.findall(r"^\| (\d+) \|", table, re.M)}
+    faults = {WeftError.exit_code, *(kind.exit_code for kind in WeftError.__subclasses__())}
+    assert documented == {0, NO_RESULTS, *faults}
+
+
+def test_the_help_text_has_the_same_exit_codes():
+    said = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2].partition("Options:")[0]
+    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("README.md"))
+    assert set(re.findall(r"(?<!\S)(\d) ", said)) == set(re.findall(r"^\| (\d+) \|", table, re.M))
+
+
+def test_the_readme_shows_the_row_counts_of_the_sample(sample: Sample):
+    shown = dict(re.findall(r"^│ (\w+) +│ +([\d,]+) │$", page("README.md"), re.M))
+    (counted,) = sample.rows("SELECT value FROM manifest WHERE key = 'rows'")
+    real = json.loads(counted[0])
+    assert shown.keys() >= {"messages", "threads"}
+    assert {name: int(n.replace(",", "")) for name, n in shown.items()} == {
+        name: real[name] for name in shown
+    }
+
+
+def test_the_readme_shows_hits_that_the_sample_gives(sample: Sample):
+    (output,) = [b.text for b in blocks("text") if b.page.name == "README.md" and "hits\n" in b.text]
+    shown = re.findall(r"^(\S.*?)   2 hits\n  1\. (.*)\n     (.*)\n", output, re.M)
+    assert len(shown) == 2
+    makefile = page("Makefile")
+    for query, subject, described in shown:
+        assert f'"{query}"' in makefile
+        found = sample.weft("search", query, "--limit", "1", "--json")
+        (hit,) = json.loads(found.stdout)["queries"][0]["hits"]
+        assert (hit["subject"], hit["from_name"], hit["list_id"]) == (subject, *described.split(" · ")[0:3:2])
+        assert f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" in described
+
+
+def test_the_readme_shows_the_result_of_its_statement(sample: Sample):
+    (statement,) = [b.text for b in blocks("sql") if b.page.name == "README.md"]
+    lines = ["│".join(str(v) for v in row) for row in sample.rows(statement)]
+    assert "\n".join(lines) in re.sub(r" *│ *", "│", page("README.md"))
+
+
+def test_bm25_in_sql_is_the_lexical_score_of_a_search(sample: Sample):
+    (statement,) = [b.text for b in blocks("sql") if "AS bm25" in b.text]
+    by_chunk = {chunk_id: score for score, chunk_id, *_ in sample.rows(statement)}
+    hits = json.loads(sample.weft("search", "torn WAL records", "--json").stdout)["queries"][0]["hits"]
+    both = [(hit["lexical_score"], by_chunk[hit["chunk_id"]]) for hit in hits if hit["chunk_id"] in by_chunk]
+    assert len(both) >= 3
+    assert all(abs(searched - asked) < 1e-3 for searched, asked in both)
+
+
+def test_the_picture_of_the_assets_shows_every_asset(sample: Sample):
+    (picture,) = blocks("mermaid")
+    keys = {k.path[-1] for d in make_assets(load_settings(sample.config)) for k in d.keys}
+    assert {k for k in keys if not re.search(rf"\b{k}\b", picture.text)} == set()
+
+
+def test_every_reason_and_kind_of_the_sample_is_explained(sample: Sample):
+    text = page("docs/concepts.md")
+    found = sample.rows(
+        "SELECT reason FROM exclusions UNION SELECT kind FROM blocks UNION SELECT chunk_kind FROM chunks"
+    )
+    assert [word for (word,) in found if f"`{word}`" not in text] == []
+
+
+def test_pages_name_no_path_of_a_machine_and_no_design_paper():
+    for path in PAGES:
+        assert not re.search(r"/work/|/tmp/|/home/|\bseed \d", path.read_text(encoding="utf-8")), path.name
