@@ -143,12 +143,17 @@ def sql(statement: str, config: Path | None, as_json: bool) -> None:
 @explained
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
-    from dagster_project.instance import instance_home
+    from dagster_project.composition import make_sources
+    from dagster_project.instance import instance_home, open_instance
+    from dagster_project.plan import add_partitions
     from dagster_project.settings import CONFIG_VARIABLE, config_path, load_settings
 
+    settings = load_settings(config)
+    with open_instance(settings) as instance:
+        add_partitions(instance, [u.partition for u in make_sources(settings).discover()])
     environment = {
         **os.environ,
-        "DAGSTER_HOME": str(instance_home(load_settings(config))),
+        "DAGSTER_HOME": str(instance_home(settings)),
         CONFIG_VARIABLE: str(config_path(config).resolve()),
     }
     command = [sys.executable, "-m", "dagster", "dev", "-m", "dagster_project.definitions", "-h", "127.0.0.1"]

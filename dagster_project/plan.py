@@ -105,14 +105,20 @@ def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | 
 def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake) -> None:
     """Make Dagster's partitions and the lake's files those of the plan's units."""
     assert UNITS.name
-    known = set(instance.get_dynamic_partitions(UNITS.name))
     wanted = [u.partition for u in plan.units]
-    if added := [p for p in wanted if p not in known]:
-        instance.add_dynamic_partitions(UNITS.name, added)
-    for gone in sorted(known - set(wanted)):
+    add_partitions(instance, wanted)
+    for gone in sorted(set(instance.get_dynamic_partitions(UNITS.name)) - set(wanted)):
         instance.delete_dynamic_partition(UNITS.name, gone)
     for gone in plan.vanished:
         lake.remove(gone)
+
+
+def add_partitions(instance: dg.DagsterInstance, wanted: Sequence[str]) -> None:
+    """Tell Dagster of the partitions that it does not know yet."""
+    assert UNITS.name
+    known = set(instance.get_dynamic_partitions(UNITS.name))
+    if added := [p for p in wanted if p not in known]:
+        instance.add_dynamic_partitions(UNITS.name, added)
 
 
 def ranges(instance: dg.DagsterInstance, plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:

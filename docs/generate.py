@@ -170,7 +170,7 @@ The key of a partition is `<source>/<unit>`. What a unit is depends on `kind` an
   `grain = "month"`, files of one month are one unit; with `"year"`, those of one year. A file without a date
   in its name, and every file with `grain = "archive"`, is a unit of its own. What stands before the date is
   taken for the name of the list, unless `list_id` says it. `path` names files: a folder is not looked into,
-  so write `folder/*`.
+  so write `folder/*`; `**` matches one level like `*`. Keep `storage.root` out of what `path` matches.
 - **maildir, eml**: the `Date` header of each mail decides, and mails without a readable one are in the unit
   `undated`. With `grain = "archive"` the whole source is one unit, `all`.
 

@@ -67,7 +67,9 @@ def discussion(first: int, count: int, topic: str) -> list[Mail]:
     """A thread of `count` mails with distinct texts; the second is too short to stand alone."""
     mails = [Mail(first, f"How does the {topic} behave when the load doubles?", topic)]
     for number in range(first + 1, first + count):
-        body = "Yes." if number == first + 1 else f"The {topic} was measured in run {number}; it keeps its pace."
+        body = (
+            "Yes." if number == first + 1 else f"The {topic} was measured in run {number}; it keeps its pace."
+        )
         mails.append(Mail(number, body, f"Re: {topic}", reply_to=first, sender=f"p{number % 3}@example.org"))
     return mails
 
@@ -125,7 +127,9 @@ class Workspace:
         with open_instance(self.settings) as instance:
             yield instance
 
-    def build(self, tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None) -> BuildResult:
+    def build(
+        self, tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None
+    ) -> BuildResult:
         """What `weft build` does, in this process."""
         with self.instance() as instance:
             return build(self.settings, instance, tell=tell)

@@ -34,4 +34,3 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def built(built_once: Workspace, tmp_path: Path) -> Workspace:
     """A copy of `built_once` that a test may change."""
     return built_once.copied(tmp_path / "work")
-

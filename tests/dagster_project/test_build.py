@@ -30,7 +30,9 @@ def test_the_first_build_publishes_every_mail_once(built_once: Workspace):
 
 
 def test_the_published_file_explains_itself(built_once: Workspace):
-    bare = built_once.sql("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND comment IS NULL")
+    bare = built_once.sql(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND comment IS NULL"
+    )
     assert bare == []
 
 
@@ -55,7 +57,9 @@ def test_touching_files_without_changing_them_runs_nothing(built: Workspace):
 
 def test_mail_added_to_a_month_makes_one_unit_again_and_embeds_only_new_texts(built: Workspace):
     path = built.folder / "mail" / FEBRUARY
-    path.write_bytes(path.read_bytes() + mbox([Mail(110, "One more thing about checkpoints.", "Checkpoints")]))
+    path.write_bytes(
+        path.read_bytes() + mbox([Mail(110, "One more thing about checkpoints.", "Checkpoints")])
+    )
     result = built.build()
     assert list(result.plan.stale) == ["dev/dev.2004-02"]
     assert embedded(result) == 1
@@ -69,11 +73,11 @@ def test_removing_a_file_removes_its_mail_from_the_lake_and_the_index(built: Wor
     result = built.build()
     assert result.plan.vanished == ("users/users.2004-01",)
     for table in ("messages", "chunks", "blocks", "memberships"):
-        assert built.column(f"SELECT DISTINCT source || '/' || unit FROM {table} ORDER BY 1"
-                            if table in ("messages", "chunks", "memberships")
-                            else f"SELECT DISTINCT partition FROM {table} ORDER BY 1") == [
-            *DEV_UNITS, "users/users.2004-02"
-        ]
+        assert built.column(
+            f"SELECT DISTINCT source || '/' || unit FROM {table} ORDER BY 1"
+            if table in ("messages", "chunks", "memberships")
+            else f"SELECT DISTINCT partition FROM {table} ORDER BY 1"
+        ) == [*DEV_UNITS, "users/users.2004-02"]
     assert not list(built.settings.root.rglob("users.2004-01.parquet"))
     with built.instance() as instance:
         assert sorted(instance.get_dynamic_partitions("units")) == [*DEV_UNITS, "users/users.2004-02"]
@@ -86,7 +90,10 @@ def test_a_source_taken_out_of_the_settings_leaves_the_index(built: Workspace):
 
 
 def _append(work: Workspace) -> None:
-    work.write(FEBRUARY, [*discussion(100, 6, "write-ahead log"), *discussion(300, 3, "garbage collector"), Mail(120)])
+    work.write(
+        FEBRUARY,
+        [*discussion(100, 6, "write-ahead log"), *discussion(300, 3, "garbage collector"), Mail(120)],
+    )
 
 
 def _remove_the_canonical_copies(work: Workspace) -> None:
@@ -95,13 +102,17 @@ def _remove_the_canonical_copies(work: Workspace) -> None:
 
 def _change_one_mail(work: Workspace) -> None:
     mails = discussion(0, 6, "compactor")
-    work.write(JANUARY, [*mails[:3], Mail(3, "I was wrong: it stops.", "Re: compactor", reply_to=0), *mails[4:]])
+    work.write(
+        JANUARY, [*mails[:3], Mail(3, "I was wrong: it stops.", "Re: compactor", reply_to=0), *mails[4:]]
+    )
 
 
 def _parent_comes_late(work: Workspace) -> None:
     work.write("dev/dev.2004-03.mbox", [Mail(900, "Agreed.", "Re: news", reply_to=901)])
     work.build()
-    work.write("dev/dev.2004-04.mbox", [Mail(901, "The release is planned for the first week of May.", "news")])
+    work.write(
+        "dev/dev.2004-04.mbox", [Mail(901, "The release is planned for the first week of May.", "news")]
+    )
 
 
 def _context_goes_away(work: Workspace) -> None:
@@ -114,7 +125,10 @@ def _same_id_with_other_content(work: Workspace) -> None:
 
 
 def _same_id_and_text_at_another_time(work: Workspace) -> None:
-    work.write("users/users.2004-03.mbox", [Mail(2, discussion(0, 6, "compactor")[2].body, "Re: compactor", at=Mail(99).at)])
+    work.write(
+        "users/users.2004-03.mbox",
+        [Mail(2, discussion(0, 6, "compactor")[2].body, "Re: compactor", at=Mail(99).at)],
+    )
 
 
 def _everything_at_once(work: Workspace) -> None:
@@ -126,15 +140,24 @@ def _everything_at_once(work: Workspace) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        _append, _remove_the_canonical_copies, _change_one_mail, _parent_comes_late, _context_goes_away,
-        _same_id_with_other_content, _everything_at_once,
+        _append,
+        _remove_the_canonical_copies,
+        _change_one_mail,
+        _parent_comes_late,
+        _context_goes_away,
+        _same_id_with_other_content,
+        _everything_at_once,
         pytest.param(
             _same_id_and_text_at_another_time,
-            marks=pytest.mark.xfail(strict=True, reason="both mails make chunks of one id, which a check refuses"),
+            marks=pytest.mark.xfail(
+                strict=True, reason="both mails make chunks of one id, which a check refuses"
+            ),
         ),
     ],
 )
-def test_an_incremental_build_equals_a_full_one(built: Workspace, tmp_path: Path, change: Callable[[Workspace], None]):
+def test_an_incremental_build_equals_a_full_one(
+    built: Workspace, tmp_path: Path, change: Callable[[Workspace], None]
+):
     change(built)
     result = built.build()
     assert result.published and result.published["built_on_previous"]
@@ -171,7 +194,9 @@ def test_a_build_after_a_change_of_settings_equals_a_full_one(built: Workspace, 
     assert built.plan().is_empty
 
 
-def test_what_a_newer_version_of_the_code_makes_otherwise_is_made_again(built: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_what_a_newer_version_of_the_code_makes_otherwise_is_made_again(
+    built: Workspace, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("transforms.threads.VERSION", "of tomorrow")
     assert built.plan().publish
     built.build()

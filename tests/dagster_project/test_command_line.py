@@ -61,7 +61,9 @@ def _only_dashes() -> Mail:
 def test_odd_archives_do_not_stop_a_build(odd: tuple[Workspace, Result]):
     work, result = odd
     assert result.exit_code == 0, result.output
-    assert work.column("SELECT count(*) FROM messages WHERE message_id IN ('m0@example.org', 'm300@example.org')") == [2]
+    assert work.column(
+        "SELECT count(*) FROM messages WHERE message_id IN ('m0@example.org', 'm300@example.org')"
+    ) == [2]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,9 @@ def test_odd_archives_do_not_stop_a_build(odd: tuple[Workspace, Result]):
         ("bomb.mbox.gz", "compression_bomb"),
     ],
 )
-def test_what_cannot_be_read_is_quarantined_with_its_reason(odd: tuple[Workspace, Result], name: str, reason: str):
+def test_what_cannot_be_read_is_quarantined_with_its_reason(
+    odd: tuple[Workspace, Result], name: str, reason: str
+):
     assert reasons(odd[0]).get(name) == reason
 
 
@@ -92,7 +96,9 @@ def test_the_other_mails_of_a_file_with_one_too_large_are_kept(odd: tuple[Worksp
 
 def test_quotes_ten_thousand_deep_are_read(odd: tuple[Workspace, Result]):
     (covered,) = odd[0].column("SELECT max(byte_end) FROM blocks WHERE message_id = 'm500@example.org'")
-    assert odd[0].column("SELECT strlen(body) FROM messages WHERE message_id = 'm500@example.org'") == [covered]
+    assert odd[0].column("SELECT strlen(body) FROM messages WHERE message_id = 'm500@example.org'") == [
+        covered
+    ]
 
 
 def test_a_second_build_of_odd_archives_finds_nothing_to_do(odd: tuple[Workspace, Result]):
@@ -118,10 +124,14 @@ SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(SETTINGS + "[chunks]\nmesage_chars = 3\n", "chunks.mesage_chars: unknown setting", id="a typo"),
+        pytest.param(
+            SETTINGS + "[chunks]\nmesage_chars = 3\n", "chunks.mesage_chars: unknown setting", id="a typo"
+        ),
         pytest.param("[[sources]\n", "no valid TOML", id="bad TOML"),
         pytest.param("\udcff", "no valid TOML", id="no UTF-8"),
-        pytest.param(SETTINGS + '[chunks]\nmessage_chars = "many"\n', "chunks.message_chars", id="wrong type"),
+        pytest.param(
+            SETTINGS + '[chunks]\nmessage_chars = "many"\n', "chunks.message_chars", id="wrong type"
+        ),
         pytest.param(SETTINGS + "[chunks]\nmessage_chars = 0\n", "greater than 0", id="out of range"),
         pytest.param(SETTINGS + SETTINGS, "two sources are named 'dev'", id="one name twice"),
         pytest.param(SETTINGS.replace('"dev"', '"../dev"'), "sources.0.name", id="a name that is a path"),
@@ -153,7 +163,9 @@ def test_a_missing_settings_file_is_named(tmp_path: Path):
     ],
     ids=["no match", "no maildir"],
 )
-def test_a_source_that_is_not_there_stops_the_build_and_deletes_nothing(built: Workspace, source: dict[str, str]):
+def test_a_source_that_is_not_there_stops_the_build_and_deletes_nothing(
+    built: Workspace, source: dict[str, str]
+):
     built.configure({"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, source)
     before = (built.index / "CURRENT").resolve()
     result = weft(built, "build", "--json")
@@ -182,7 +194,9 @@ def test_searching_before_the_first_build_says_what_to_do(workspace: Workspace):
 def test_hits_are_printed_with_their_citation(built_once: Workspace):
     result = weft(built_once, "search", "compactor")
     assert result.exit_code == 0
-    (size,) = built_once.column("SELECT octet_length(body::BLOB) FROM messages WHERE message_id = 'm0@example.org'")
+    (size,) = built_once.column(
+        "SELECT octet_length(body::BLOB) FROM messages WHERE message_id = 'm0@example.org'"
+    )
     assert f"\u27e8m0@example.org block 0 bytes 0-{size}\u27e9" in result.stdout
 
 
@@ -190,11 +204,16 @@ def test_hits_as_json_name_every_query(built_once: Workspace):
     result = weft(built_once, "search", "compactor load", "garbage collector", "--json", "--limit", "2")
     answer = json.loads(result.stdout)
     assert answer["outcome"] == "HITS"
-    assert [(q["query"], len(q["hits"])) for q in answer["queries"]] == [("compactor load", 2), ("garbage collector", 2)]
+    assert [(q["query"], len(q["hits"])) for q in answer["queries"]] == [
+        ("compactor load", 2),
+        ("garbage collector", 2),
+    ]
     assert answer["queries"][0]["hits"][0]["doc_id"] == "m0@example.org"
 
 
-@pytest.mark.parametrize("query", ["", "   ", "\u2028", "'; DROP TABLE chunks; --", "%_\\", "\u65e5\u672c\u8a9e", "a" * 20_000])
+@pytest.mark.parametrize(
+    "query", ["", "   ", "\u2028", "'; DROP TABLE chunks; --", "%_\\", "\u65e5\u672c\u8a9e", "a" * 20_000]
+)
 def test_any_text_is_a_query(built_once: Workspace, query: str):
     assert weft(built_once, "search", query, "--json").exit_code in (0, 3)
 

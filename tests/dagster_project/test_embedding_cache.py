@@ -34,7 +34,9 @@ def test_vectors_come_back_once_and_sorted_by_hash(cache: ParquetEmbeddingCache)
     assert found == {"text_hash": ["a", "c"], "vector": [[1.0] * 4, [3.0] * 4]}
 
 
-@pytest.mark.parametrize("other", [("another", 4, "document"), ("model", 8, "document"), ("model", 4, "query")])
+@pytest.mark.parametrize(
+    "other", [("another", 4, "document"), ("model", 8, "document"), ("model", 4, "query")]
+)
 def test_vectors_of_another_model_width_or_task_are_not_found(cache: ParquetEmbeddingCache, other):
     cache.store(*KEY, ["a"], vectors(1))
     assert cache.hashes(*other) == set()

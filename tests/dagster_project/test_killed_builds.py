@@ -36,7 +36,9 @@ def kill_after(process: subprocess.Popen[str], seconds: float) -> None:
 
 def change(work: Workspace) -> None:
     """Add, change and remove mail."""
-    work.write("dev/dev.2004-02.mbox", [*discussion(100, 5, "write-ahead log"), *discussion(500, 4, "planner")])
+    work.write(
+        "dev/dev.2004-02.mbox", [*discussion(100, 5, "write-ahead log"), *discussion(500, 4, "planner")]
+    )
     work.write("dev/dev.2004-03.mbox", [Mail(600, "Agreed.", "Re: compactor", reply_to=3)])
     (work.folder / "mail" / "users" / "users.2004-01.mbox").unlink()
     work.write("users/users.2004-02.mbox", discussion(700, 4, "shell"))
@@ -80,12 +82,18 @@ def test_a_killed_build_is_ended_by_the_next(
     assert differences(built.index, expected.index) == {}
     assert leftovers(built) == []
     with built.instance() as instance:
-        open_runs = [s for s in dg.DagsterRunStatus if s not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)]
+        open_runs = [
+            s
+            for s in dg.DagsterRunStatus
+            if s not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
+        ]
         assert instance.get_runs(filters=dg.RunsFilter(statuses=open_runs)) == []
     assert built.plan().is_empty
 
 
-def test_the_first_build_may_be_killed_too(tmp_path: Path, built_once: Workspace, undisturbed: tuple[Workspace, float]):
+def test_the_first_build_may_be_killed_too(
+    tmp_path: Path, built_once: Workspace, undisturbed: tuple[Workspace, float]
+):
     work = two_lists(tmp_path / "work")
     kill_after(start_build(work), undisturbed[1] * 0.8)
     work.build()

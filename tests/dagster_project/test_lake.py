@@ -24,7 +24,9 @@ def lake(tmp_path: Path) -> ParquetLake:
     return ParquetLake(str(tmp_path / "lake"), {"messages": schemas.MESSAGES, "terms": schemas.TERMS})
 
 
-def stage(lake: ParquetLake, data: pa.Table, partition: str | None = "dev/2004-01", code: str = "1", **inputs: str):
+def stage(
+    lake: ParquetLake, data: pa.Table, partition: str | None = "dev/2004-01", code: str = "1", **inputs: str
+):
     return lake.stage("terms", partition, data, code_version=code, inputs=inputs)
 
 
@@ -56,11 +58,15 @@ def test_the_footer_says_what_the_file_was_made_from(lake: ParquetLake):
 @pytest.mark.parametrize(
     "same",
     [
-        pytest.param(pa.table(ROWS).select(["tf", "term", "field", "chunk_id"]), id="columns in another order"),
+        pytest.param(
+            pa.table(ROWS).select(["tf", "term", "field", "chunk_id"]), id="columns in another order"
+        ),
         pytest.param(pa.table({**ROWS, "tf": pa.array([1, 2], pa.int64())}), id="a wider type"),
         pytest.param(pa.concat_tables([pa.table(ROWS).slice(0, 1), pa.table(ROWS).slice(1)]), id="in pieces"),
         pytest.param(pa.table(ROWS).replace_schema_metadata({"made": "elsewhere"}), id="with other metadata"),
-        pytest.param(pa.table({**ROWS, "term": pa.array(["fox", "dog"]).dictionary_encode()}), id="as a dictionary"),
+        pytest.param(
+            pa.table({**ROWS, "term": pa.array(["fox", "dog"]).dictionary_encode()}), id="as a dictionary"
+        ),
     ],
 )
 def test_equal_tables_have_equal_hashes_whatever_they_were_made_from(lake: ParquetLake, same: pa.Table):
@@ -78,7 +84,9 @@ def test_other_content_has_another_hash(lake: ParquetLake):
     ("wrong", "said"),
     [
         pytest.param(pa.table(ROWS).drop_columns(["tf"]), r"terms: missing columns \['tf'\]", id="missing"),
-        pytest.param(pa.table({**ROWS, "more": [1, 2]}), r"terms.*undeclared columns \['more'\]", id="undeclared"),
+        pytest.param(
+            pa.table({**ROWS, "more": [1, 2]}), r"terms.*undeclared columns \['more'\]", id="undeclared"
+        ),
         pytest.param(pa.table({**ROWS, "tf": ["one", "two"]}), "terms, column tf", id="wrong type"),
         pytest.param(pa.table({**ROWS, "tf": [1, 2**40]}), "terms, column tf", id="too large"),
         pytest.param(pa.table({**ROWS, "term": ["fox", None]}), "terms, column term: 1 nulls", id="null"),
@@ -90,7 +98,9 @@ def test_a_table_that_is_not_as_declared_is_refused(lake: ParquetLake, wrong: pa
     assert not [p for p in Path(str(lake.base)).rglob("*") if p.is_file()]
 
 
-@pytest.mark.parametrize("partition", ["", "dev", "dev/", "/2004", "../x", "dev/..", "./x", "a/b/c", "dev/../../x"])
+@pytest.mark.parametrize(
+    "partition", ["", "dev", "dev/", "/2004", "../x", "dev/..", "./x", "a/b/c", "dev/../../x"]
+)
 def test_no_partition_lies_outside_its_table(lake: ParquetLake, partition: str):
     with pytest.raises(ValueError, match="is no partition"):
         lake.path("terms", partition)

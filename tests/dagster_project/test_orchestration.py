@@ -25,7 +25,13 @@ from tests.archives import Mail, Workspace, differences, discussion
 from transforms import checks
 
 PARTITIONED = [
-    "attachments", "messages", "quarantine", "message_blocks", "message_chunks", "message_exclusions", "message_terms",
+    "attachments",
+    "messages",
+    "quarantine",
+    "message_blocks",
+    "message_chunks",
+    "message_exclusions",
+    "message_terms",
 ]
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
 
@@ -96,7 +102,10 @@ def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg
     made = {(e.asset_key.path[-1], e.partition): e for e in _materializations(result)}
     assert set(made) == {(table, JANUARY) for table in PARTITIONED}
     assert made["messages", JANUARY].metadata["dagster/row_count"].value == 6
-    assert made["messages", JANUARY].tags["dagster/data_version"] == built.lake.footer("messages", JANUARY).content_hash
+    assert (
+        made["messages", JANUARY].tags["dagster/data_version"]
+        == built.lake.footer("messages", JANUARY).content_hash
+    )
     assert built.plan().is_empty
 
 
@@ -148,7 +157,10 @@ def test_two_processes_materialize_two_partitions_at_once(built: Workspace, buil
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", MATERIALIZE, str(built.config), partition, *PARTITIONED],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for partition in (JANUARY, USERS)
     ]
@@ -254,7 +266,9 @@ def test_the_schedule_asks_for_a_run_when_something_changed(changed: Workspace, 
     assert isinstance(answer, dg.RunRequest) and answer.tags["weft/changed_units"] == "1"
 
 
-def test_the_schedule_asks_for_a_run_that_will_show_what_is_wrong(built: Workspace, instance: dg.DagsterInstance):
+def test_the_schedule_asks_for_a_run_that_will_show_what_is_wrong(
+    built: Workspace, instance: dg.DagsterInstance
+):
     for path in (built.folder / "mail" / "users").iterdir():
         path.unlink()
     answer = _evaluated(built, instance)
@@ -307,7 +321,9 @@ def test_the_shipped_instance_keeps_its_engines_and_limits(built: Workspace, ins
     assert instance.run_monitoring_enabled
 
 
-def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(built: Workspace, instance: dg.DagsterInstance):
+def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(
+    built: Workspace, instance: dg.DagsterInstance
+):
     (run, *_) = instance.get_runs(limit=1)
     stock = SqliteEventLogStorage(str(built.settings.root / "dagster" / "history" / "runs"))
     stock.register_instance(instance)
@@ -317,7 +333,9 @@ def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(built: Workspa
     assert stock.has_asset_key(dg.AssetKey("messages"))
 
 
-def test_an_opened_instance_leaves_the_environment_as_it_was(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_an_opened_instance_leaves_the_environment_as_it_was(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
     with workspace.instance():
         assert os.environ["DAGSTER_HOME"] == str(workspace.settings.root / "dagster")
     assert "DAGSTER_HOME" not in os.environ

@@ -21,13 +21,17 @@ def sound() -> Tables:
         "terms": [{"chunk_id": i, "term": "fox"} for i in ("a", "b")],
         "context": [{"chunk_id": "b", "checksum": "hash-of-b-with-parent", "text_embed": "b+"}],
         "embeddings": [
-            {"text_hash": h, "model": "m", "dimensions": 2, "task": "document"} for h in ("hash-a", "hash-of-b-with-parent")
+            {"text_hash": h, "model": "m", "dimensions": 2, "task": "document"}
+            for h in ("hash-a", "hash-of-b-with-parent")
         ],
     }
 
 
 DECLARED = {
-    "chunks": schemas.CHUNKS, "terms": schemas.TERMS, "context": schemas.CHUNK_CONTEXT, "embeddings": schemas.embeddings(2)
+    "chunks": schemas.CHUNKS,
+    "terms": schemas.TERMS,
+    "context": schemas.CHUNK_CONTEXT,
+    "embeddings": schemas.embeddings(2),
 }
 
 
@@ -52,23 +56,39 @@ def test_empty_tables_break_no_rule():
     ("damage", "rule", "ids"),
     [
         pytest.param(lambda t: t["chunks"].append(t["chunks"][0]), "chunk_ids_are_unique", ["a"], id="twice"),
-        pytest.param(lambda t: t["embeddings"].pop(0), "every_chunk_has_its_vector", ["hash-a"], id="no vector"),
         pytest.param(
-            lambda t: t["embeddings"].pop(1), "every_chunk_has_its_vector", ["hash-of-b-with-parent"], id="none with context"
+            lambda t: t["embeddings"].pop(0), "every_chunk_has_its_vector", ["hash-a"], id="no vector"
+        ),
+        pytest.param(
+            lambda t: t["embeddings"].pop(1),
+            "every_chunk_has_its_vector",
+            ["hash-of-b-with-parent"],
+            id="none with context",
         ),
         pytest.param(lambda t: t["terms"].pop(), "every_chunk_has_its_terms", ["b"], id="no terms"),
         pytest.param(
-            lambda t: t["embeddings"][0].update(model="x"), "vectors_are_of_the_model", ["hash-a"], id="another model"
+            lambda t: t["embeddings"][0].update(model="x"),
+            "vectors_are_of_the_model",
+            ["hash-a"],
+            id="another model",
         ),
         pytest.param(
-            lambda t: t["embeddings"][0].update(dimensions=3), "vectors_are_of_the_model", ["hash-a"], id="another width"
+            lambda t: t["embeddings"][0].update(dimensions=3),
+            "vectors_are_of_the_model",
+            ["hash-a"],
+            id="another width",
         ),
         pytest.param(
-            lambda t: t["embeddings"][0].update(task="query"), "vectors_are_of_the_model", ["hash-a"], id="another task"
+            lambda t: t["embeddings"][0].update(task="query"),
+            "vectors_are_of_the_model",
+            ["hash-a"],
+            id="another task",
         ),
     ],
 )
-def test_each_rule_finds_the_rows_that_break_it(damage: Callable[[Tables], object], rule: str, ids: list[str]):
+def test_each_rule_finds_the_rows_that_break_it(
+    damage: Callable[[Tables], object], rule: str, ids: list[str]
+):
     tables = sound()
     damage(tables)
     assert {r: i for r, i in found(tables).items() if i} == {rule: ids}

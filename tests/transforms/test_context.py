@@ -18,8 +18,23 @@ SETTINGS = ChunkSettings(parent_chars=10)
 
 def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
     row = {c.name: None for c in schemas.CHUNKS.columns}
-    defaults = {"source": "s", "unit": "u", "chunk_index": 0, "title": "T", "needs_parent": False, "text_embed": text}
-    return {**row, **defaults, "chunk_id": ident, "doc_id": doc, "text_lex": text, "checksum": text_hash(text), **given}
+    defaults = {
+        "source": "s",
+        "unit": "u",
+        "chunk_index": 0,
+        "title": "T",
+        "needs_parent": False,
+        "text_embed": text,
+    }
+    return {
+        **row,
+        **defaults,
+        "chunk_id": ident,
+        "doc_id": doc,
+        "text_lex": text,
+        "checksum": text_hash(text),
+        **given,
+    }
 
 
 def table(chunks: list[dict[str, Any]]) -> ibis.Table:
@@ -38,20 +53,28 @@ def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        pytest.param([chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"}, id="the start of what it answers"),
-        pytest.param([chunk("p", "asked", "Is it?", unit="another")], {"c": "Is it?"}, id="across partitions"),
+        pytest.param(
+            [chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"}, id="the start of what it answers"
+        ),
+        pytest.param(
+            [chunk("p", "asked", "Is it?", unit="another")], {"c": "Is it?"}, id="across partitions"
+        ),
         pytest.param([], {}, id="an answer to nothing that is here"),
         pytest.param([chunk("p", "asked", " \n ")], {}, id="nothing said"),
         pytest.param([chunk("p", "asked", "file", attachment_id="x")], {}, id="attachments say nothing"),
         pytest.param(
-            [chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)], {"c": "First."},
+            [chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)],
+            {"c": "First."},
             id="the first chunk only",
         ),
         pytest.param(
-            [chunk("p", "asked", "Later.", unit="v"), chunk("q", "asked", "Sooner.", unit="b")], {"c": "Sooner."},
+            [chunk("p", "asked", "Later.", unit="v"), chunk("q", "asked", "Sooner.", unit="b")],
+            {"c": "Sooner."},
             id="of copies the first by source and unit",
         ),
-        pytest.param([chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10}, id="characters, not bytes"),
+        pytest.param(
+            [chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10}, id="characters, not bytes"
+        ),
     ],
 )
 def test_a_short_reply_is_given_what_it_answers(others: list[dict[str, Any]], expected: dict[str, str]):
@@ -73,7 +96,11 @@ def test_the_embedded_text_names_subject_question_and_answer(subject: bool, expe
     settings = SETTINGS.model_copy(update={"embed_subject": subject})
     parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), settings).to_pyarrow()
     (row,) = chunk_context(parents, settings).to_pylist()
-    assert (row["text_embed"], row["checksum"], row["context_kind"]) == (expected, text_hash(expected), "parent")
+    assert (row["text_embed"], row["checksum"], row["context_kind"]) == (
+        expected,
+        text_hash(expected),
+        "parent",
+    )
 
 
 def test_a_chunk_is_embedded_by_its_text_with_context_where_it_has_one():

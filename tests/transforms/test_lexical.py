@@ -35,7 +35,12 @@ def postings(texts: list[list[str]], field: str = "text") -> Postings:
 
 def queries(*asked: list[str]) -> pa.Table:
     pairs = [(n, term) for n, terms in enumerate(asked) for term in sorted(set(terms))]
-    return pa.table({"query": pa.array([p[0] for p in pairs], pa.int32()), "term": pa.array([p[1] for p in pairs], pa.string())})
+    return pa.table(
+        {
+            "query": pa.array([p[0] for p in pairs], pa.int32()),
+            "term": pa.array([p[1] for p in pairs], pa.string()),
+        }
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -57,7 +62,13 @@ def test_chunks_without_a_term_of_the_query_score_zero():
 
 
 @pytest.mark.parametrize(
-    ("field", "setting"), [("title", "title_weight"), ("text", "text_weight"), ("quote", "quote_weight"), ("context", "quote_weight")]
+    ("field", "setting"),
+    [
+        ("title", "title_weight"),
+        ("text", "text_weight"),
+        ("quote", "quote_weight"),
+        ("context", "quote_weight"),
+    ],
 )
 def test_an_occurrence_counts_by_the_weight_of_its_field(field: str, setting: str):
     made = postings([["fox", "fox", "dog"], ["dog"]], field)

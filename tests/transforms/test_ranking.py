@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.ranking import RANKED, Places, ranked_hits, top_k
+from transforms.ranking import RANKED, ExactScores, Places, ranked_hits, top_k
 from transforms.settings import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)
@@ -42,7 +42,13 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
     )
     mask = None if allowed is None else np.array(allowed)
     return ranked_hits(
-        0, np.array(lexical, dtype=np.float32), np.array(vector, dtype=np.float32), mask, places, limit, settings
+        0,
+        np.array(lexical, dtype=np.float32),
+        ExactScores(np.array(vector, dtype=np.float32), mask),
+        mask,
+        places,
+        limit,
+        settings,
     )
 
 
@@ -55,7 +61,9 @@ def test_hits_have_the_declared_columns_and_ranks_from_one():
 def test_the_blend_scales_both_scores_over_all_chunks():
     settings = SearchSettings(thread_weight=0, lexical_weight=0.75)
     found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=settings)
-    assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx({0: 0.75, 1: 0.625, 2: 0.125})
+    assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx(
+        {0: 0.75, 1: 0.625, 2: 0.125}
+    )
 
 
 def test_rank_fusion_adds_reciprocal_ranks():
@@ -90,7 +98,10 @@ def test_a_chunk_that_only_one_list_holds_has_no_rank_in_the_other():
     assert ranks == {0: (None, 1), 1: (1, None)}
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12), st.integers(1, 9))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12),
+    st.integers(1, 9),
+)
 def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[int, int, int]], limit: int):
     lexical, vector, messages = zip(*rows, strict=True)
     whole = hits(lexical, vector, messages=messages, threads=messages, settings=SearchSettings())

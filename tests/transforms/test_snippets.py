@@ -13,7 +13,10 @@ from transforms.terms import query_terms
 
 SETTINGS = TermSettings()
 LONG = " ".join(f"word{n}" for n in range(200))
-WORDS = st.lists(st.sampled_from(["fox", "foxes", "dog", "\U0001f98a", "pg_stat", "x" * 90, ">", "\n", "na\u00efve"]), max_size=80)
+WORDS = st.lists(
+    st.sampled_from(["fox", "foxes", "dog", "\U0001f98a", "pg_stat", "x" * 90, ">", "\n", "na\u00efve"]),
+    max_size=80,
+)
 
 
 def snippet(text: str, query: str, settings: TermSettings, length: int = 240) -> Snippet:
@@ -54,7 +57,9 @@ def test_a_cut_is_shown_at_both_ends():
 
 
 @given(WORDS, st.sampled_from(["fox", "dog fox", "pg_stat", "nothing", ""]), st.integers(20, 120))
-def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(words: list[str], query: str, length: int):
+def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(
+    words: list[str], query: str, length: int
+):
     made = snippet(" ".join(words), query, SETTINGS, length)
     assert len(made.text) <= length + len("\u2026 ") + len(" \u2026")
     assert "\n" not in made.text

@@ -25,7 +25,10 @@ def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
         ("__init__", ["__init__", "init"]),
         ("v16.2 and CVE-2024-3094", ["16", "2", "2024", "3094", "and", "cve", "v16"][1:]),
         ("0x1f", ["0x1f"]),
-        ("na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e", ["na\u00efve", "\u0436\u0443\u043a", "\u65e5\u672c\u8a9e"]),
+        (
+            "na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e",
+            ["na\u00efve", "\u0436\u0443\u043a", "\u65e5\u672c\u8a9e"],
+        ),
         ("\u00c9COLE", ["\u00e9cole"]),
         ("don't", ["don", "t"]),
         ("--- ___ !!!", []),
@@ -56,12 +59,21 @@ def test_terms_are_stemmed_and_cut_as_the_settings_say(settings: TermSettings, e
 
 def test_occurrences_are_counted_by_chunk_and_field():
     chunks = pa.table(
-        {"chunk_id": ["b", "a"], "title": ["fox", ""], "text_lex": ["fox fox dog", "dog"], "quote_lex": ["", "Fox_fox"]}
+        {
+            "chunk_id": ["b", "a"],
+            "title": ["fox", ""],
+            "text_lex": ["fox fox dog", "dog"],
+            "quote_lex": ["", "Fox_fox"],
+        }
     )
     rows = sorted(tuple(r.values()) for r in chunk_terms(chunks, PLAIN).to_pylist())
     assert rows == [
-        ("a", "quote", "fox", 2), ("a", "quote", "fox_fox", 1), ("a", "text", "dog", 1),
-        ("b", "text", "dog", 1), ("b", "text", "fox", 2), ("b", "title", "fox", 1),
+        ("a", "quote", "fox", 2),
+        ("a", "quote", "fox_fox", 1),
+        ("a", "text", "dog", 1),
+        ("b", "text", "dog", 1),
+        ("b", "text", "fox", 2),
+        ("b", "title", "fox", 1),
     ]
 
 
@@ -85,7 +97,10 @@ def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     settings = TermSettings()
     names = [str(n) for n in range(len(texts))]
     chunks = pa.table(
-        {"chunk_id": pa.array(names, pa.string()), **{f: pa.array(texts, pa.string()) for f in ("text_lex", "title", "quote_lex")}}
+        {
+            "chunk_id": pa.array(names, pa.string()),
+            **{f: pa.array(texts, pa.string()) for f in ("text_lex", "title", "quote_lex")},
+        }
     )
     indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(chunks, settings).to_pylist()}
     asked = {(str(r["query"]), r["term"]) for r in query_terms(texts, settings).to_pylist()}

@@ -19,7 +19,9 @@ START = datetime(2004, 1, 1, tzinfo=UTC)
 COLUMNS = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
 
 
-def mail(ident: str, reply: str | None = None, refs: str = "", at: int | None = 0, **given: Any) -> dict[str, Any]:
+def mail(
+    ident: str, reply: str | None = None, refs: str = "", at: int | None = 0, **given: Any
+) -> dict[str, Any]:
     when = None if at is None else START + timedelta(hours=at)
     row = {"message_id": ident, "in_reply_to": reply, "refs": refs.split(), "effective_at": when}
     return {"subject": f"about {ident}", "from_addr": f"{ident}@example.org", **row, **given}
@@ -40,9 +42,13 @@ def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
     ("mails", "expected"),
     [
         pytest.param([mail("a")], {"a": (None, "root")}, id="alone"),
-        pytest.param([mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="reply"),
         pytest.param(
-            [mail("a"), mail("b", refs="a")], {"a": (None, "root"), "b": ("a", "references")}, id="references only"
+            [mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="reply"
+        ),
+        pytest.param(
+            [mail("a"), mail("b", refs="a")],
+            {"a": (None, "root"), "b": ("a", "references")},
+            id="references only",
         ),
         pytest.param(
             [mail("a"), mail("c", refs="a b")],
@@ -87,7 +93,10 @@ def test_a_thread_is_read_depth_first_siblings_by_time():
     mails = [mail("r"), mail("late", "r", at=5), mail("early", "r", at=1), mail("below", "early", at=9)]
     rows = build_threads(table(mails)).tree.to_pylist()
     assert [(r["message_id"], r["depth"]) for r in sorted(rows, key=lambda r: r["position"])] == [
-        ("r", 0), ("early", 1), ("below", 2), ("late", 1)
+        ("r", 0),
+        ("early", 1),
+        ("below", 2),
+        ("late", 1),
     ]
 
 
@@ -100,7 +109,11 @@ def test_a_thread_counts_its_mails_ghosts_and_authors():
     (row,) = build_threads(table(mails)).threads.to_pylist()
     counts = {k: row[k] for k in ("root_id", "message_count", "ghost_count", "participant_count", "subject")}
     assert counts == {
-        "root_id": "g", "message_count": 3, "ghost_count": 1, "participant_count": 2, "subject": "Fwd: news"
+        "root_id": "g",
+        "message_count": 3,
+        "ghost_count": 1,
+        "participant_count": 2,
+        "subject": "Fwd: news",
     }
     assert (row["first_at"], row["last_at"]) == (START + timedelta(hours=1), START + timedelta(hours=3))
 
@@ -120,7 +133,12 @@ IDS = st.sampled_from([f"m{n}" for n in range(9)])
 def tangles(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Mails that answer each other, themselves and mails that are not there."""
     return [
-        mail(ident, draw(st.none() | IDS), " ".join(draw(st.lists(IDS, max_size=4))), draw(st.none() | st.integers(0, 9)))
+        mail(
+            ident,
+            draw(st.none() | IDS),
+            " ".join(draw(st.lists(IDS, max_size=4))),
+            draw(st.none() | st.integers(0, 9)),
+        )
         for ident in draw(st.lists(IDS, unique=True, max_size=7))
     ]
 
@@ -160,8 +178,13 @@ def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
     fields = {c.name: c.type for c in schemas.MESSAGES.columns}
     made = [
         {
-            "source": "s", "unit": unit, "list_id": "l", "message_id": ident,
-            "header_message_id": ident.split("+")[0], "content_hash": content, "effective_at": START + timedelta(hours=at),
+            "source": "s",
+            "unit": unit,
+            "list_id": "l",
+            "message_id": ident,
+            "header_message_id": ident.split("+")[0],
+            "content_hash": content,
+            "effective_at": START + timedelta(hours=at),
         }
         for unit, ident, content, at in rows
     ]
@@ -190,7 +213,9 @@ def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
 )
 def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
     found = memberships(stored(*rows)).to_pyarrow().to_pylist()
-    assert [(r["message_id"], r["unit"], r["stored_message_id"], r["is_canonical"]) for r in found] == expected
+    assert [
+        (r["message_id"], r["unit"], r["stored_message_id"], r["is_canonical"]) for r in found
+    ] == expected
 
 
 def test_only_canonical_rows_are_published_under_their_final_ids():
