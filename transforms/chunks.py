@@ -130,7 +130,7 @@ def message_chunks(
     where = {m: (e - n, e) for m, e, n in zip(ids["value"], ends, ids["len"], strict=True)}
     kinds, depths, lengths = (grouped[c].to_list() for c in ("kind", "quote_depth", "char_length"))
     subjects: dict[str, _Mail] = {}
-    names = ("message_id", "source", "unit", "subject", "in_reply_to", "refs", "body")
+    names = ("message_id", "content_hash", "source", "unit", "subject", "in_reply_to", "refs", "body")
     for values in zip(*(mails[n].to_list() for n in names), strict=True):
         mail = _Mail(*values)
         subjects.setdefault(mail.message_id, mail)
@@ -158,6 +158,7 @@ def title_of(subject: str) -> str:
 
 class _Mail(NamedTuple):
     message_id: str
+    content_hash: str
     source: str
     unit: str
     subject: str
@@ -553,7 +554,7 @@ class _Body:
         self.rows.add(
             spans,
             self.offsets,
-            chunk_id=self.rows.chunk_id("message", mail.message_id, "", kind, display),
+            chunk_id=self.rows.chunk_id("message", mail.message_id, mail.content_hash, kind, display),
             source_kind="message",
             source=mail.source,
             unit=mail.unit,
@@ -768,7 +769,7 @@ def section_pieces(text: str, limit: int) -> Iterator[Piece]:
 def _emit_attachment(part: dict[str, object], mail: _Mail | None, rows: _Rows) -> None:
     """The chunks of one attachment, or the reason why there are none."""
     message_id, source, unit = str(part["message_id"]), str(part["source"]), str(part["unit"])
-    mail = mail or _Mail(message_id, source, unit, "", None, None, "")
+    mail = mail or _Mail(message_id, "", source, unit, "", None, None, "")
     owner = mail._replace(source=source, unit=unit)
     ident = str(part["attachment_id"])
     text = part["text"]
@@ -794,9 +795,8 @@ def _emit_attachment(part: dict[str, object], mail: _Mail | None, rows: _Rows) -
             rows.exclude(owner, ident, offsets.byte(piece.start), offsets.byte(piece.end), "too_little_text")
     if not text.strip():
         rows.exclude(owner, ident, 0, len(text.encode()), "empty")
-    content = text_hash(text)
     for index, piece in enumerate(kept):
-        _attachment_chunk(part, owner, rows, text, offsets, content, index, piece)
+        _attachment_chunk(part, owner, rows, text, offsets, index, piece)
     rows.close(len(kept))
 
 
@@ -806,7 +806,6 @@ def _attachment_chunk(
     rows: _Rows,
     text: str,
     offsets: _Offsets,
-    content: str,
     index: int,
     piece: Piece,
 ) -> None:
@@ -821,7 +820,7 @@ def _attachment_chunk(
     rows.add(
         [Span(piece.start, piece.end, "own")],
         offsets,
-        chunk_id=rows.chunk_id("attachment", mail.message_id, content, "attachment_segment", display),
+        chunk_id=rows.chunk_id("attachment", mail.message_id, str(part["attachment_id"]), "attachment_segment", display),
         source_kind="attachment",
         source=mail.source,
         unit=mail.unit,

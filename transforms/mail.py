@@ -148,7 +148,7 @@ class _Tables:
     def add(self, mail: _Mail, settings: MailSettings) -> None:
         ident = mail.row["message_id"]
         for part in mail.parts:
-            row, had_nul = _attachment_row(part, ident, settings)
+            row, had_nul = _attachment_row(part, ident, mail.row["content_hash"], settings)
             self._append("attachments", row)
             if had_nul and "nul_removed" not in mail.row["defects"]:
                 mail.row["defects"].append("nul_removed")
@@ -275,7 +275,9 @@ def without_list_footer(body: str) -> str:
     return body if found is None else body[: len(body) - len(tail) + found.start()]
 
 
-def _attachment_row(part: Part, ident: str, settings: MailSettings) -> tuple[dict[str, Any], bool]:
+def _attachment_row(
+    part: Part, ident: str, content_hash: str, settings: MailSettings
+) -> tuple[dict[str, Any], bool]:
     if part.text is not None:
         read = AttachmentText("text", part.text, None)
         data = part.text.encode()
@@ -292,7 +294,7 @@ def _attachment_row(part: Part, ident: str, settings: MailSettings) -> tuple[dic
         )
     chars = len(read.text) if read.text is not None else 0
     row = {
-        "attachment_id": parts_hash((ident, str(part.position), bytes_sha256(data))),
+        "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
         "message_id": ident,
         "part_index": part.position,
         "filename": part.filename,

@@ -167,7 +167,7 @@ ATTACHMENTS = Table(
     "One attached part, with its text or the reason why there is none.",
     ("attachment_id",),
     (
-        _column("attachment_id", pa.string(), "hash of Message-ID, part index and content"),
+        _column("attachment_id", pa.string(), "hash of Message-ID, content of the mail, part index and content of the part"),
         MESSAGE_ID,
         SOURCE,
         UNIT,
@@ -224,7 +224,7 @@ CHUNKS = Table(
     "One retrieval unit.",
     ("chunk_id",),
     (
-        _column("chunk_id", pa.string(), "hash of document, kind, text and occurrence; no position inside"),
+        _column("chunk_id", pa.string(), "hash of document, its content, kind, text and occurrence; no position inside"),
         _column("source_kind", pa.string(), "message or attachment"),
         SOURCE,
         UNIT,

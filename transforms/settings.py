@@ -70,9 +70,6 @@ class ChunkSettings(StageSettings):
         1, ge=0, description="authored letters or digits below which a mail makes no chunk"
     )
     attachment_chars: int = Field(8000, gt=0, description="characters; a longer attachment is split")
-    attachment_recursive_chars: int = Field(
-        32000, gt=0, description="characters; a longer attachment is split by hunks or lines too"
-    )
     parent_chars: int = Field(
         800, ge=0, description="characters of the answered mail given to a short reply without anchor"
     )

@@ -31,6 +31,7 @@ def mails(corpora: Path) -> pa.Table:
     return pa.table(
         {
             "message_id": list(rows),
+            "content_hash": ["h"] * len(rows),
             "source": ["pgsql"] * len(rows),
             "unit": ["all"] * len(rows),
             "subject": [r[0] for r in rows.values()],

@@ -24,6 +24,7 @@ def mails(*bodies: str, subject: str = "", in_reply_to: str | None = None) -> pa
     return pa.table(
         {
             "message_id": [f"m{i}" for i in range(n)],
+            "content_hash": ["h"] * n,
             "source": ["s"] * n,
             "unit": ["u"] * n,
             "subject": [subject] * n,
