@@ -24,6 +24,8 @@ from transforms import schemas
 
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _TEMPORARY = ".tmp-"
+MEMORY_LIMIT = "600MB"
+"""What DuckDB may hold in memory, here and while it publishes; beyond it spills to disk."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,8 @@ class LakeIOManager(UPathIOManager):
         if self._backend is None:
             self._backend = ibis.duckdb.connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
+            self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
+            self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
             if not _is_local(self.lake.base):
                 self._backend.register_filesystem(self.lake.base.fs)
         paths = [self.lake.path(name, p) for p in partitions]

@@ -7,7 +7,8 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ import duckdb
 
 from dagster_project.resources import published
 from dagster_project.resources.duckdb_extensions import load_vss
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake
 from dagster_project.resources.sources import FileSources
 from transforms.errors import CheckFailedError, WeftError
 from transforms.hashing import parts_hash
@@ -96,8 +97,7 @@ class DuckDBPublisher:
                 building.replace(place)
                 self._switch(place)
             finally:
-                for left in self.folder.glob(f"{building.name}*"):
-                    left.unlink(missing_ok=True)
+                _remove(self.folder.glob(f"{building.name}*"))
             self._prune(keep=place)
             return result
 
@@ -161,8 +161,8 @@ class DuckDBPublisher:
 
     def _sweep(self) -> None:
         """Remove what killed builds left; the lock says that none is running."""
-        for left in [*self.folder.glob(".build-*"), *self.folder.glob(f".{CURRENT}-*")]:
-            left.unlink(missing_ok=True)
+        _remove(self.folder.glob(".build-*"))
+        _remove(self.folder.glob(f".{CURRENT}-*"))
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -188,7 +188,7 @@ class _Build:
 
     def run(self, version: str, settings: str) -> Published:
         """Fill the file at `place`, check it, close it."""
-        with duckdb.connect(str(self.place), config={"memory_limit": "1GB", "threads": 2}) as connection:
+        with duckdb.connect(str(self.place), config={"memory_limit": MEMORY_LIMIT}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET preserve_insertion_order = true")
             self.connection = connection
@@ -331,6 +331,15 @@ class _Build:
 def _quoted(value: object) -> str:
     """A value inside a SQL string literal."""
     return str(value).replace("'", "''")
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Delete files, and the folders that DuckDB spills to."""
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _durable(path: Path) -> None:

@@ -54,7 +54,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Result]:
 
 
 def _only_dashes() -> Mail:
-    body = "--x\nContent-Type: text/plain\n\nhello there\n--x\nContent-Type: text/plain\nContent-Disposition: attachment\n\n-----\n--x--"
+    body = (
+        "--x\nContent-Type: text/plain\n\nhello there\n"
+        "--x\nContent-Type: text/plain\nContent-Disposition: attachment\n\n-----\n--x--"
+    )
     return Mail(700, body, "", headers=["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"'])
 
 
