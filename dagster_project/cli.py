@@ -61,7 +61,7 @@ def main() -> None:
 @main.command()
 @CONFIG
 @JSON
-@click.option("--quiet", is_flag=True, help="No progress while it runs.")
+@click.option("--quiet", is_flag=True, help="Print nothing but faults.")
 @explained
 def build(config: Path | None, as_json: bool, quiet: bool) -> None:
     """Find what changed in the sources, materialize it and publish the index."""
@@ -76,7 +76,7 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
         result = run_build(settings, instance, tell=view.step, on_plan=view.plan)
     if as_json:
         click.echo(json.dumps(result.as_json()))
-    else:
+    elif not quiet:
         view.summary(result)
 
 
@@ -87,7 +87,9 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @click.option("--list", "list_id", help="Only mail of this mailing list.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only mail from this day on.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only mail before this day.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits per query.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
+)
 @explained
 def search(
     queries: tuple[str, ...],
@@ -96,7 +98,7 @@ def search(
     list_id: str | None,
     since: datetime | None,
     until: datetime | None,
-    limit: int,
+    limit: int | None,
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass."""
     from dagster_project.resources.embedders import make_embedder

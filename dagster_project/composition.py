@@ -57,7 +57,10 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
-    recorded = settings.model_dump(mode="json", include={"mail", "blocks", "chunks", "terms", "embedding"})
+    recorded = settings.model_dump(
+        mode="json",
+        include={"mail": True, "blocks": True, "chunks": True, "terms": True, "embedding": {"model"}},
+    )
     return DuckDBPublisher(
         lake, settings.root / "index", settings.index, settings.embedding, settings.terms, recorded
     )

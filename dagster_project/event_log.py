@@ -62,3 +62,9 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
                 engines.popitem(last=False)[1].dispose()
         engines.move_to_end(shard)
         return engines[shard]
+
+    def dispose(self) -> None:
+        """Close the kept connections, which folds SQLite's write-ahead logs into their files."""
+        for engine in self.__dict__.pop("_engines", {}).values():
+            engine.dispose()
+        super().dispose()

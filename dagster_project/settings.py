@@ -89,7 +89,10 @@ class Settings(StageSettings):
     @property
     def lake_uri(self) -> str:
         """Location of the Parquet lake."""
-        return self.storage.lake or str(self.root / "lake")
+        given = self.storage.lake
+        if given and "://" in given:
+            return given
+        return str((self.base / given).resolve() if given else self.root / "lake")
 
     def source(self, name: str) -> SourceSettings:
         """The source of that name; KeyError if there is none."""

@@ -24,6 +24,7 @@ _STAGES = {
     "embeddings": "embedding texts",
     "search_index": "publishing",
 }
+_PIPED_WIDTH = 120
 _SHOWN = (
     "messages",
     "threads",
@@ -42,7 +43,7 @@ class BuildView:
     """Shows a build: one progress line per stage while it runs, a table at its end."""
 
     def __init__(self, show: bool):
-        self.console = Console(highlight=False)
+        self.console = terminal()
         self.show = show
         self._units: dict[str, int] = {}
         self._tasks: dict[str, Any] = {}
@@ -98,7 +99,8 @@ class BuildView:
         if result.published is None:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
             return
-        table = Table(title=f"Published version {result.published['version']}", title_justify="left")
+        self.console.print(f"Published version {result.published['version']}")
+        table = Table()
         table.add_column("table")
         table.add_column("rows", justify="right")
         for name in _SHOWN:
@@ -108,9 +110,15 @@ class BuildView:
         self.console.print(f"{result.published['path']}  ({result.seconds:.1f} s)", soft_wrap=True)
 
 
+def terminal() -> Console:
+    """The console on stdout; where that is no terminal, wide enough that lines stay whole."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH)
+
+
 def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
     """Hits as people read them: subject, thread, author, snippet, scores, citation."""
-    console = Console(highlight=False)
+    console = terminal()
     rows = result.hits.to_pylist()
     for number, query in enumerate(queries):
         hits = [r for r in rows if r["query"] == number]
@@ -169,4 +177,4 @@ def print_rows(rows: pa.Table) -> None:
         )
     for row in rows.to_pylist():
         table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
-    Console().print(table)
+    terminal().print(table)

@@ -820,7 +820,9 @@ def _attachment_chunk(
     rows.add(
         [Span(piece.start, piece.end, "own")],
         offsets,
-        chunk_id=rows.chunk_id("attachment", mail.message_id, str(part["attachment_id"]), "attachment_segment", display),
+        chunk_id=rows.chunk_id(
+            "attachment", mail.message_id, str(part["attachment_id"]), "attachment_segment", display
+        ),
         source_kind="attachment",
         source=mail.source,
         unit=mail.unit,

@@ -104,22 +104,6 @@ MESSAGE_ID = _column(
     "Message-ID without angle brackets; synthesised from the content where the mail has none",
 )
 
-UNITS = Table(
-    "units",
-    "One unit of a source: what one partition is made from.",
-    ("source", "unit"),
-    (
-        SOURCE,
-        UNIT,
-        _column("kind", pa.string(), "mbox, maildir or eml"),
-        Column("list_id", pa.string(), "mailing list the source holds"),
-        _column("fingerprint", pa.string(), "hash over the names and contents of the unit's files"),
-        _column("file_count", pa.int64(), "files in the unit"),
-        _column("byte_count", pa.int64(), "bytes of the unit's files as stored"),
-        _column("modified_at", TIME, "latest modification of one of the unit's files"),
-    ),
-)
-
 MESSAGES = Table(
     "messages",
     "One mail as stored in one archive.",
@@ -167,7 +151,11 @@ ATTACHMENTS = Table(
     "One attached part, with its text or the reason why there is none.",
     ("attachment_id",),
     (
-        _column("attachment_id", pa.string(), "hash of Message-ID, content of the mail, part index and content of the part"),
+        _column(
+            "attachment_id",
+            pa.string(),
+            "hash of Message-ID, content of the mail, part index and content of the part",
+        ),
         MESSAGE_ID,
         SOURCE,
         UNIT,
@@ -224,7 +212,11 @@ CHUNKS = Table(
     "One retrieval unit.",
     ("chunk_id",),
     (
-        _column("chunk_id", pa.string(), "hash of document, its content, kind, text and occurrence; no position inside"),
+        _column(
+            "chunk_id",
+            pa.string(),
+            "hash of document, its content, kind, text and occurrence; no position inside",
+        ),
         _column("source_kind", pa.string(), "message or attachment"),
         SOURCE,
         UNIT,

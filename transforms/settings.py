@@ -80,14 +80,14 @@ class ChunkSettings(StageSettings):
 class TermSettings(StageSettings):
     """How text becomes terms."""
 
-    stemmer: str | None = Field("english", description="Snowball algorithm; null to leave words as they are")
+    stemmer: str = Field("english", description="Snowball algorithm, or none to leave words as they are")
     max_term_chars: int = Field(64, gt=0, description="characters; longer tokens are cut")
 
     @field_validator("stemmer")
     @classmethod
-    def _known_stemmer(cls, name: str | None) -> str | None:
-        if name is not None and name not in Stemmer.algorithms():
-            raise ValueError(f"no Snowball algorithm; known are {', '.join(Stemmer.algorithms())}")
+    def _known_stemmer(cls, name: str) -> str:
+        if name != "none" and name not in Stemmer.algorithms():
+            raise ValueError(f"no Snowball algorithm; known are none, {', '.join(Stemmer.algorithms())}")
         return name
 
 
@@ -96,6 +96,10 @@ class EmbeddingSettings(StageSettings):
 
     model: Literal["static"] = Field("static", description="static: the model inside the wordllama package")
     batch_texts: int = Field(2048, gt=0, description="texts per batch; each batch is stored when it is done")
+
+    def digest(self) -> str:
+        """Hash of what decides the vectors; how many are made at once does not."""
+        return text_hash(f"{self.model_id}/{self.dimensions}")[:12]
 
     @property
     def dimensions(self) -> int:

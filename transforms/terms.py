@@ -28,7 +28,7 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
 def stems(words: list[str], settings: TermSettings) -> list[str]:
     """The terms that lower-case words become."""
     cut = [w[: settings.max_term_chars] for w in words]
-    return cut if settings.stemmer is None else list(_stemmer(settings.stemmer).stemWords(cut))
+    return cut if settings.stemmer == "none" else list(_stemmer(settings.stemmer).stemWords(cut))
 
 
 def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:

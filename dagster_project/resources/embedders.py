@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,6 @@ import numpy as np
 from assets.protocols import Embedder
 from transforms.errors import EmbeddingError
 from transforms.settings import EmbeddingSettings
-
-_SLICE = 256
-"""Texts that are tokenized and pooled together."""
 
 
 class StaticEmbedder:
@@ -32,15 +28,6 @@ class StaticEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""
-        self._load()
-        slices = [texts[i : i + _SLICE] for i in range(0, len(texts), _SLICE)]
-        if len(slices) == 1:
-            return self._pooled(slices[0])
-        # Two at once: one text is tokenized (outside the interpreter's lock) while the other is pooled.
-        with ThreadPoolExecutor(2) as threads:
-            return np.concatenate(list(threads.map(self._pooled, slices)))
-
-    def _pooled(self, texts: Sequence[str]) -> np.ndarray:
         tokenizer, table = self._load()
         encoded = tokenizer.encode_batch_fast([_cased(t) for t in texts], add_special_tokens=False)
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dagster_project.resources.processes import is_left_over
+
 _COMPACT_SEGMENTS = 64
 _TEMPORARY = ".tmp-"
 
@@ -29,12 +31,8 @@ class ParquetEmbeddingCache:
 
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
         """The text hashes that have a vector."""
-        known: set[str] = set()
-        for segment in self._segments(model, dimensions, task):
-            table = _read(segment, ["text_hash"])
-            if table is not None:
-                known.update(table.column("text_hash").to_pylist())
-        return known
+        tables = self._read_all(model, dimensions, task, ["text_hash"])
+        return {h for table in tables for h in table.column("text_hash").to_pylist()}
 
     def store(
         self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
@@ -52,11 +50,8 @@ class ParquetEmbeddingCache:
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
         wanted = pa.array(sorted(set(hashes)), pa.string())
-        parts = []
-        for segment in self._segments(model, dimensions, task):
-            table = _read(segment, ["text_hash", "vector"])
-            if table is not None:
-                parts.append(table.filter(pc.is_in(table.column("text_hash"), value_set=wanted)))
+        tables = self._read_all(model, dimensions, task, ["text_hash", "vector"])
+        parts = [t.filter(pc.is_in(t.column("text_hash"), value_set=wanted)) for t in tables]
         if not parts:
             empty = pa.schema([("text_hash", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))])
             return empty.empty_table()
@@ -69,7 +64,10 @@ class ParquetEmbeddingCache:
         segments = self._segments(model, dimensions, task)
         if len(segments) <= _COMPACT_SEGMENTS:
             return
-        tables = {s: _read(s, ["text_hash", "vector"]) for s in segments}
+        try:
+            tables = {s: _read(s, ["text_hash", "vector"]) for s in segments}
+        except FileNotFoundError:
+            return  # another process merges them
         merged = pa.concat_tables([t for t in tables.values() if t is not None])
         hashes = merged.column("text_hash").combine_chunks()
         first = pc.index_in(pc.unique(hashes), value_set=hashes)
@@ -82,7 +80,7 @@ class ParquetEmbeddingCache:
         """Delete what killed processes left of batches in flight."""
         for left in self.root.rglob(f"{_TEMPORARY}*"):
             pid = left.name.removeprefix(_TEMPORARY).split("-")[0]
-            if int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists():
+            if is_left_over(pid):
                 left.unlink(missing_ok=True)
 
     def _folder(self, model: str, dimensions: int, task: str) -> Path:
@@ -90,6 +88,18 @@ class ParquetEmbeddingCache:
 
     def _segments(self, model: str, dimensions: int, task: str) -> list[Path]:
         return sorted(self._folder(model, dimensions, task).glob("*.parquet"))
+
+    def _read_all(self, model: str, dimensions: int, task: str, columns: list[str]) -> list[pa.Table]:
+        """The segments there are, read again from the start when a merge took one away meanwhile.
+
+        A damaged segment is left out; its texts are embedded again.
+        """
+        while True:
+            try:
+                found = [_read(s, columns) for s in self._segments(model, dimensions, task)]
+            except FileNotFoundError:
+                continue
+            return [table for table in found if table is not None]
 
     def _write(self, folder: Path, table: pa.Table) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -103,8 +113,8 @@ class ParquetEmbeddingCache:
 
 
 def _read(segment: Path, columns: list[str]) -> pa.Table | None:
-    """The columns of a segment; None if it vanished in a merge or is damaged (its texts are embedded again)."""
+    """The columns of a segment; None if it is damaged, FileNotFoundError if it vanished in a merge."""
     try:
         return pq.read_table(segment, columns=columns)
-    except (FileNotFoundError, pa.ArrowInvalid):
+    except pa.ArrowInvalid:
         return None

@@ -20,6 +20,7 @@ from dagster import UPathIOManager
 from upath import UPath
 
 from assets.protocols import Loaded, Partitions
+from dagster_project.resources.processes import is_left_over
 from transforms import schemas
 
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
@@ -160,7 +161,7 @@ class ParquetLake:
         count = 0
         for path in Path(str(self.base)).rglob(f"{_TEMPORARY}*"):
             pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
-            if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
+            if is_left_over(pid):
                 path.unlink(missing_ok=True)
                 count += 1
         return count

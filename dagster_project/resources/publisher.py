@@ -89,17 +89,35 @@ class DuckDBPublisher:
             previous = self._usable_previous()
             if previous and previous.name == place.name:
                 return Published(version, place, False, len(partitions), 0, True)
-            building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
-            build = _Build(self, building, previous, hashes, partitions)
             try:
-                result = build.run(version, settings)
-                _durable(building)
-                building.replace(place)
-                self._switch(place)
-            finally:
-                _remove(self.folder.glob(f"{building.name}*"))
+                result = self._build(previous, hashes, version, settings, place)
+            except duckdb.Error:
+                if previous is None:
+                    raise
+                # The previous version is damaged where its manifest does not show it: do without.
+                result = self._build(None, hashes, version, settings, place)
             self._prune(keep=place)
             return result
+
+    def _build(
+        self,
+        previous: Path | None,
+        hashes: Mapping[str, Mapping[str, str]],
+        version: str,
+        settings: str,
+        place: Path,
+    ) -> Published:
+        """Build a version aside and switch to it."""
+        building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
+        partitions = [p for p in hashes if p]
+        try:
+            result = _Build(self, building, previous, hashes, partitions).run(version, settings)
+            _durable(building)
+            building.replace(place)
+            self._switch(place)
+        finally:
+            _remove(self.folder.glob(f"{building.name}*"))
+        return result
 
     def is_current(self, partitions: Sequence[str]) -> bool:
         """True if the current version is readable and shows the lake as it is now."""
@@ -134,6 +152,16 @@ class DuckDBPublisher:
                     )
                 hashes.setdefault(partition, {})[table] = footer.content_hash
         return hashes
+
+    def published_partitions(self) -> set[str]:
+        """The partitions in the current version."""
+        previous = self._usable_previous()
+        if previous is None:
+            return set()
+        with duckdb.connect(str(previous), read_only=True) as connection:
+            return {
+                row[0] for row in connection.execute("SELECT DISTINCT partition FROM partitions").fetchall()
+            }
 
     def _usable_previous(self) -> Path | None:
         """The current version if its rows can be taken over."""
@@ -351,14 +379,18 @@ def _durable(path: Path) -> None:
 
 
 class PartitionPublisher:
-    """The publisher as the assets see it: publishes the units that the sources have now."""
+    """The publisher as the assets see it: publishes the units that the sources have now.
+
+    A unit that turned up after the run began is left for the next one.
+    """
 
     def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
         self.publisher, self.sources = publisher, sources
 
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
-        partitions = [u.partition for u in self.sources.discover()]
+        made = set(self.publisher.lake.partitions("messages")) | self.publisher.published_partitions()
+        partitions = [u.partition for u in self.sources.discover() if u.partition in made]
         done = self.publisher.publish(partitions)
         return {
             "version": done.version,

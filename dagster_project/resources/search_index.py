@@ -113,6 +113,7 @@ class SearchIndex:
     ) -> pl.DataFrame:
         """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank."""
         limit = limit or self.settings.limit
+        self._require_list(filters.list_id)
         allowed = self._allowed(filters)
         step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
         parts = [
@@ -120,7 +121,7 @@ class SearchIndex:
             for first in range(0, len(queries), step)
             for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit)
         ]
-        return pl.concat(parts) if parts else pl.DataFrame(schema=ranking.RANKED)
+        return pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
 
     def message_ids(self, chunk_numbers: Sequence[int]) -> list[str]:
         """The Message-IDs of chunks."""
@@ -175,8 +176,12 @@ class SearchIndex:
         """Ranked hits of each query; the first has the number `first`."""
         asked = self._asked(queries)
         lexical_scores = lexical.bm25_scores(asked, len(queries), self._postings(asked), self.settings)
+        answerable = np.zeros(len(queries), dtype=bool)
+        answerable[np.unique(asked.column("query").to_numpy())] = True
         vectors = self.embedder.embed_queries([q if q.strip() else "?" for q in queries])
         for number, scores in enumerate(self._vector_scores(vectors, allowed)):
+            if not answerable[number]:
+                continue  # nothing but signs and blanks is asked
             yield ranking.ranked_hits(
                 first + number, lexical_scores[number], scores, allowed, self.places, limit, self.settings
             )
@@ -216,6 +221,20 @@ class SearchIndex:
         empty = f"SELECT {columns} FROM postings LIMIT 0"
         rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
         return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
+
+    def _require_list(self, list_id: str | None) -> None:
+        """QueryError naming the known lists if there is no list of that name."""
+        if list_id is None:
+            return
+        known = [
+            row[0]
+            for row in self.connection.execute(
+                "SELECT DISTINCT list_id FROM memberships ORDER BY ALL"
+            ).fetchall()
+        ]
+        if list_id not in known:
+            names = ", ".join(str(name) for name in known[:20])
+            raise QueryError(f"no mailing list is called {list_id!r}; the index holds {names}")
 
     def _allowed(self, filters: Filters) -> np.ndarray | None:
         if filters.is_empty:
@@ -350,12 +369,16 @@ def query_current(folder: Path, statement: str) -> pa.Table:
     link = folder / CURRENT
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "enable_external_access": False,
-        "lock_configuration": True,
-    }
+    if not statement.strip(" ;\n\t"):
+        raise QueryError("the SQL statement is empty")
     try:
-        with duckdb.connect(str(link.resolve()), read_only=True, config=config) as connection:
+        with duckdb.connect(str(link.resolve()), read_only=True) as connection:
+            for closing in (
+                "TimeZone = 'UTC'",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                connection.execute(f"SET {closing}")
             return connection.execute(statement).to_arrow_table()
     except duckdb.Error as error:
         raise QueryError(str(error)) from error

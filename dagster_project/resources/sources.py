@@ -88,7 +88,7 @@ class FileSources:
         self, source: SourceSettings, seen: dict[str, list[object]]
     ) -> Iterator[tuple[Unit, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
-        for path, name in _paths(source, self.settings.base):
+        for path, name in _paths(source, self.settings.base, self.settings.root):
             digest, date = self._identify(path, source, seen)
             grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
         taken: set[str] = set()
@@ -151,15 +151,28 @@ class FileSources:
             left.unlink(missing_ok=True)
 
 
-def _paths(source: SourceSettings, base: Path) -> list[tuple[Path, str]]:
-    """The files of a source with their names inside it, sorted by name."""
+def _paths(source: SourceSettings, base: Path, generated: Path) -> list[tuple[Path, str]]:
+    """The files of a source with their names inside it, sorted by name; nothing below `generated`.
+
+    SourceError if there are none: a disk that is not mounted must not empty the index.
+    """
     pattern = base / Path(source.path).expanduser()
     roots = [pattern] if pattern.exists() else _matches(pattern, base)
-    if not roots:
+    found = [
+        (path, name)
+        for path, name in _found(source, pattern, [r for r in roots if r != generated])
+        if not path.is_relative_to(generated)
+    ]
+    if all(path.is_dir() for path, _ in found):
         raise SourceError(
-            f"source {source.name}: nothing at {pattern}; mend `path` in the settings, or remove the "
-            "source from them to remove its mail from the index"
+            f"source {source.name}: no {source.kind} file at {pattern}; mend `path` in the settings, or "
+            "remove the source from them to remove its mail from the index"
         )
+    return found
+
+
+def _found(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[tuple[Path, str]]:
+    """The files below the matches of a source's path."""
     if source.kind == "mbox":
         folder = _fixed_folder(pattern)
         return sorted(((p, _text(p.relative_to(folder))) for p in roots), key=lambda item: item[1])
