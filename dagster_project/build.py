@@ -126,7 +126,7 @@ def _run(
 
 
 def _close_dead_runs(instance: dg.DagsterInstance, root: Path) -> None:
-    """Report runs of killed builds as failed; nothing else would ever end them.
+    """Report runs of killed builds as failed and free their places in pools; nothing else ever would.
 
     They hold the build lock of `root` as long as they live, and this process has it now.
     """
@@ -134,6 +134,11 @@ def _close_dead_runs(instance: dg.DagsterInstance, root: Path) -> None:
     going = dg.RunsFilter(job_name=REFRESH, statuses=begun, tags={ROOT_TAG: str(root)})
     for run in instance.get_runs(filters=going):
         instance.report_run_failed(run, "its process ended before the run did")
+    # A killed run keeps its place in a pool, and the next step of that pool would wait for ever.
+    for run_id in instance.event_log_storage.get_concurrency_run_ids():
+        holder = instance.get_run_by_id(run_id)
+        if holder is None or holder.is_finished:
+            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> WeftError:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transforms.settings import TermSettings
 from transforms.terms import chunk_terms, context_terms, query_terms
 
-PLAIN = TermSettings(stemmer=None)
+PLAIN = TermSettings(stemmer="none")
 
 
 def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
@@ -45,8 +45,8 @@ def test_words_are_runs_of_letters_digits_and_underscores(text: str, expected: l
     [
         (TermSettings(), ["connect", "index"]),
         (TermSettings(stemmer="german"), ["connections", "indexing"]),
-        (TermSettings(stemmer=None), ["connections", "indexing"]),
-        (TermSettings(stemmer=None, max_term_chars=3), ["con", "ind"]),
+        (TermSettings(stemmer="none"), ["connections", "indexing"]),
+        (TermSettings(stemmer="none", max_term_chars=3), ["con", "ind"]),
     ],
     ids=lambda s: str(s.stemmer) if isinstance(s, TermSettings) else "",
 )
