@@ -147,12 +147,7 @@ def _everything_at_once(work: Workspace) -> None:
         _context_goes_away,
         _same_id_with_other_content,
         _everything_at_once,
-        pytest.param(
-            _same_id_and_text_at_another_time,
-            marks=pytest.mark.xfail(
-                strict=True, reason="both mails make chunks of one id, which a check refuses"
-            ),
-        ),
+        _same_id_and_text_at_another_time,
     ],
 )
 def test_an_incremental_build_equals_a_full_one(
@@ -170,7 +165,6 @@ def test_an_incremental_build_equals_a_full_one(
         ({"chunks": {"message_chars": 40, "overlap_chars": 10}}, CHUNKS),
         ({"terms": {"stemmer": "porter"}}, ("message_terms",)),
         ({"mail": {"max_message_bytes": 300}}, (*MAIL, "message_blocks", *CHUNKS)),
-        ({"embedding": {"batch_texts": 3}}, ()),
         ({"index": {"keep_versions": 1}}, ()),
         ({"search": {"limit": 3}}, None),
     ],

@@ -222,9 +222,15 @@ def test_any_text_is_a_query(built_once: Workspace, query: str):
 
 
 def test_a_search_without_hits_is_no_error_and_has_its_own_exit_code(built_once: Workspace):
-    result = weft(built_once, "search", "compactor", "--list", "elsewhere", "--json")
+    result = weft(built_once, "search", "compactor", "--since", "2030-01-01", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["outcome"] == "NO_RESULTS"
+
+
+def test_an_unknown_list_is_an_error_that_names_the_known_ones(built_once: Workspace):
+    result = weft(built_once, "search", "compactor", "--list", "elsewhere")
+    assert result.exit_code == 2
+    assert "elsewhere" in result.stderr and "dev" in result.stderr
 
 
 def test_a_damaged_index_is_explained_and_the_next_build_publishes_anew(built: Workspace):

@@ -500,9 +500,7 @@ def test_list_footers():
 def test_an_mbox_with_garbage_before_its_mails():
     data = b"junk\n\nFrom a@b Fri Apr 12 08:35:52 2002\n" + HEAD + b"\n>From here\n"
     mails, garbage = split_mbox(data, name="f")
-    result = read_mail(
-        [*mails, *garbage], source="s", unit="u", list_id=None, settings=SETTINGS
-    )
+    result = read_mail([*mails, *garbage], source="s", unit="u", list_id=None, settings=SETTINGS)
     assert result.messages["body"].to_pylist() == ["From here\n"]
     assert result.messages["place"].to_pylist() == ["f:6"]
     assert result.quarantine["reason"].to_pylist() == ["not_mail: before the first From_ line"]

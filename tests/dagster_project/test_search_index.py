@@ -1,0 +1,52 @@
+"""The two ways to search vectors agree, and a filtered search takes the exact one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.search_index import Filters, SearchIndex
+from dagster_project.settings import load_settings
+from tests.archives import Workspace
+
+QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
+
+
+@pytest.fixture
+def index(built: Workspace) -> SearchIndex:
+    """An index whose vectors are searched by HNSW."""
+    config = built.config
+    config.write_text(config.read_text() + "\n[index]\nann_min_vectors = 1\n")
+    built.build()
+    settings = load_settings(config)
+    path = (built.index / "CURRENT").resolve()
+    return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
+
+
+def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
+    assert index.manifest["vector_search"] == "hnsw"
+    near = index.search(QUERIES)
+    index.manifest["vector_search"] = "exact"
+    exact = index.search(QUERIES)
+    assert (near.vector_path, exact.vector_path) == ("hnsw", "exact")
+    columns = ["query", "rank", "doc_id"]
+    assert near.hits.select(columns).to_pylist() == exact.hits.select(columns).to_pylist()
+    for a, b in zip(
+        near.hits["vector_score"].to_pylist(), exact.hits["vector_score"].to_pylist(), strict=True
+    ):
+        assert a == pytest.approx(b, abs=1e-5)
+
+
+def test_a_filtered_search_is_exact_and_keeps_to_the_filter(index: SearchIndex):
+    result = index.search(QUERIES, Filters(list_id="dev", since=datetime(2000, 1, 1, tzinfo=UTC)))
+    assert result.vector_path == "exact"
+    assert set(result.hits["list_id"].to_pylist()) == {"dev"}
+
+
+def test_a_batch_answers_like_single_queries(index: SearchIndex):
+    batch = index.search(QUERIES).hits.to_pylist()
+    for number, query in enumerate(QUERIES):
+        alone = index.search([query]).hits.to_pylist()
+        assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
