@@ -175,11 +175,12 @@ def differences(one: Path, other: Path) -> dict[str, int]:
         return found
 
 
-def two_lists(folder: Path) -> Workspace:
+def two_lists(folder: Path, **sections: Mapping[str, object]) -> Workspace:
     """A workspace with two lists in three units, short replies and a cross-posted thread."""
     made = Workspace(folder).configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        **sections,
     )
     shared = discussion(300, 3, "garbage collector")
     made.write("dev/dev.2004-01.mbox", discussion(0, 6, "compactor"))

@@ -22,6 +22,7 @@ from upath import UPath
 from assets.protocols import Loaded, Partitions
 from dagster_project.resources.processes import is_left_over
 from transforms import schemas
+from transforms.errors import SettingsError
 
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _TEMPORARY = ".tmp-"
@@ -50,7 +51,7 @@ class StagedFile:
 
     def commit(self) -> None:
         """Make the file visible under its name; readers see the old one or the new one, whole."""
-        if _is_local(self.place):
+        if is_local(self.place):
             self.temporary.replace(str(self.place))
         else:
             self.place.fs.put_file(str(self.temporary), self.place.path)
@@ -61,7 +62,11 @@ class ParquetLake:
     """Tables as Parquet files below a URI: `<table>/<source>/<unit>.parquet` or `<table>.parquet`."""
 
     def __init__(self, uri: str, tables: Mapping[str, schemas.Table]):
-        self.base = UPath(uri)
+        try:
+            self.base = UPath(uri)
+            _ = self.base.fs
+        except (ImportError, ValueError) as error:
+            raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
         self.tables = dict(tables)
 
     def path(self, table: str, partition: str | None = None) -> UPath:
@@ -156,7 +161,7 @@ class ParquetLake:
         To be called while this process stages nothing: files under its own process id are those of
         a killed process that had the same one, as happens in containers.
         """
-        if not _is_local(self.base) or not self.base.exists():
+        if not is_local(self.base) or not self.base.exists():
             return 0
         count = 0
         for path in Path(str(self.base)).rglob(f"{_TEMPORARY}*"):
@@ -168,7 +173,7 @@ class ParquetLake:
 
     def _temporary_for(self, place: UPath) -> Path:
         name = f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
-        if not _is_local(place):
+        if not is_local(place):
             return Path(tempfile.gettempdir()) / name
         folder = Path(str(place.parent))
         folder.mkdir(parents=True, exist_ok=True)
@@ -223,7 +228,7 @@ class LakeIOManager(UPathIOManager):
             self._backend.raw_sql("SET TimeZone='UTC'")
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
             self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
-            if not _is_local(self.lake.base):
+            if not is_local(self.lake.base):
                 self._backend.register_filesystem(self.lake.base.fs)
         paths = [self.lake.path(name, p) for p in partitions]
         files = [str(p) for p in paths if p.exists()]
@@ -269,5 +274,6 @@ class _HashingSink:
         self.closed = True
 
 
-def _is_local(path: UPath) -> bool:
+def is_local(path: UPath) -> bool:
+    """True for a place in this machine's file system."""
     return path.protocol in ("", "file", "local")

@@ -18,7 +18,7 @@ import duckdb
 
 from dagster_project.resources import published
 from dagster_project.resources.duckdb_extensions import load_vss
-from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake
+from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
 from dagster_project.resources.sources import FileSources
 from transforms.errors import CheckFailedError, WeftError
 from transforms.hashing import parts_hash
@@ -218,6 +218,8 @@ class _Build:
         """Fill the file at `place`, check it, close it."""
         with duckdb.connect(str(self.place), config={"memory_limit": MEMORY_LIMIT}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
+            if not is_local(self.lake.base):
+                connection.register_filesystem(self.lake.base.fs)
             connection.execute("SET preserve_insertion_order = true")
             self.connection = connection
             self._attach_previous()
