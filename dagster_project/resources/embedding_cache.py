@@ -106,7 +106,7 @@ class ParquetEmbeddingCache:
         name = f"{os.getpid()}-{secrets.token_hex(8)}"
         temporary = folder / f"{_TEMPORARY}{name}"
         with temporary.open("wb") as stream:
-            pq.write_table(table, stream, compression="zstd", use_dictionary=False)
+            pq.write_table(table, stream, compression="none", use_dictionary=False)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(folder / f"{name}.parquet")

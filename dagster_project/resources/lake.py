@@ -26,7 +26,7 @@ from transforms.errors import SettingsError
 
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _TEMPORARY = ".tmp-"
-MEMORY_LIMIT = "600MB"
+MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory, here and while it publishes; beyond it spills to disk."""
 
 
