@@ -120,6 +120,11 @@ def show(title: str, rows: dict[str, tuple[dict[str, float], float]]) -> None:
     for system, (values, seconds) in rows.items():
         cells = [f"{values[n]:.3f}{'*' if values[n] == best[n] else ' '}" for n in names]
         table.add_row(system, *cells, f"{1000 * seconds / queries:.1f}")
+    default, peers = rows["weft, default"][0], {n: v for n, (v, _) in rows.items() if n.startswith("bm25s")}
+    margins = {n: default[n] - max(p[n] for p in peers.values()) for n in names}
+    table.caption = "default against the best bm25s: " + ", ".join(
+        f"{n} {m:+.3f}" for n, m in margins.items()
+    )
     Console(width=110).print(table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 from assets.protocols import Embedder
 from transforms.errors import EmbeddingError
 from transforms.settings import EmbeddingSettings
+
+_CAPITALS = string.ascii_uppercase.encode()
+_LETTERS = string.ascii_letters.encode()
 
 
 class StaticEmbedder:
@@ -74,6 +78,8 @@ def make_embedder(settings: EmbeddingSettings) -> Embedder:
 
 
 def _cased(text: str) -> str:
-    letters = sum(map(str.isalpha, text[:400]))
-    upper = sum(map(str.isupper, text[:400]))
-    return text.lower() if letters and upper * 2 > letters else text
+    """`text`, in lower case where most of its first letters are capitals (of those of ASCII)."""
+    head = text[:400].encode("ascii", "ignore")
+    letters = len(head) - len(head.translate(None, _LETTERS))
+    capitals = len(head) - len(head.translate(None, _CAPITALS))
+    return text.lower() if capitals * 2 > letters else text

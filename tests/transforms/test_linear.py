@@ -1,0 +1,93 @@
+"""Ten times the mail takes about ten times the work: no stage may grow faster than its input."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from transforms.blocks import message_blocks
+from transforms.chunks import message_chunks
+from transforms.mail import RawMail, read_mail
+from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
+from transforms.terms import chunk_terms
+from transforms.threads import build_threads
+
+FEW, TIMES, ALLOWED = 300, 10, 25
+BODY = """Hello list,
+
+On Tue, 2 Mar 2004, somebody wrote:
+> the compactor of segment {n} holds the lock for {n} seconds
+> and nothing else runs
+
+That is what I see too, with {n} segments and word{n} in the log.
+
+diff --git a/compact.c b/compact.c
+--- a/compact.c
++++ b/compact.c
+@@ -1,2 +1,2 @@
+-int held = {n};
++int held = 0;
+ return held;
+
+--\u0020
+N. N.
+"""
+
+
+def mails(count: int) -> list[RawMail]:
+    """A thread of `count` mails, each answering the one before."""
+    head = (
+        "From: a@example.org\nDate: Tue, 2 Mar 2004 10:00:00 +0000\nSubject: Re: lock\n"
+        "Message-ID: <m{n}@example.org>\nIn-Reply-To: <m{m}@example.org>\n\n"
+    )
+    texts = ((head + BODY).format(n=n, m=n // 2) for n in range(count))
+    return [RawMail(f"f:{n}", text.encode()) for n, text in enumerate(texts)]
+
+
+class Corpus:
+    """All tables of a number of mails."""
+
+    def __init__(self, count: int):
+        self.raw = mails(count)
+        self.mail = self.read()
+        self.blocks = message_blocks(self.mail.messages, BlockSettings())
+        self.chunks = self.chunked().chunks
+
+    def read(self):
+        return read_mail(self.raw, source="s", unit="u", list_id="l", settings=MailSettings())
+
+    def chunked(self):
+        return message_chunks(self.mail.messages, self.blocks, self.mail.attachments, ChunkSettings())
+
+
+STAGES: dict[str, Callable[[Corpus], object]] = {
+    "read_mail": Corpus.read,
+    "message_blocks": lambda c: message_blocks(c.mail.messages, BlockSettings()),
+    "message_chunks": Corpus.chunked,
+    "chunk_terms": lambda c: chunk_terms(c.chunks, TermSettings()),
+    "build_threads": lambda c: build_threads(c.mail.messages),
+}
+
+
+@pytest.fixture(scope="module")
+def corpora() -> tuple[Corpus, Corpus]:
+    return Corpus(FEW), Corpus(FEW * TIMES)
+
+
+def seconds(stage: Callable[[Corpus], object], corpus: Corpus) -> float:
+    """Processor time of the best of three runs."""
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        stage(corpus)
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
+    few, many = corpora
+    ratio = seconds(STAGES[name], many) / max(seconds(STAGES[name], few), 1e-3)
+    assert ratio < ALLOWED, f"{name}: {TIMES} times the mail took {ratio:.1f} times the time"
