@@ -54,7 +54,9 @@ def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
 
 
 def test_the_definitions_load(built_once: Workspace):
-    dg.Definitions.validate_loadable(build_definitions(built_once.settings))
+    definitions = build_definitions(built_once.settings)
+    dg.Definitions.validate_loadable(definitions)
+    assert {job.name for job in definitions.resolve_all_job_defs()} >= {REFRESH, HOURLY}
 
 
 def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
