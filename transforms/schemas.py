@@ -346,6 +346,67 @@ CHUNK_CONTEXT = Table(
 )
 
 
+DOCUMENTS = Table(
+    "documents",
+    "One file of a vault or a documentation tree.",
+    ("doc_id",),
+    (
+        _column("doc_id", pa.string(), "source and path, as `source:path`"),
+        SOURCE,
+        UNIT,
+        _column("path", pa.string(), "path below the root of the source, with forward slashes"),
+        _column("title", pa.string(), "title of the frontmatter, else the first h1, else the file name"),
+        _column("format", pa.string(), "markdown, text, rst or html"),
+        Column("doc_type", pa.string(), "type of the frontmatter"),
+        _column("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),
+        _column("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),
+        Column("frontmatter", pa.string(), "the frontmatter as JSON"),
+        Column("created_at", TIME, "time of creation the frontmatter gives"),
+        Column("modified_at", TIME, "time of change the frontmatter gives"),
+        _column("text", TEXT, "stored text; all offsets are UTF-8 bytes into it"),
+        _column("body_start", pa.int64(), "first byte behind the frontmatter"),
+        _column("content_hash", pa.string(), "hash of the text"),
+        _column("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
+    ),
+)
+
+DOCUMENT_NODES = Table(
+    "document_nodes",
+    "One heading of a document, or the document itself.",
+    ("node_id",),
+    (
+        _column("node_id", pa.string(), "the document's id, and `#slug` for a heading"),
+        _column("doc_id", pa.string(), "the document"),
+        Column("parent_id", pa.string(), "node above; null for the document"),
+        _column("depth", pa.int64(), "0 for the document, 1 to 6 for headings"),
+        _column("position", pa.int64(), "place in the document, from 0"),
+        _column("title", pa.string(), "text of the heading, or title of the document"),
+        Column("slug", pa.string(), "fragment identifier, unique in the document; null for the document"),
+        _column("breadcrumb", pa.string(), "titles from the document down to the node"),
+        _column("heading_start", pa.int64(), "first byte of the heading; 0 for the document"),
+        _column("byte_start", pa.int64(), "first byte of the span, behind the heading"),
+        _column("byte_end", pa.int64(), "byte behind the span, children included"),
+        _column("sibling_count", pa.int64(), "children of the parent, this node included"),
+    ),
+)
+
+LINKS = Table(
+    "links",
+    "One reference from a place in a text to another mail, document or node.",
+    ("from_id", "byte_start"),
+    (
+        _column("from_id", pa.string(), "Message-ID, document or node that holds the reference"),
+        _column("source_kind", pa.string(), "message or document"),
+        _column("byte_start", pa.int64(), "first byte of the reference in the stored text"),
+        _column("byte_end", pa.int64(), "byte behind it"),
+        Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
+        _column("target", pa.string(), "what the reference says, as written"),
+        _column("kind", pa.string(), "what the reference is: a trailer's name, wiki, embed or markdown"),
+        _column("text", pa.string(), "text shown for the reference; empty if none"),
+    ),
+)
+
+
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""
     return Table(
