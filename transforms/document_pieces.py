@@ -208,7 +208,7 @@ class Document:
         np.add.at(edges, first, 1)
         np.add.at(edges, behind, -1)
         is_code = edges.cumsum()[:-1] > 0
-        closed = [self.text[a:b].rstrip().endswith(_FENCES) for a, b, _ in self.outline.code]
+        closed = [self.text[max(a, b - 9) : b].rstrip().endswith(_FENCES) for a, b, _ in self.outline.code]
         is_fence = np.zeros(len(is_inked), dtype=bool)
         is_fence[first[fenced]] = True
         is_fence[behind[fenced & np.array(closed)] - 1] = True
@@ -240,7 +240,9 @@ def _document(row: dict, columns: list[list]) -> Document:
     blocks = Outline([], [], [])
     if row["format"] != "text":
         blocks = outline(text, body_start)
-        flat = offsets.chars([place for found in comments(text, body_start) for place in found])
+        code_ranges = [(start, end) for start, end, _ in blocks.code]
+        found = comments(text, body_start, code_ranges)
+        flat = offsets.chars([place for span in found for place in span])
         hidden = [*zip(flat[::2], flat[1::2], strict=True)]
     ids, parents, titles, crumbs, depths, starts = columns
     begin = offsets.chars([body_start])[0]

@@ -176,17 +176,16 @@ def outline(text: str, body_start: int = 0) -> Outline:
         start = place["start"]
         if start < passed:
             continue
-        if isinstance(event, str):
+        if type(event) is str:
             kind = "rule" if event == "Rule" else None
-        elif (tag := event.get("Start")) is not None:  # type: ignore[attr-defined]
-            kind = _KINDS.get(tag if isinstance(tag, str) else next(iter(tag)))
         else:
-            continue
+            tag = event.get("Start")  # type: ignore[union-attr]
+            kind = _KINDS.get(tag if type(tag) is str else next(iter(tag))) if tag else None
         if kind is None:
             continue
         end = place["end"]
         if kind == "code":
-            found.code.append((start + body_start, end + body_start, isinstance(tag["CodeBlock"], dict)))
+            found.code.append((start + body_start, end + body_start, type(tag["CodeBlock"]) is dict))
         if start >= inner_end:
             while start and body[start - 1] not in b"\r\n":
                 start -= 1
@@ -194,16 +193,18 @@ def outline(text: str, body_start: int = 0) -> Outline:
             found.kinds.append(kind)
             if kind in _CONTAINERS and any(body.find(mark, start, end) >= 0 for mark in _CODE_MARKS):
                 inner_end = end
-        passed = passed if start < inner_end and kind in _CONTAINERS else end
+        if start >= inner_end or kind not in _CONTAINERS:
+            passed = end
     return found
 
 
-def comments(text: str, body_start: int = 0) -> list[tuple[int, int]]:
+def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges of Obsidian's `%%…%%` behind byte `body_start`, as `parse` gives them.
 
-    The text is parsed only if there would be some if none of it were code.
+    `code` are the ranges of code blocks. The text is parsed only if something outside them looks like
+    a comment; what hides one, inline code for instance, can only make them fewer.
     """
-    if text.count("%%") < 2 or not _COMMENT.search(text.encode(), body_start):
+    if text.count("%%") < 2 or not _COMMENT.search(masked(text.encode(), code), body_start):
         return []
     return parse(text, body_start).comments
 
