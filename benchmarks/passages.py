@@ -79,9 +79,7 @@ class ChunkIndex:
         counted = counted.join(numbers, on="chunk_id").with_columns(
             term_id=pl.col("term").rank("dense").cast(pl.Int64)
         )
-        per_field = [
-            pl.col("tf").filter(pl.col("field") == f).sum().alias(f"{f}_tf") for f in lexical.FIELDS
-        ]
+        per_field = [pl.col("tf").filter(pl.col("field") == f).sum().alias(f"{f}_tf") for f in lexical.FIELDS]
         rows = counted.group_by("term_id", "chunk_no").agg(*per_field).sort("term_id", "chunk_no")
         known = counted.group_by("term_id").agg(pl.col("term").first(), pl.col("chunk_no").n_unique())
         lengths = {f: np.zeros(len(self.ids), dtype=np.int32) for f in lexical.FIELDS}
@@ -264,7 +262,9 @@ def add_row(
 ) -> None:
     """One chunker's means."""
     per_document = [
-        float(np.mean([s.recall for s, q in zip(at_budget, questions, strict=True) if q.document == document]))
+        float(
+            np.mean([s.recall for s, q in zip(at_budget, questions, strict=True) if q.document == document])
+        )
         for document in names
     ]
     recall, precision, iou = np.mean(at_budget, axis=0)

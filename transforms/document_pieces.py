@@ -408,10 +408,10 @@ class ChunkRows:
         """What became no chunk: the frontmatter, comments, pieces with nothing to see, and `lost`."""
         left = [Lost(0, document.body_start, "frontmatter")] if document.body_start else []
         left += [Lost(*comment, "comment") for comment in document.comments]
-        for start, end in blank:
-            left += [Lost(*part, "empty") for part in document.visible(start, end)]
+        for one in (*(Lost(*span, "empty") for span in blank), *lost):
+            left += [Lost(*part, one.reason) for part in document.visible(one.start, one.end)]
         joined: list[Lost] = []
-        for one in sorted([*left, *lost]):
+        for one in sorted(left):
             if joined and joined[-1].end == one.start and joined[-1].reason == one.reason:
                 one = Lost(joined.pop().start, one.end, one.reason)
             joined.append(one)

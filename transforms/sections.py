@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ VERSION = "1"
 
 _PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
 _ITEM = re.compile(r"\n(?=(?:[-*+]|\d{1,9}[.)])[ \t])")
+_GAPS = ("\n\n", "\n\r\n")
 _SENTENCE = (". ", "? ", "! ", "; ", ": ", "。", "！", "？")
 _BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
 _BLANK = re.compile(r"\s")
@@ -141,20 +142,21 @@ def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
 def _split(text: str, at: int, high: int) -> int:
     """The last place up to `high` behind the strongest kind of break that the later two thirds hold."""
     low = at + (high - at) // 3
-    cut = max(text.rfind("\n\n", low, high) + 2, text.rfind("\n\r\n", low, high) + 3)
-    if cut > low:
+    if (cut := _behind_last(text, _GAPS, low, high)) > at:
         return cut
     items = [found.end() for found in _ITEM.finditer(text, low, high)]
     if items:
         return items[-1]
-    cut = text.rfind("\n", low, high) + 1
-    if cut > low:
-        return cut
-    cut = max(text.rfind(mark, low, high) + len(mark) for mark in _SENTENCE)
-    if cut > low + 1:
-        return cut
-    cut = max(text.rfind(blank, low, high) for blank in " \t") + 1
-    return cut if cut > low else high
+    for marks in ("\n", _SENTENCE, " \t"):
+        if (cut := _behind_last(text, marks, low, high)) > at:
+            return cut
+    return high
+
+
+def _behind_last(text: str, marks: Sequence[str], low: int, high: int) -> int:
+    """The place behind the last of several marks between two places, -1 where there is none."""
+    found = ((text.rfind(mark, low, high), len(mark)) for mark in marks)
+    return max(start + size if start >= 0 else -1 for start, size in found)
 
 
 def _lead(text: str, low: int, at: int) -> int:

@@ -7,7 +7,7 @@ What is here: the state machine of the Information Graph (seed 004). What is not
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,8 +23,8 @@ from transforms.settings import DocumentChunkSettings
 VERSION = "1"
 
 TOKENS_PER_WORD = 1.3
-MAX_TOKEN_CHARS = 10
-"""Characters per token beyond which a line, one long word for instance, counts by its length."""
+MAX_TOKEN_CHARS = 20
+"""Characters per token beyond which a chunk is measured by its length: one long word, many empty lines."""
 
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t\r]*$", re.MULTILINE)
 _SPACE = np.zeros(256, dtype=bool)
@@ -168,7 +168,7 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
             above = [h for h in above if h.level < heading.level] + [heading]
             at += 1
         end = following.line if following else total
-        while (full := _full_at(before, first, at, end, settings.semantic_max_tokens)) < end:
+        while (full := _full_at(lines, first, at, end, settings)) < end:
             yield _Chunk(first, full, int(before[full] - before[first]), _above(above, level))
             first = at = full
             level = deepest = above[-1].level if above else 0
@@ -189,11 +189,16 @@ def _above(path: list[_Heading], level: int) -> list[_Heading]:
     return [heading for heading in path if heading.level < level]
 
 
-def _full_at(before: np.ndarray, first: int, at: int, end: int, limit: int) -> int:
+def _full_at(lines: _Lines, first: int, at: int, end: int, settings: DocumentChunkSettings) -> int:
     """The line from `at` on with which the chunk would pass the limit, or `end`.
 
     A chunk takes its first line with a word however long it is.
     """
-    full = int(np.searchsorted(before[: end + 1], before[first] + limit, side="right")) - 1
-    behind_word = int(np.searchsorted(before[: end + 1], before[first], side="right"))
+    limit, before = settings.semantic_max_tokens, lines.before[: end + 1]
+    full = int(np.searchsorted(before, before[first] + limit, side="right")) - 1
+    behind_word = int(np.searchsorted(before, before[first], side="right"))
+    if not settings.strict:
+        long = lines.starts[first] + limit * MAX_TOKEN_CHARS
+        full = min(full, max(bisect_right(lines.starts, long) - 1, first + 1))
+        behind_word = first + 1
     return min(max(full, at, behind_word), end)

@@ -38,7 +38,8 @@ def test_headings_bound_sections():
 )
 def test_lists_and_code_stay_whole_where_they_fit(block: str):
     assert len(block) < 700
-    assert block in shown(SENTENCE * 6 + f"\n\n{block}\n\n" + SENTENCE * 10)
+    made = shown(SENTENCE * 6 + f"\n\n{block}\n\n" + SENTENCE * 10)
+    assert any(block in text for text in made)
 
 
 def test_short_paragraphs_are_gathered_until_the_target():
@@ -50,7 +51,7 @@ def test_short_paragraphs_are_gathered_until_the_target():
     "text, settings, expected",
     [
         ("aaaa bbbb\n\ncccc dddd", {"target_chars": 14}, ["aaaa bbbb", "cccc dddd"]),
-        ("- aaaa\n- bbbb\n- cccc", {"target_chars": 14}, ["- aaaa\n- bbbb", "- cccc"]),
+        ("- aaaa\n- bbbb\n- cccc", {"target_chars": 14}, ["- aaaa", "- bbbb\n- cccc"]),
         ("aaaa bbbb\ncccc dddd", {"target_chars": 14}, ["aaaa bbbb", "cccc dddd"]),
         ("Aaaa bb. Cccc dd ee", {"target_chars": 14}, ["Aaaa bb.", "Cccc dd ee"]),
         ("aaaa bbbb cccc dddd", {"target_chars": 14}, ["aaaa bbbb", "cccc dddd"]),
@@ -64,9 +65,9 @@ def test_what_is_too_large_is_split_at_the_strongest_break(text: str, settings: 
 
 
 def test_short_sections_join_their_branch_and_never_vanish():
-    text = "# Top\n\n## Tiny\n\nOne.\n\n## Other\n\nTwo.\n\n# Next\n\n" + SENTENCE * 5 + "\n\n# Last\n\nEnd."
+    text = f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}\n\n# Next\n\n{SENTENCE * 5}\n\n# Last\n\nEnd."
     first, second = chunks_of(text)
-    assert first["text_display"] == "# Top\n\n## Tiny\n\nOne.\n\n## Other\n\nTwo."
+    assert first["text_display"] == f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}".rstrip()
     assert (first["parent_id"], first["heading_path"]) == ("s:note.md#top", ["Top"])
     assert second["text_display"].endswith("# Last\n\nEnd.")
     assert (second["parent_id"], second["heading_path"]) == ("s:note.md", [])
@@ -75,7 +76,9 @@ def test_short_sections_join_their_branch_and_never_vanish():
 def test_a_chunk_begins_with_the_end_of_the_one_before_but_not_across_headings():
     text = "# One\n\n" + SENTENCE * 30 + "\n\n# Two\n\n" + SENTENCE * 5
     made = [chunk["spans"] for chunk in chunks_of(text, profile="seed")]
-    overlaps = [sum(s["byte_end"] - s["byte_start"] for s in spans if s["role"] == "overlap") for spans in made]
+    overlaps = [
+        sum(s["byte_end"] - s["byte_start"] for s in spans if s["role"] == "overlap") for spans in made
+    ]
     assert overlaps[0] == overlaps[-1] == 0
     assert all(0 < size <= 100 for size in overlaps[1:-1])
 
@@ -89,7 +92,9 @@ def test_the_lexical_text_reads_on_around_the_chunk():
 
 
 @pytest.mark.parametrize("target", [1, 2, 3, 7])
-@pytest.mark.parametrize("text", ["aaaa", "a b c d", "\n\n\n\n\n", ". . . . .", "\r\n\r\n\r\n\r\n", "- a\n- b\n- c"])
+@pytest.mark.parametrize(
+    "text", ["aaaa", "a b c d", "\n\n\n\n\n", ". . . . .", "\r\n\r\n\r\n\r\n", "- a\n- b\n- c"]
+)
 def test_splits_advance_and_leave_no_more_than_the_target(target: int, text: str):
     cuts = [0, *splits(text, 0, len(text), target), len(text)]
     assert all(0 < b - a <= target for a, b in zip(cuts, cuts[1:], strict=False))
