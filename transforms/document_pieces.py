@@ -159,10 +159,13 @@ class Document:
         if not self.comments:
             return [(start, end)]
         parts = []
-        for hidden, shown in self.comments:
-            if hidden < end and shown > start:
-                parts.append((start, hidden))
-                start = min(shown, end)
+        first = bisect_right(self.comments, start, key=lambda comment: comment[1])
+        for at in range(first, len(self.comments)):
+            hidden, shown = self.comments[at]
+            if hidden >= end:
+                break
+            parts.append((start, hidden))
+            start = min(shown, end)
         return [(a, b) for a, b in [*parts, (start, end)] if a < b]
 
     def display(self, start: int, end: int) -> str:

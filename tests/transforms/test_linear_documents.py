@@ -14,7 +14,7 @@ from transforms.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings
 from transforms.tree_chunks import tree_chunks
 
-FEW, TIMES, ALLOWED = 300, 10, 25
+FEW, TIMES, ALLOWED = 400, 10, 18
 SECTION = "## Same title {n}\n\nText *é* of `x{n}` %%c%% with [[d{m}#Same title {m}|a]] and [b](d{m}.md).\n\n"
 
 
@@ -45,9 +45,9 @@ def corpora(request: pytest.FixtureRequest) -> tuple[Corpus, Corpus]:
 
 
 def seconds(stage: Callable[[Corpus], object], corpus: Corpus) -> float:
-    """Processor time of the best of three runs."""
+    """Processor time of the better of two runs."""
     taken = []
-    for _ in range(3):
+    for _ in range(2):
         start = time.process_time()
         stage(corpus)
         taken.append(time.process_time() - start)
@@ -62,7 +62,7 @@ def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, C
 
 
 def test_a_hundred_thousand_headings():
-    made = read({"d.md": "# a\n\nx\n\n" * 100_000}).documents
+    made = read({"d.md": "# a\nx\n" * 100_000}).documents
     nodes = document_nodes(made)
     assert nodes.num_rows == 100_001
     assert nodes["slug"][-1].as_py() == "a-99999"
