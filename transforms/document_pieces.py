@@ -210,7 +210,7 @@ def _document(row: dict, columns: list[list]) -> Document:
     blocks = Outline([], [], [])
     if row["format"] != "text":
         blocks = outline(text, body_start)
-        if text.count("%%") > 1:
+        if row["format"] == "markdown" and text.count("%%") > 1:
             found = parse(text, body_start).comments
             comments = list(zip(*(offsets.chars(side) for side in zip(*found, strict=True)), strict=True))
     shown = _blanked(text, comments)

@@ -146,7 +146,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     if not stored.text.strip("\ufeff \t\r\n\f\v"):
         raise _FileFaultError("empty: there is nothing but blanks in it")
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, 0, None)
-    parsed = None if kind == "text" else parse(stored.text, front.body_start)
+    parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
     fields = {name.lower(): value for name, value in front.fields.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
@@ -158,7 +158,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "format": kind,
         "doc_type": _text_field(fields.get("type")),
         "description": _text_field(fields.get("description")),
-        "tags": list(_tags(fields, stored.text, front.body_start, parsed)),
+        "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
         "frontmatter": json.dumps(front.fields, ensure_ascii=False) if front.fields else None,
         "created_at": created,

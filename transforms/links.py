@@ -54,7 +54,7 @@ def document_references(documents: pa.Table) -> pa.Table:
     for doc_id, source, unit, kind, text, start in zip(
         *(documents[name].to_pylist() for name in names), strict=True
     ):
-        found = sorted(_references(text, start, kind == "text"), key=lambda link: (link.start, -link.end))
+        found = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
         for link in found:
             values = (doc_id, source, unit, link.start, link.end, link.kind, link.target, link.text)
             for column, value in zip(columns.values(), values, strict=True):
@@ -103,11 +103,11 @@ def document_links(
     return table.sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
 
 
-def _references(text: str, body_start: int, plain: bool) -> Iterator[Link]:
+def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
     hidden: list[tuple[int, int]] = [(0, body_start)]
-    if not plain:
-        parsed = parse(text, body_start)
+    if kind != "text":
+        parsed = parse(text, body_start, notes=kind == "markdown")
         hidden = sorted([*hidden, *parsed.opaque, *parsed.comments])
         for link in parsed.links:
             target = link.target
@@ -121,7 +121,7 @@ def _references(text: str, body_start: int, plain: bool) -> Iterator[Link]:
         for found in _URL.finditer(shown):
             url = _trimmed(found[0])
             yield Link("url", found.start(), found.start() + len(url), url.decode(), "")
-        for found in _BLOCK_ID.finditer(shown) if not plain else ():
+        for found in _BLOCK_ID.finditer(shown) if kind == "markdown" else ():
             yield Link("block_id", found.start(1) - 1, found.end(1), found[1].decode(), "")
 
 

@@ -23,6 +23,8 @@ _SETTINGS = {
     "math_output": "LaTeX",
     "embed_stylesheet": False,
     "stylesheet_path": "",
+    "toc_backlinks": False,
+    "footnote_backlinks": False,
     "output_encoding": "unicode",
 }
 """No file is read, no raw HTML is passed on, nothing is printed; what is wrong stays in the tree."""

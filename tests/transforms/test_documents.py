@@ -76,6 +76,10 @@ def test_tags(text: str, tags: list[str]):
     assert row("n.md", text)["tags"] == tags
 
 
+def test_only_markdown_has_tags_in_its_text():
+    assert [row(f"n.{end}", "a #b\n")["tags"] for end in ("md", "txt", "html", "rst")] == [["b"], [], [], []]
+
+
 @pytest.mark.parametrize(
     ("value", "names"),
     [("[A, B b, A]", ["A", "B b"]), ("A, B", ["A", "B"]), ("", []), ("{a: b}", []), ("[[x], y]", ["y"])],

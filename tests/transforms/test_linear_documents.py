@@ -14,7 +14,7 @@ from transforms.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings
 from transforms.tree_chunks import tree_chunks
 
-FEW, TIMES, ALLOWED = 400, 10, 18
+FEW, TIMES, ALLOWED = 250, 10, 25
 SECTION = "## Same title {n}\n\nText *é* of `x{n}` %%c%% with [[d{m}#Same title {m}|a]] and [b](d{m}.md).\n\n"
 
 

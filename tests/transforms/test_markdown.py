@@ -194,6 +194,13 @@ def test_masking_keeps_length_and_line_ends(body: str):
     hidden.decode()
 
 
+def test_what_is_of_obsidian_is_text_elsewhere():
+    found = parse("# A [[N]]\n%%\n\n# B\n\n%%\n![[N]] [a](b)\n", notes=False)
+    assert [b.text for b in found.headings] == ["A [[N]]", "B"]
+    assert [link.kind for link in found.links] == ["markdown"]
+    assert found.comments == []
+
+
 HOSTILE = {
     "quotes": ">" * 100_000,
     "brackets": "[" * 100_000,
