@@ -235,8 +235,12 @@ CHUNKS = Table(
         ),
         _column("chunk_index", pa.int64(), "position in the document, from 0"),
         _column("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),
-        _column("heading_path", pa.list_(pa.string()), "headings down to the text, without the document's title"),
-        _column("title", pa.string(), "subject, with the file name for attachments; titles from the document down"),
+        _column(
+            "heading_path", pa.list_(pa.string()), "headings down to the text, without the document's title"
+        ),
+        _column(
+            "title", pa.string(), "subject, with the file name for attachments; titles from the document down"
+        ),
         _column("text_display", TEXT, "the text as people see it, quote marks kept"),
         _column("text_embed", TEXT, "the text that is embedded"),
         _column("text_lex", TEXT, "authored text for the lexical index, without the changed lines of a diff"),
