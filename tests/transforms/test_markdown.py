@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from transforms.markdown import frontmatter, masked, parse
 
@@ -199,6 +200,26 @@ def test_what_is_of_obsidian_is_text_elsewhere():
     assert [b.text for b in found.headings] == ["A [[N]]", "B"]
     assert [link.kind for link in found.links] == ["markdown"]
     assert found.comments == []
+
+
+LINES = st.sampled_from(
+    ["# A", "## B `c`", "# ", "```", "~~~", "> # Q", "- ## L", "  # M", "text", "é", "", "", "===", "---", "    code",
+     "<div>", "- item", "1. one", "> q", "\tx", "***", "<!-- c", "-->", "   > ## z", "- - # n", "```py", "10) # t"]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(LINES, max_size=14).map("\n".join))
+def test_headings_are_those_of_another_parser(text: str):
+    tokens = MarkdownIt("commonmark").parse(text)
+    expected = [
+        (int(token.tag[1]), *token.map) for token in tokens if token.type == "heading_open" and token.map
+    ]
+    data = text.encode()
+    found = [
+        (b.level, data[: b.start].count(b"\n"), len(data[: b.end].splitlines())) for b in parse(text).headings
+    ]
+    assert found == expected
 
 
 HOSTILE = {
