@@ -145,7 +145,8 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     stored = _stored_text(file.data, kind)
     if not stored.text.strip("\ufeff \t\r\n\f\v"):
         raise _FileFaultError("empty: there is nothing but blanks in it")
-    front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, 0, None)
+    mark = len(BOM.encode()) if stored.text.startswith(BOM) else 0
+    front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
     fields = {name.lower(): value for name, value in front.fields.items()}

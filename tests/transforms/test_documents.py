@@ -139,6 +139,13 @@ def test_markdown_and_plain_text_are_stored_as_they_are(path: str, content: str)
 
 
 GERMAN = "Müller und Söhne grüßen aus der Straße"
+
+
+@pytest.mark.parametrize("path", ["n.md", "n.txt"])
+def test_the_body_begins_behind_a_byte_order_mark(path: str):
+    assert row(path, "\ufeffx")["body_start"] == 3
+
+
 CHARSETS = [
     ("utf-8 with a mark", "\ufeffé".encode(), "\ufeffé", None),
     ("latin", GERMAN.encode("cp1252"), GERMAN, "charset_detected"),
