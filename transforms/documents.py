@@ -135,7 +135,8 @@ def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings
 
 
 def _format(path: str) -> str | None:
-    return FORMATS.get(path.rpartition(".")[2].lower())
+    _, dot, extension = path.rpartition("/")[2].rpartition(".")
+    return FORMATS.get(extension.lower()) if dot else None
 
 
 def _document(file: RawFile, source: str) -> dict[str, Any]:

@@ -174,6 +174,7 @@ FAULTS = [
     ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"),
     ("picture", "n.png", b"\x89PNG", {}, "unknown_format"),
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
+    ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
     ("large rst", "n.rst", b"abc", {"max_rst_bytes": 2}, "too_large"),
     ("lone surrogate", "n\udcff.md", b"abc", {}, "bad_path"),
