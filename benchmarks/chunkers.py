@@ -38,7 +38,9 @@ MARKDOWN_RULES = RecursiveRules(
         RecursiveLevel(delimiters=[f"\n{'#' * n} " for n in range(1, 7)], include_delim="next"),
         RecursiveLevel(delimiters=["\n\n", "\r\n", "\n", "\r"]),
         RecursiveLevel(delimiters=[". ", "! ", "? "]),
-        RecursiveLevel(delimiters=["{", "}", '"', "[", "]", "<", ">", "(", ")", ":", ";", ",", "—", "|", "~"]),
+        RecursiveLevel(
+            delimiters=["{", "}", '"', "[", "]", "<", ">", "(", ")", ":", ";", ",", "—", "|", "~"]
+        ),
         RecursiveLevel(whitespace=True),
         RecursiveLevel(),
     ]
@@ -50,7 +52,9 @@ class Corpus:
     """Markdown texts, and the tables Weft makes of them."""
 
     def __init__(self, files: list[RawFile]):
-        self.documents = read_documents(files, source="bench", unit="u", settings=DocumentSettings()).documents
+        self.documents = read_documents(
+            files, source="bench", unit="u", settings=DocumentSettings()
+        ).documents
         self.nodes = document_nodes(self.documents)
         self.texts: list[str] = self.documents.column("text").to_pylist()
         self.megabytes = pa.compute.sum(pa.compute.binary_length(self.documents.column("text"))).as_py() / 1e6
@@ -58,7 +62,9 @@ class Corpus:
 
 def main() -> None:
     """Read, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--text", type=Path, nargs="+", default=_default_folders(), metavar="FOLDER")
     parser.add_argument("--megabytes", type=float, default=4.0, help="size of the text; default %(default)s")
     arguments = parser.parse_args()
@@ -110,7 +116,7 @@ def peers() -> dict[str, Callable[[Corpus], int]]:
     """The other chunkers, counting characters as Weft does."""
     markdown = RecursiveChunker(tokenizer="character", chunk_size=TARGET, rules=MARKDOWN_RULES)
     plain = RecursiveChunker(tokenizer="character", chunk_size=TARGET)
-    semantic = semchunk.chunkerify(len, TARGET)
+    semantic = semchunk.chunkerify(len, TARGET, memoize=False)
     return {
         STRUCTURED_PEER: lambda corpus: sum(len(markdown.chunk(text)) for text in corpus.texts),
         "chonkie recursive, plain": lambda corpus: sum(len(plain.chunk(text)) for text in corpus.texts),

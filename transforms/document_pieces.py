@@ -7,8 +7,8 @@ that is in the chunkers (`transforms.sections`, `transforms.semantic`).
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from transforms.chunk_table import chunk_table
 from transforms.chunks import ChunkTables
-from transforms.hashing import parts_hash, text_hash
-from transforms.markdown import Outline, outline, parse
+from transforms.hashing import text_hash
+from transforms.markdown import Outline, comments, outline
 from transforms.nodes import BREADCRUMB_START
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
@@ -149,42 +149,72 @@ class Document:
             paths.append([*paths[node.parent], node.title])
         return paths
 
-    @cached_property
-    def _code_edges(self) -> list[int]:
-        """The starts and ends of the code in order, an odd count of which stands before a place in code."""
-        return [edge for start, end, _ in self.outline.code for edge in (start, end)]
-
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
         """A range without the comments in it."""
         if not self.comments:
             return [(start, end)]
         parts = []
-        first = bisect_right(self.comments, start, key=lambda comment: comment[1])
-        for at in range(first, len(self.comments)):
-            hidden, shown = self.comments[at]
+        for place in range(bisect_right(self._comment_ends, start), len(self.comments)):
+            hidden, shown = self.comments[place]
             if hidden >= end:
                 break
             parts.append((start, hidden))
             start = min(shown, end)
         return [(a, b) for a, b in [*parts, (start, end)] if a < b]
 
+    @cached_property
+    def _comment_ends(self) -> list[int]:
+        return [end for _, end in self.comments]
+
     def display(self, start: int, end: int) -> str:
         """What people see of a range: no comments, no blank lines around it."""
-        shown = "".join(self.text[a:b] for a, b in self.visible(start, end))
+        shown = self.text[start:end]
+        if self.comments:
+            shown = "".join(self.text[a:b] for a, b in self.visible(start, end))
         return shown.strip("\r\n").rstrip()
 
     def code_share(self, start: int, end: int) -> float:
         """Lines of code : lines with something in them, the lines of fences left out (seed 004)."""
-        first = bisect_right(self._code_edges, start) // 2
-        last = (bisect_left(self._code_edges, end) + 1) // 2
-        inside = fences = 0
-        for a, b, fenced in self.outline.code[first:last]:
-            lines = _lines(self.text[max(a, start) : min(b, end)])
-            ends = (*lines[:1], *lines[1:][-1:]) if fenced else ()
-            marks = sum(line.startswith(_FENCES) for line in ends)
-            inside += len(lines) - marks
-            fences += marks
-        return inside / max(len(_lines(self.text[start:end])) - fences, 1) if inside else 0.0
+        return float(self.code_shares([start], [end])[0])
+
+    def code_shares(self, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
+        """The share of code in each of several ranges."""
+        if not self.outline.code:
+            return np.zeros(len(starts))
+        code, other = self._line_counts
+        first = np.searchsorted(self._line_starts, starts, side="right") - 1
+        behind = np.searchsorted(self._line_starts, ends)
+        inside, outside = code[behind] - code[first], other[behind] - other[first]
+        return inside / np.maximum(inside + outside, 1)
+
+    @cached_property
+    def _line_starts(self) -> np.ndarray:
+        return np.append(0, np.flatnonzero(self._narrow == ord("\n")) + 1)
+
+    @cached_property
+    def _narrow(self) -> np.ndarray:
+        """The text with one byte for each character; what is not Latin-1 is a question mark."""
+        return np.frombuffer(self.text.encode("latin-1", "replace"), np.uint8)
+
+    @cached_property
+    def _line_counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """How many lines of code, and of something else, stand before each line; fences are neither."""
+        inked = np.append(self._narrow > ord(" "), False)
+        is_inked = np.add.reduceat(inked, self._line_starts, dtype=np.int64) > 0
+        starts, ends, fenced = (np.array(side) for side in zip(*self.outline.code, strict=True))
+        first = np.searchsorted(self._line_starts, starts, side="right") - 1
+        behind = np.searchsorted(self._line_starts, ends)
+        edges = np.zeros(len(is_inked) + 1, dtype=np.int64)
+        np.add.at(edges, first, 1)
+        np.add.at(edges, behind, -1)
+        is_code = edges.cumsum()[:-1] > 0
+        closed = [self.text[a:b].rstrip().endswith(_FENCES) for a, b, _ in self.outline.code]
+        is_fence = np.zeros(len(is_inked), dtype=bool)
+        is_fence[first[fenced]] = True
+        is_fence[behind[fenced & np.array(closed)] - 1] = True
+        counts = (is_inked & is_code & ~is_fence, is_inked & ~is_code)
+        code, other = (np.concatenate([[0], np.cumsum(lines)]) for lines in counts)
+        return code, other
 
 
 def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
@@ -206,14 +236,13 @@ def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
 def _document(row: dict, columns: list[list]) -> Document:
     text, body_start = row["text"], row["body_start"]
     offsets = Offsets(text)
-    comments: list[tuple[int, int]] = []
+    hidden: list[tuple[int, int]] = []
     blocks = Outline([], [], [])
     if row["format"] != "text":
         blocks = outline(text, body_start)
-        if row["format"] == "markdown" and text.count("%%") > 1:
-            found = parse(text, body_start).comments
-            comments = list(zip(*(offsets.chars(side) for side in zip(*found, strict=True)), strict=True))
-    shown = _blanked(text, comments)
+    if row["format"] == "markdown":
+        flat = offsets.chars([place for found in comments(text, body_start) for place in found])
+        hidden = [*zip(flat[::2], flat[1::2], strict=True)]
     ids, parents, titles, crumbs, depths, starts = columns
     begin = offsets.chars([body_start])[0]
     places = {node_id: place for place, node_id in enumerate(ids)}
@@ -230,12 +259,12 @@ def _document(row: dict, columns: list[list]) -> Document:
     return Document(
         *(row[n] for n in ("doc_id", "source", "unit", "path", "title")),
         names=[*(row["tags"] or ()), *(row["aliases"] or ())],
-        text=shown,
+        text=_blanked(text, hidden),
         body_start=begin,
         nodes=kept,
         offsets=offsets,
         outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
-        comments=comments,
+        comments=hidden,
     )
 
 
@@ -245,10 +274,6 @@ def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:
         parts += [text[at:start], _VISIBLE.sub(" ", text[start:end])]
         at = end
     return "".join([*parts, text[at:]]) if parts else text
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in map(str.strip, text.splitlines()) if line]
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
@@ -331,17 +356,18 @@ class ChunkRows:
         return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))
 
     def _chunk_id(self, scope: str, text: str) -> str:
-        base = parts_hash((scope, text))
+        """Hash of document, kind, headings and text; equal ones are told apart by their number."""
+        base = text_hash(scope + text)
         seen = self.occurrences.get(base, 0)
         self.occurrences[base] = seen + 1
-        return parts_hash((base, str(seen))) if seen else base
+        return text_hash(f"{base}{seen}") if seen else base
 
     def _headers(self, document: Document, pieces: Sequence[Piece]) -> list[_Header]:
         """What stands above each piece; the pieces of one section share it."""
         made: dict[int, _Header] = {}
         for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
             headings, title = document.headings(place), document.nodes[place].trail
-            scope = parts_hash(("document", document.doc_id, self.kind, *headings))
+            scope = text_hash("\0".join((document.doc_id, self.kind, *headings)))
             prefix = f"{title}\n\n" if self.settings.embed_headings else ""
             made[place] = _Header(headings, title, prefix, scope)
         return [made[p.node if p.under is None else p.under] for p in pieces]
@@ -356,8 +382,8 @@ class ChunkRows:
     def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
         if not document.outline.code:
             return [False] * len(pieces)
-        share = self.settings.code_share
-        return [document.code_share(p.start - p.lead, p.end) >= share for p in pieces]
+        shares = document.code_shares([p.start - p.lead for p in pieces], [p.end for p in pieces])
+        return (shares >= self.settings.code_share).tolist()  # type: ignore[no-any-return]
 
     def _place(self, document: Document, pieces: Sequence[Piece]) -> None:
         """The spans of the last pieces, in bytes."""

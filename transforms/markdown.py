@@ -54,7 +54,8 @@ _COMMENT = re.compile(
     re.MULTILINE,
 )
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
-_MAY_HOLD_CODE = re.compile(rb"```|~~~|(?:\t|    )[ \t]*\S")
+_CODE_MARKS = (b"```", b"~~~", b"    ", b"\t")
+"""One of these stands in every container that holds code."""
 
 
 class Block(NamedTuple):
@@ -192,10 +193,20 @@ def outline(text: str, body_start: int = 0) -> Outline:
                 start -= 1
             found.starts.append(start + body_start)
             found.kinds.append(kind)
-            if kind in _CONTAINERS and _MAY_HOLD_CODE.search(body, start, end):
+            if kind in _CONTAINERS and any(body.find(mark, start, end) >= 0 for mark in _CODE_MARKS):
                 inner_end = end
         passed = passed if start < inner_end and kind in _CONTAINERS else end
     return found
+
+
+def comments(text: str, body_start: int = 0) -> list[tuple[int, int]]:
+    """The ranges of Obsidian's `%%…%%` behind byte `body_start`, as `parse` gives them.
+
+    The text is parsed only if there would be some if none of it were code.
+    """
+    if text.count("%%") < 2 or not _COMMENT.search(text.encode(), body_start):
+        return []
+    return parse(text, body_start).comments
 
 
 def _is_too_deep(body: bytes) -> bool:

@@ -10,7 +10,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -25,14 +24,6 @@ _ITEM = re.compile(r"\n(?=(?:[-*+]|\d{1,9}[.)])[ \t])")
 _SENTENCE = (". ", "? ", "! ", "; ", ": ", "。", "！", "？")
 _BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
 _BLANK = re.compile(r"\s")
-
-
-class _Block(NamedTuple):
-    """Characters from the start of a block to the start of the next."""
-
-    start: int
-    end: int
-    is_heading: bool
 
 
 def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
@@ -54,16 +45,21 @@ def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[
     """The pieces of one document in order: they cover all behind the frontmatter, each once but for its lead."""
     text, last = document.text, len(document.text)
     headings = {node.start for node in document.nodes if node.depth}
-    headings.update(s for s, kind in zip(document.outline.starts, document.outline.kinds, strict=True) if kind == "heading")
+    headings.update(
+        s
+        for s, kind in zip(document.outline.starts, document.outline.kinds, strict=True)
+        if kind == "heading"
+    )
     edges = sorted({*_block_starts(document), *headings, last})
     pieces: list[Piece] = []
     for start, end in _branches(document, settings.min_chars):
         inside = edges[bisect_right(edges, start) : bisect_right(edges, end)]
-        blocks = [_Block(a, b, a in headings) for a, b in pairwise([start, *inside])]
-        cuts = _cuts(text, blocks, settings)
+        cuts = _cuts(text, [start, *inside], headings, settings)
         before = start
         for a, b in pairwise([*cuts, end]):
-            lead = 0 if a == start or a in headings else _lead(text, max(before, a - settings.overlap_chars), a)
+            lead = (
+                0 if a == start or a in headings else _lead(text, max(before, a - settings.overlap_chars), a)
+            )
             pieces.append(Piece(a, b, document.node_over(a, b), lead))
             before = a
     return pieces
@@ -107,24 +103,28 @@ def _join_last(ranges: list[tuple[int, int]]) -> None:
         ranges[-1] = (ranges[-1][0], end)
 
 
-def _cuts(text: str, blocks: list[_Block], settings: DocumentChunkSettings) -> list[int]:
-    """Where the pieces of a range of blocks begin.
+def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChunkSettings) -> list[int]:
+    """Where the pieces of the blocks between `edges` begin.
 
     Blocks are gathered up to `target_chars`. A heading stays with what follows it, a short opening
     or ending with its neighbour, which may then pass the target by `min_chars`.
     """
     target, limit = settings.target_chars, settings.target_chars + settings.min_chars
-    cuts = [blocks[0].start]
-    has_body = False
-    for start, end, is_heading in blocks:
-        if end - cuts[-1] > target:
-            if has_body and start - cuts[-1] >= settings.min_chars:
+    cuts = [edges[0]]
+    if edges[-1] - edges[0] <= target:
+        return cuts
+    begin, has_body = edges[0], False
+    for start, end in pairwise(edges):
+        if end - begin > target:
+            if has_body and start - begin >= settings.min_chars:
                 cuts.append(start)
-            if end - cuts[-1] > (target if cuts[-1] == start else limit):
-                cuts.extend(splits(text, cuts[-1], end, target))
+                begin = start
+            if end - begin > (target if begin == start else limit):
+                cuts.extend(splits(text, begin, end, target))
+                begin = cuts[-1]
             has_body = False
-        has_body = has_body or not is_heading
-    end = blocks[-1].end
+        has_body = has_body or start not in headings
+    end = edges[-1]
     if len(cuts) > 1 and end - cuts[-1] < settings.min_chars and end - cuts[-2] <= limit:
         cuts.pop()
     return cuts

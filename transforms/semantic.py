@@ -7,7 +7,7 @@ What is here: the state machine of the Information Graph (seed 004). What is not
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
