@@ -31,6 +31,7 @@ _URL = re.compile(rb"\bhttps?://[^\s<>\"`\\^{|}]+", re.IGNORECASE)
 _URL_END = b".,;:!?'*_~)]"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _BLOCK_ID = re.compile(rb"(?:^|(?<=[ \t]))\^([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE)
+_PROPERTY_LINK = re.compile(rb"\[\[([^\[\]|\r\n]+)(?:\|([^\[\]\r\n]*))?\]\]")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ID_EDGES = "<>/ "
 
@@ -47,7 +48,7 @@ def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
     Those in code and in comments are none. URLs count that stand bare in the text, as GitHub and
-    Obsidian show them.
+    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "unit", "format", "text", "body_start")
@@ -116,6 +117,10 @@ def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
             elif _SCHEME.match(target):
                 link = link._replace(kind="url")
             yield link._replace(target=target)
+    if kind == "markdown":
+        for found in _PROPERTY_LINK.finditer(data, 0, body_start):
+            target, alias = found[1].decode().strip(), (found[2] or found[1]).decode().strip()
+            yield Link("wiki", *found.span(), target, alias)
     if b"://" in data or b"^" in data:
         shown = masked(data, hidden)
         for found in _URL.finditer(shown):

@@ -187,6 +187,11 @@ def test_a_url_with_a_known_message_id_leads_to_the_mail(target: str):
     assert leads(f"<{target}>", message_ids=frozenset({"b@c.org"})) == [("url", None)]
 
 
+def test_wiki_links_of_the_frontmatter_count():
+    text = "---\nup: '[[Note#Sub Heading|é]]'\nmore: [ '[[Hub]]', \"[[\" ]\n---\nx"
+    assert leads(text) == [("wiki", "Note.md#sub-heading"), ("wiki", "Home.md")]
+
+
 def test_pages_have_links_and_no_wiki_links():
     page = "<h1>A</h1><p>[[Note]] ![[Note]] %%x%% ^id<p><a href='Note.md#sub-heading'>b</a> https://x.y"
     assert leads(page, "p.html") == [("markdown", "Note.md#sub-heading"), ("url", None)]
