@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -157,6 +157,8 @@ PIECES = st.lists(
 
 
 @settings(deadline=None, max_examples=60)
+@example("- a\r\n\r\n```\r\nb\r\n```\r\n", "")
+@example("```\r\n\r\n", "")
 @given(PIECES, st.sampled_from(["", "\ufeff", "---\na: é\n---\n"]))
 def test_outermost_blocks_are_disjoint_whole_lines_in_order(body: str, head: str):
     text = head + body
@@ -168,6 +170,7 @@ def test_outermost_blocks_are_disjoint_whole_lines_in_order(body: str, head: str
         assert at <= block.start < block.end <= len(data)
         assert block.start == start or data[block.start - 1 : block.start] in (b"\n", b"\r")
         assert block.end == len(data) or data[block.end - 1 : block.end] in (b"\n", b"\r")
+        assert data[block.end - 1 : block.end + 1] != b"\r\n"
         at = block.end
     assert [b.start for b in parsed.headings] == sorted({b.start for b in parsed.headings})
     for start, end in (*parsed.opaque, *parsed.comments, *((b.start, b.end) for b in parsed.blocks)):
