@@ -217,12 +217,13 @@ CHUNKS = Table(
             pa.string(),
             "hash of document, its content, kind, text and occurrence; no position inside",
         ),
-        _column("source_kind", pa.string(), "message or attachment"),
+        _column("source_kind", pa.string(), "message, attachment or document"),
         SOURCE,
         UNIT,
-        _column("doc_id", pa.string(), "what per-document dedup counts: the Message-ID for mail"),
+        _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
-        Column("parent_id", pa.string(), "Message-ID this mail answers, for expansion"),
+        Column("parent_id", pa.string(), "Message-ID this mail answers, or node above this one, for expansion"),
+        Column("node_id", pa.string(), "node of the document that the text stands in; null for mail"),
         _column(
             "chunk_kind",
             pa.string(),
@@ -257,10 +258,10 @@ CHUNKS = Table(
 
 EXCLUSIONS = Table(
     "exclusions",
-    "A piece of a mail that became no chunk, with the reason.",
+    "A piece of a mail or document that became no chunk, with the reason.",
     ("doc_id", "attachment_id", "byte_start"),
     (
-        _column("doc_id", pa.string(), "Message-ID"),
+        _column("doc_id", pa.string(), "Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment, null for the body"),
         SOURCE,
         UNIT,
@@ -404,6 +405,13 @@ LINKS = Table(
         _column("kind", pa.string(), "what the reference is: a trailer's name, wiki, embed or markdown"),
         _column("text", pa.string(), "text shown for the reference; empty if none"),
     ),
+)
+
+REFERENCES = Table(
+    "references",
+    "One reference as it stands in a text, before it is known where it leads.",
+    ("from_id", "byte_start"),
+    tuple(c for c in LINKS.columns if c.name != "to_id"),
 )
 
 

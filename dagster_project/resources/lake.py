@@ -139,6 +139,16 @@ class ParquetLake:
             metadata = parquet.metadata.metadata or {}
         return Loaded(self.tables[table].conform(data), metadata.get(_CONTENT, b"").decode())
 
+    def ids(self, table: str, partition: str) -> set[str]:
+        """The first column of a stored table; empty if there is none or it cannot be read."""
+        try:
+            with self.path(table, partition).open("rb") as stream:
+                parquet = pq.ParquetFile(stream)
+                first = parquet.schema_arrow.names[0]
+                return set(parquet.read(columns=[first]).column(first).to_pylist())
+        except (FileNotFoundError, pa.ArrowInvalid, OSError):
+            return set()
+
     def partitions(self, table: str) -> list[str]:
         """The partitions that are stored for a table, sorted."""
         folder = self.base / table
