@@ -235,8 +235,10 @@ CHUNKS = Table(
         _column("title", pa.string(), "subject of the mail; with the file name for attachments"),
         _column("text_display", TEXT, "the text as people see it, quote marks kept"),
         _column("text_embed", TEXT, "the text that is embedded"),
-        _column("text_lex", TEXT, "authored text for the lexical index"),
+        _column("text_lex", TEXT, "authored text for the lexical index, without the changed lines of a diff"),
         _column("quote_lex", TEXT, "quoted text for the lexical index"),
+        _column("added_lex", TEXT, "lines a diff adds, for the lexical index"),
+        _column("removed_lex", TEXT, "lines a diff removes, for the lexical index"),
         _column(
             "spans",
             pa.list_(SPAN),
@@ -245,8 +247,23 @@ CHUNKS = Table(
         ),
         _column("char_count", pa.int64(), "characters of text_display"),
         _column("quote_anchor_chars", pa.int64(), "characters of the quote anchor, marks removed"),
+        _column(
+            "anchor_source",
+            pa.string(),
+            "where the anchor comes from: quote (quoted text or a hunk of the same mail), parent (the answered "
+            "mail, in the published table only) or none",
+        ),
         _column("quote_depth_max", pa.int64(), "deepest quote in the chunk"),
         _column("has_patch_markers", pa.bool_(), "true if a diff is inside"),
+        _column("content_class", pa.string(), "what most of the text is: text, code, patch or log"),
+        _column("diff_files", pa.list_(pa.string()), "files a diff in it changes; empty without one"),
+        _column(
+            "diff_functions",
+            pa.list_(pa.string()),
+            "functions or sections that the hunk headers name; empty without a diff",
+        ),
+        Column("lines_added", pa.int64(), "lines the diff adds; null without one"),
+        Column("lines_removed", pa.int64(), "lines the diff removes; null without one"),
         _column("is_quote_heavy", pa.bool_(), "true if the anchor is longer than the authored text"),
         _column("is_code", pa.bool_(), "true if most of it is patch or code"),
         _column("lane", pa.string(), "fast or slow"),
@@ -282,7 +299,9 @@ TERMS = Table(
     ("chunk_id", "field", "term"),
     (
         _column("chunk_id", pa.string(), "the chunk"),
-        _column("field", pa.string(), "title, text, quote or context"),
+        _column(
+            "field", pa.string(), "title, text, quote, context, or of a diff: file, function, added, removed"
+        ),
         _column("term", pa.string(), "the term after the tokenizer and the stemmer"),
         _column("tf", pa.int32(), "occurrences of the term in the field"),
     ),

@@ -146,6 +146,10 @@ class SearchSettings(StageSettings):
     title_weight: float = Field(2.0, ge=0, description="weight of subject terms")
     text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
     quote_weight: float = Field(0.3, ge=0, description="weight of quoted terms")
+    file_weight: float = Field(1.0, ge=0, description="weight of the names of files that a diff changes")
+    function_weight: float = Field(1.0, ge=0, description="weight of the functions that hunk headers name")
+    added_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff adds")
+    removed_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff removes")
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )

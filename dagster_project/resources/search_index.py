@@ -224,7 +224,7 @@ class SearchIndex:
             "SELECT term_id, term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])) ORDER BY term_id",
             [wanted],
         ).fetchall()
-        columns = "term_id, chunk_no, title_tf, text_tf, quote_tf, context_tf"
+        columns = ", ".join(["term_id", "chunk_no", *(f"{f}_tf" for f in lexical.FIELDS)])
         runs = [f"SELECT {columns} FROM postings WHERE term_id = {int(i)}" for i, _, _ in known]
         empty = f"SELECT {columns} FROM postings LIMIT 0"
         rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
