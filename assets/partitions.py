@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -79,8 +78,8 @@ def stage_partitions(
     *,
     fingerprint: Callable[[str], str] | None = None,
     compared: str | None = None,
-) -> Any:
-    """For each of `outputs`, the staged partitions of this run by key, as a tuple.
+) -> list[dict[str, Staged]]:
+    """For each of `outputs`, the staged partitions of this run by key.
 
     `make(partition, *tables)` gets the partition's input tables and returns one table per output.
     What a partition was made from (the inputs' content hashes, or the unit's fingerprint) is
@@ -104,7 +103,7 @@ def stage_partitions(
             )
             _record(context, name, partition, parts[partition], facts, alone=len(keys) == 1)
         progress.step(outputs[0], partition, tables[0].num_rows)
-    return tuple(staged)
+    return staged
 
 
 def _ids_compared(lake: Lake, table: str, partition: str, data: pa.Table) -> dict[str, int]:

@@ -116,7 +116,10 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         rules = checks.broken(
             published,
             message_terms.union(document_terms),
-            chunk_context, embeddings, settings.model_id, settings.dimensions
+            chunk_context,
+            embeddings,
+            settings.model_id,
+            settings.dimensions,
         )
         for name, rows in rules.items():
             count = rows.count().to_pyarrow().as_py()

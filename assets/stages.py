@@ -1,6 +1,6 @@
 """The partitioned stages of every family, made by two functions: one that reads units, one that transforms tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -32,8 +32,8 @@ def reading_asset(
         sources: dg.ResourceParam[Sources],
         lake: dg.ResourceParam[Lake],
         progress: dg.ResourceParam[Progress],
-    ) -> Any:
-        return stage_partitions(
+    ) -> Iterator[dg.Output[Any]]:
+        staged = stage_partitions(
             context,
             lake,
             progress,
@@ -42,6 +42,7 @@ def reading_asset(
             lambda partition: read(sources, sources.unit(partition)),
             fingerprint=lambda partition: sources.unit(partition).fingerprint,
         )
+        yield from map(dg.Output, staged, tables)
 
     return read_units
 
@@ -73,7 +74,7 @@ def stage_asset(
         lake: dg.ResourceParam[Lake],
         progress: dg.ResourceParam[Progress],
         **loaded: Any,
-    ) -> Any:
+    ) -> Iterator[dg.Output[Any]]:
         staged = stage_partitions(
             context,
             lake,
@@ -83,7 +84,7 @@ def stage_asset(
             make,
             compared=next((name for name, table in tables.items() if table.key == ("chunk_id",)), None),
         )
-        return staged if len(tables) > 1 else staged[0]
+        yield from map(dg.Output, staged, tables)
 
     return transform
 

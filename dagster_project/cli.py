@@ -86,7 +86,9 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @JSON
 @click.option("--list", "list_id", help="Only mail of this mailing list.")
 @click.option("--source", help="Only what comes from this source.")
-@click.option("--kind", type=click.Choice(["message", "attachment", "document"]), help="Only hits of this kind.")
+@click.option(
+    "--kind", type=click.Choice(["message", "attachment", "document"]), help="Only hits of this kind."
+)
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day.")
 @click.option(

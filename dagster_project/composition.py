@@ -7,8 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.mail import mail_assets
 from assets.documents import document_assets
+from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
 from assets.relations import chunk_context_asset, document_links_asset, memberships_asset, threads_asset
 from dagster_project.resources.embedders import make_embedder

@@ -141,8 +141,8 @@ class Settings(StageSettings):
         return str((self.base / given).resolve() if given else self.root / "lake")
 
     def chunkers(self) -> dict[str, DocumentChunkSettings]:
-        """How the documents of each source become chunks, by name of the source."""
-        return {
+        """How the documents of each source become chunks, by name of the source; the default under `""`."""
+        return {"": self.document_chunks} | {
             s.name: self.document_chunks.model_copy(update={"chunker": s.chunker})
             if s.chunker
             else self.document_chunks

@@ -222,7 +222,9 @@ CHUNKS = Table(
         UNIT,
         _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
-        Column("parent_id", pa.string(), "Message-ID this mail answers, or node above this one, for expansion"),
+        Column(
+            "parent_id", pa.string(), "Message-ID this mail answers, or node above this one, for expansion"
+        ),
         Column("node_id", pa.string(), "node of the document that the text stands in; null for mail"),
         _column(
             "chunk_kind",

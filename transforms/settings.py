@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Literal
 
 import Stemmer
@@ -75,6 +76,17 @@ class ChunkSettings(StageSettings):
     )
     slow_body_chars: int = Field(200_000, gt=0, description="characters; a longer body goes to the slow lane")
     embed_subject: bool = Field(True, description="put the subject before the text that is embedded")
+
+
+class DocumentChunkSettings(StageSettings):
+    """How documents become chunks."""
+
+    chunker: Literal["tree", "sections", "semantic"] = Field("sections", description="how")
+
+
+def digest_of(settings: Mapping[str, StageSettings]) -> str:
+    """Hash of several settings by name; what the code version of a stage that takes them all is derived from."""
+    return text_hash(json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True))[:12]
 
 
 class TermSettings(StageSettings):

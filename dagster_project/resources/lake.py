@@ -243,7 +243,9 @@ class LakeIOManager(UPathIOManager):
         paths = [self.lake.path(name, p) for p in partitions]
         files = [str(p) for p in paths if p.exists()]
         if not files:
-            return ibis.memtable(self.lake.tables[name].empty())
+            # As of Parquet files: Ibis refuses a union of tables that say other things of nulls.
+            fields = [field.with_nullable(True) for field in self.lake.tables[name].arrow]
+            return ibis.memtable(pa.schema(fields).empty_table())
         return self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:

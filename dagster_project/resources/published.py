@@ -146,19 +146,6 @@ JOIN (
 WHERE {" OR ".join(f"p.{tf} > 0" for tf in _OWN)}
 """
 
-_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms (term_id INTEGER, term VARCHAR)"
-
-_KEPT_COUNTS = """
-CREATE TEMP TABLE kept_counts AS
-SELECT p.term_id, n.chunk_no, p.title_tf, p.text_tf, p.quote_tf, 0::USMALLINT AS context_tf
-FROM prev.postings p
-JOIN (
-  SELECT b.chunk_no AS old_no, c.chunk_no FROM prev.chunks b JOIN chunks c USING (chunk_id)
-  WHERE c.partition NOT IN (SELECT partition FROM changed)
-) n ON n.old_no = p.chunk_no
-WHERE p.title_tf > 0 OR p.text_tf > 0 OR p.quote_tf > 0
-"""
-
 _PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms AS SELECT term_id, term FROM prev.terms"
 
 # A chunk with parent context can have the same term among the kept and the new counts: those are added up.

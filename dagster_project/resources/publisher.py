@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Published:
     reused: bool
     rows: Mapping[str, int] = field(default_factory=dict)
     vector_search: str = "exact"
+    unusable: str | None = None
 
 
 class DuckDBPublisher:
@@ -92,11 +93,12 @@ class DuckDBPublisher:
                 return Published(version, place, False, len(partitions), 0, True)
             try:
                 result = self._build(previous, partitions, hashes, version, settings, place)
-            except duckdb.Error:
+            except duckdb.Error as error:
                 if previous is None:
                     raise
                 # The previous version is damaged where its manifest does not show it: do without.
-                result = self._build(None, partitions, hashes, version, settings, place)
+                made = self._build(None, partitions, hashes, version, settings, place)
+                result = replace(made, unusable=str(error).splitlines()[0])
             self._prune(keep=place)
             return result
 
@@ -406,6 +408,7 @@ class PartitionPublisher:
             "partitions": done.partitions,
             "changed_partitions": done.changed,
             "built_on_previous": done.reused,
+            **({"previous_version_unusable": done.unusable} if done.unusable else {}),
             "vector_search": done.vector_search,
             **{f"rows_{name}": count for name, count in done.rows.items()},
         }

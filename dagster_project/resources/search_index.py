@@ -237,7 +237,9 @@ class SearchIndex:
         rows = self.connection.execute(f"SELECT DISTINCT {column} ORDER BY ALL").fetchall()
         known = [str(row[0]) for row in rows]
         if name not in known:
-            raise QueryError(f"no {what} is called {name!r}; the index holds {', '.join(known[:20]) or 'none'}")
+            raise QueryError(
+                f"no {what} is called {name!r}; the index holds {', '.join(known[:20]) or 'none'}"
+            )
 
     def _allowed(self, filters: Filters) -> np.ndarray | None:
         if filters.is_empty:

@@ -307,8 +307,8 @@ def _read_file(file: _File, settings: DocumentSettings) -> RawFile:
         return RawFile(file.name, b"", file.fault)
     try:
         size = file.path.stat().st_size
-        if size > settings.max_file_bytes:
-            fault = f"too_large: {size:,} bytes, documents.max_file_bytes is {settings.max_file_bytes:,}"
+        if size > settings.max_document_bytes:
+            fault = f"too_large: {size:,} bytes, documents.max_document_bytes is {settings.max_document_bytes:,}"
             return RawFile(file.name, b"", fault)
         return RawFile(file.name, file.path.read_bytes(), None)
     except OSError as error:
