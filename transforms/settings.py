@@ -54,6 +54,15 @@ class BlockSettings(StageSettings):
     )
 
 
+class DocumentSettings(StageSettings):
+    """How files become documents."""
+
+    max_document_bytes: int = Field(16 << 20, gt=0, description="bytes; a larger file is set aside")
+    max_rst_bytes: int = Field(
+        1 << 20, gt=0, description="bytes; a larger reStructuredText file is set aside (docutils is slow)"
+    )
+
+
 class ChunkSettings(StageSettings):
     """How blocks become chunks (defaults: the pginbox design, seed 000)."""
 
