@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from transforms.documents import FORMATS
 from transforms.errors import SettingsError
 from transforms.settings import (
     BlockSettings,
@@ -71,7 +72,7 @@ class DocumentSourceSettings(_Named):
     )
     path: str = Field(description="the root folder; relative to the settings file")
     include: tuple[str, ...] = Field(
-        ("*.md", "*.markdown", "*.txt", "*.rst", "*.html", "*.htm"),
+        tuple(f"*.{ending}" for ending in FORMATS),
         description="patterns of files that are read; one without a slash counts at any depth",
     )
     exclude: tuple[str, ...] = Field(

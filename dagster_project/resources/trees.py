@@ -103,7 +103,7 @@ class _Walk:
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        if path.suffix.lower() not in FORMATS:
+        if path.suffix.lower().removeprefix(".") not in FORMATS:
             return f"no_format: files ending in {path.suffix or 'nothing'} are not read"
         return None
 
