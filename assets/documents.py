@@ -37,7 +37,7 @@ def document_assets(
         stage_asset(
             DOCUMENTS,
             "document_references",
-            {"document_references": schemas.REFERENCES},
+            {"document_references": schemas.DOCUMENT_REFERENCES},
             ["documents"],
             links.VERSION,
             lambda partition, table: (links.document_references(table),),

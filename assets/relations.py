@@ -79,12 +79,13 @@ def document_links_asset() -> dg.AssetsDefinition:
         document_nodes: ibis.Table,
         memberships: ibis.Table,
     ) -> pa.Table:
-        named = documents.select(links.DOCUMENT_COLUMNS)
+        named = documents.select("doc_id", "source", "path", "title", "aliases")
+        mails = memberships.select("message_id").distinct().to_pyarrow()
         resolved = links.document_links(
             document_references.to_pyarrow(),
             named.to_pyarrow(),
             document_nodes.to_pyarrow(),
-            memberships.select("message_id").distinct().to_pyarrow(),
+            set(mails.column("message_id").to_pylist()),
         )
         context.add_output_metadata({"broken": resolved.column("to_id").null_count})
         return resolved

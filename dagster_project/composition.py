@@ -34,7 +34,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "documents": schemas.DOCUMENTS,
         "document_quarantine": schemas.QUARANTINE,
         "document_nodes": schemas.DOCUMENT_NODES,
-        "document_references": schemas.REFERENCES,
+        "document_references": schemas.DOCUMENT_REFERENCES,
         "document_chunks": schemas.CHUNKS,
         "document_exclusions": schemas.EXCLUSIONS,
         "document_terms": schemas.TERMS,

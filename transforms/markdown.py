@@ -53,6 +53,7 @@ _COMMENT = re.compile(
     re.MULTILINE,
 )
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
+_MAY_HOLD_CODE = re.compile(rb"```|~~~|(?:\t|    )[ \t]*\S")
 
 
 class Block(NamedTuple):
@@ -142,6 +143,65 @@ def parse(text: str, body_start: int = 0) -> Markdown:
         blocks = [b for b in blocks if b.kind != "heading" or not _inside(b.start, comments)]
         links = [link for link in links if not _inside(link.start, comments)]
     return Markdown(blocks, links, scan.opaque, comments)
+
+
+class Outline(NamedTuple):
+    """The outermost blocks of a text, and its code.
+
+    `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` what they are
+    (see `Block`). `code` are the half-open ranges of all code blocks, outermost or not, each with
+    True where it is fenced.
+    """
+
+    starts: list[int]
+    kinds: list[str]
+    code: list[tuple[int, int, bool]]
+
+
+def outline(text: str, body_start: int = 0) -> Outline:
+    """The outermost blocks of `text` from byte `body_start` on: what `parse` finds, in a fifth of the time.
+
+    What lies inside a block is passed over by its range; only a list, quote or footnote that holds a
+    fence or an indented line is looked into, for the code in it.
+    """
+    data = text.encode()
+    body = data[body_start:]
+    found = Outline([], [], [])
+    if _TOO_DEEP.search(body):
+        return found
+    passed = inner_end = 0
+    for event, place in events_with_range(body.decode() if body_start else text, options=DIALECT):
+        start = place["start"]
+        if start < passed:
+            continue
+        if isinstance(event, str):
+            if event == "Rule" and start >= inner_end:
+                _outermost(found, "rule", start + body_start, body_start, data)
+            continue
+        tag = cast("dict[str, Any]", event).get("Start")
+        kind = None if tag is None else _KINDS.get(tag if isinstance(tag, str) else next(iter(tag)))
+        if kind is None:
+            continue
+        end = place["end"]
+        if kind == "code":
+            fenced = isinstance(tag["CodeBlock"], dict)
+            found.code.append((start + body_start, end + body_start, fenced))
+        if start < inner_end:
+            passed = passed if kind in _CONTAINERS else end
+            continue
+        _outermost(found, kind, start + body_start, body_start, data)
+        if kind in _CONTAINERS and _MAY_HOLD_CODE.search(body, start, end):
+            inner_end = end
+        else:
+            passed = end
+    return found
+
+
+def _outermost(found: Outline, kind: str, start: int, body_start: int, data: bytes) -> None:
+    while start > body_start and data[start - 1] not in b"\r\n":
+        start -= 1
+    found.starts.append(start)
+    found.kinds.append(kind)
 
 
 def frontmatter(text: str) -> Frontmatter:

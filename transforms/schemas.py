@@ -418,6 +418,26 @@ DOCUMENT_NODES = Table(
     ),
 )
 
+DOCUMENT_REFERENCES = Table(
+    "document_references",
+    "One reference in a document, not yet looked up, or one block id that references can lead to.",
+    ("doc_id", "byte_start"),
+    (
+        _column("doc_id", pa.string(), "document that holds the reference"),
+        SOURCE,
+        UNIT,
+        _column("byte_start", pa.int64(), "first byte of the reference in the stored text"),
+        _column("byte_end", pa.int64(), "byte behind it"),
+        _column(
+            "kind",
+            pa.string(),
+            "wiki, embed, markdown, image, url (another scheme or host), or block_id (`^id`, the place itself)",
+        ),
+        _column("target", pa.string(), "what the reference says, unescaped; the id for block_id"),
+        _column("text", pa.string(), "text shown for the reference; empty if none"),
+    ),
+)
+
 LINKS = Table(
     "links",
     "One reference from a place in a text to another mail, document or node.",
@@ -429,18 +449,14 @@ LINKS = Table(
         _column("byte_end", pa.int64(), "byte behind it"),
         Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
         _column("target", pa.string(), "what the reference says, as written"),
-        _column("kind", pa.string(), "what the reference is: a trailer's name, wiki, embed or markdown"),
+        _column(
+            "kind",
+            pa.string(),
+            "what the reference is: a trailer's name, wiki, embed, markdown, image or url",
+        ),
         _column("text", pa.string(), "text shown for the reference; empty if none"),
     ),
 )
-
-REFERENCES = Table(
-    "references",
-    "One reference as it stands in a text, before it is known where it leads.",
-    ("from_id", "byte_start"),
-    tuple(c for c in LINKS.columns if c.name != "to_id"),
-)
-
 
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import Stemmer
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
 
@@ -87,10 +87,56 @@ class ChunkSettings(StageSettings):
     embed_subject: bool = Field(True, description="put the subject before the text that is embedded")
 
 
-class DocumentChunkSettings(StageSettings):
-    """How documents become chunks."""
+_DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "seed": {"target_chars": 700, "overlap_chars": 100, "min_chars": 100, "context_chars": 0},
+}
 
-    chunker: Literal["tree", "sections", "semantic"] = Field("sections", description="how")
+
+class DocumentChunkSettings(StageSettings):
+    """How documents become chunks.
+
+    The profile `seed` has the sizes of the SecondBrain design (seed 001); `recommended` those that
+    found most in `benchmarks/passages.py`. A size that is given holds in both.
+    """
+
+    profile: Literal["recommended", "seed"] = Field("recommended", description="which sizes are the default")
+    chunker: Literal["tree", "sections", "semantic"] = Field(
+        "sections",
+        description="tree: one chunk per heading (seed 002); sections: pieces of about one size that keep to "
+        "headings, lists and code (seed 001); semantic: sections gathered by tokens (seed 004)",
+    )
+    target_chars: int = Field(700, gt=0, description="sections: characters; longer text is split (seed 700)")
+    overlap_chars: int = Field(
+        0, ge=0, description="sections: characters a chunk repeats of the one before (seed 100)"
+    )
+    min_chars: int = Field(
+        100, ge=0, description="sections: characters; what is shorter joins a neighbour (seed 100)"
+    )
+    context_chars: int = Field(
+        400, ge=0, description="characters around a chunk that the lexical index reads with it (seed 0)"
+    )
+    embed_headings: bool = Field(True, description="put title and headings before the text that is embedded")
+    code_share: float = Field(
+        0.5, gt=0, le=1, description="lines of code : lines with text from which a chunk is code (seed 004)"
+    )
+    semantic_min_tokens: int = Field(
+        250, gt=0, description="semantic: tokens from which an equal or higher heading begins a chunk"
+    )
+    semantic_deep_tokens: int = Field(
+        500, gt=0, description="semantic: tokens from which a deeper heading begins a chunk"
+    )
+    semantic_max_tokens: int = Field(750, gt=0, description="semantic: tokens that no further line may pass")
+    strict: bool = Field(
+        False, description="semantic: repeat the faults of the original, lost tails included"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {**_DOCUMENT_PROFILES.get(given.get("profile", "recommended"), {}), **given}
 
 
 def digest_of(settings: Mapping[str, StageSettings]) -> str:
