@@ -32,13 +32,15 @@ class Piece(NamedTuple):
     """A half-open range of characters that a chunker cut.
 
     The `lead` characters before it repeat the end of the piece before. `node` is the place, in the
-    document's list of nodes, of the innermost node that holds all of it.
+    document's list of nodes, of the innermost node that holds all of it; `under` that of the node
+    whose headings stand above it, if that is another.
     """
 
     start: int
     end: int
     node: int
     lead: int = 0
+    under: int | None = None
 
 
 class Lost(NamedTuple):

@@ -121,7 +121,7 @@ def _cuts(text: str, blocks: list[_Block], settings: DocumentChunkSettings) -> l
             if has_body and start - cuts[-1] >= settings.min_chars:
                 cuts.append(start)
             if end - cuts[-1] > (target if cuts[-1] == start else limit):
-                cuts.extend(_splits(text, cuts[-1], end, target))
+                cuts.extend(splits(text, cuts[-1], end, target))
             has_body = False
         has_body = has_body or not is_heading
     end = blocks[-1].end
@@ -130,7 +130,7 @@ def _cuts(text: str, blocks: list[_Block], settings: DocumentChunkSettings) -> l
     return cuts
 
 
-def _splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
+def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
     """Places that leave no more than `target` characters between them, at the strongest break near by."""
     while end - at > target:
         left = end - at
