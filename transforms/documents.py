@@ -177,7 +177,7 @@ def _stored_text(data: bytes, kind: str) -> _Text:
     converted = _CONVERTERS[kind](text.removeprefix(BOM))
     if converted is None:
         raise _FileFaultError(f"unreadable: it cannot be converted from {kind} to Markdown")
-    return _Text(converted, defects, html_title(text) if kind == "html" else None)
+    return _Text(converted.text, defects + converted.defects, html_title(text) if kind == "html" else None)
 
 
 def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:

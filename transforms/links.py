@@ -147,15 +147,15 @@ class _Outlines:
         self.titles: dict[str, dict[str, str]] = defaultdict(dict)
         self.blocks: dict[tuple[str, str], int] = {}
         nodes = nodes.sort_by([("doc_id", "ascending"), ("position", "ascending")])
-        names = ("doc_id", "node_id", "heading_start", "slug", "title")
-        for doc_id, node_id, start, slug, title in zip(*(nodes[n].to_pylist() for n in names), strict=True):
+        columns = (nodes[n].to_pylist() for n in ("doc_id", "node_id", "heading_start", "slug", "title"))
+        for doc_id, node_id, start, slug, title in zip(*columns, strict=True):
             self.ids[doc_id].append(node_id)
             self.starts[doc_id].append(start)
             if slug is not None:
                 self.slugs[doc_id][slug] = node_id
                 self.titles[doc_id].setdefault(_folded(title), node_id)
-        names = ("doc_id", "kind", "target", "byte_start")
-        for doc_id, kind, target, start in zip(*(references[n].to_pylist() for n in names), strict=True):
+        places = (references[n].to_pylist() for n in ("doc_id", "kind", "target", "byte_start"))
+        for doc_id, kind, target, start in zip(*places, strict=True):
             if kind == "block_id":
                 self.blocks.setdefault((doc_id, target.lower()), start)
 
