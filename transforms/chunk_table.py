@@ -14,7 +14,6 @@ from transforms.schemas import CHUNKS
 NEUTRAL: Mapping[str, Any] = {
     "attachment_id": None,
     "parent_id": None,
-    "node_id": None,
     "heading_path": [],
     "title": "",
     "quote_lex": "",

@@ -206,7 +206,7 @@ class _Rows:
             c: []
             for c in CHUNKS.names
             if c not in ("spans", "heading_path", "chunk_count", "chunker", "added_lex", "removed_lex")
-            and c not in ("anchor_source", "content_class", "node_id")
+            and c not in ("anchor_source", "content_class")
             and c not in ("diff_files", "diff_functions", "lines_added", "lines_removed")
         }
         self.append = {name: column.append for name, column in self.columns.items()}

@@ -281,7 +281,6 @@ class ChunkRows:
             {
                 **self.columns,
                 "spans": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), struct),
-                "node_id": self.columns["parent_id"],
                 "source_kind": ["document"] * count,
                 "chunk_kind": [self.kind] * count,
                 "chunker": [self.chunker] * count,

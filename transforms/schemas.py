@@ -223,9 +223,8 @@ CHUNKS = Table(
         _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
         Column(
-            "parent_id", pa.string(), "Message-ID this mail answers, or node above this one, for expansion"
+            "parent_id", pa.string(), "Message-ID this mail answers, or node the text stands in"
         ),
-        Column("node_id", pa.string(), "node of the document that the text stands in; null for mail"),
         _column(
             "chunk_kind",
             pa.string(),

@@ -349,12 +349,12 @@ def _block_index(
 
 
 _CHUNKS = """
-SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, c.node_id, n.breadcrumb,
+SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, n.node_id, n.breadcrumb,
   c.attachment_id, a.filename, c.text_display,
   list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS byte_start,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS byte_end
 FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
-LEFT JOIN nodes n ON n.node_id = c.node_id
+LEFT JOIN nodes n ON n.node_id = c.parent_id
 """
 
 _DOCUMENTS = """

@@ -130,7 +130,7 @@ def test_the_bytes_of_a_chunk_are_its_text(made_once: Workspace):
 
 def test_every_chunk_names_its_node(made_once: Workspace):
     assert made_once.column(
-        "SELECT count(*) FROM chunks WHERE source_kind = 'document' AND node_id NOT IN (SELECT node_id FROM nodes)"
+        "SELECT count(*) FROM chunks WHERE source_kind = 'document' AND parent_id NOT IN (SELECT node_id FROM nodes)"
     ) == [0]
 
 
