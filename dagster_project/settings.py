@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from transforms.documents import FORMATS
 from transforms.errors import SettingsError
 from transforms.settings import (
+    DOCUMENT_FORMATS,
     BlockSettings,
     ChunkSettings,
     DocumentChunkSettings,
@@ -72,7 +72,7 @@ class DocumentSourceSettings(_Named):
     )
     path: str = Field(description="the root folder; relative to the settings file")
     include: tuple[str, ...] = Field(
-        tuple(f"*.{ending}" for ending in FORMATS),
+        tuple(f"*.{ending}" for ending in DOCUMENT_FORMATS),
         description="patterns of files that are read; one without a slash counts at any depth",
     )
     exclude: tuple[str, ...] = Field(

@@ -54,6 +54,14 @@ class BlockSettings(StageSettings):
     )
 
 
+DOCUMENT_FORMATS = {
+    "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
+    "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
+    "xhtml": "html",
+}  # fmt: skip
+"""The format of a document by the extension of its file name; a source looks for these."""
+
+
 class DocumentSettings(StageSettings):
     """How files become documents."""
 

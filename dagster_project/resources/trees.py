@@ -10,8 +10,8 @@ from pathlib import Path
 from wcmatch import glob
 
 from dagster_project.settings import DocumentSourceSettings
-from transforms.documents import FORMATS
 from transforms.errors import SourceError
+from transforms.settings import DOCUMENT_FORMATS
 
 _PATH_BYTES = 1024
 _GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.MATCHBASE | glob.IGNORECASE
@@ -103,7 +103,7 @@ class _Walk:
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        if path.suffix.lower().removeprefix(".") not in FORMATS:
+        if path.suffix.lower().removeprefix(".") not in DOCUMENT_FORMATS:
             return f"no_format: files ending in {path.suffix or 'nothing'} are not read"
         return None
 
