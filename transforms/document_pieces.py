@@ -21,11 +21,12 @@ from transforms.chunk_table import chunk_table
 from transforms.chunks import ChunkTables
 from transforms.hashing import parts_hash, text_hash
 from transforms.markdown import Outline, outline, parse
+from transforms.nodes import BREADCRUMB_START
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 
 _VISIBLE = re.compile(r"[^\r\n]")
-_FENCE = ("```", "~~~")
+_FENCES = ("```", "~~~")
 
 
 class Piece(NamedTuple):
@@ -52,36 +53,43 @@ class Lost(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A heading, or the document: its parent's place, and the first character of its heading."""
+    """A heading, or the document: the place of its parent, and the first character of its heading.
+
+    `trail` is the breadcrumb without its opening mark.
+    """
 
     node_id: str
     title: str
+    trail: str
     depth: int
     parent: int
     start: int
 
 
 class Offsets:
-    """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same."""
+    """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
+
+    Only the bytes that begin no character are kept: their places, and how many of the characters
+    up to which they belong.
+    """
 
     def __init__(self, text: str):
-        self._places: np.ndarray | None = None
+        self._inner: np.ndarray | None = None
         if not text.isascii():
-            data = np.frombuffer(text.encode(), np.uint8)
-            begins = np.flatnonzero((data & 0xC0) != 0x80)
-            self._places = np.append(begins, len(data))
+            self._inner = np.flatnonzero(np.frombuffer(text.encode(), np.int8) < -64)
+            self._owners = self._inner - np.arange(1, len(self._inner) + 1)
 
     def bytes(self, chars: Sequence[int]) -> list[int]:
         """The bytes at which these characters begin."""
-        if self._places is None:
+        if self._inner is None:
             return list(chars)
-        return self._places[np.asarray(chars, dtype=np.int64)].tolist()  # type: ignore[no-any-return]
+        return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()  # type: ignore[no-any-return]
 
     def chars(self, places: Sequence[int]) -> list[int]:
         """The characters that begin at these bytes."""
-        if self._places is None:
+        if self._inner is None:
             return list(places)
-        return np.searchsorted(self._places, places).tolist()
+        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -132,11 +140,19 @@ class Document:
 
     def headings(self, node: int) -> list[str]:
         """The titles of the headings down to a node, without the document's own."""
-        found: list[str] = []
-        while node:
-            found.append(self.nodes[node].title)
-            node = self.nodes[node].parent
-        return found[::-1]
+        return self._paths[node]
+
+    @cached_property
+    def _paths(self) -> list[list[str]]:
+        paths: list[list[str]] = [[]]
+        for node in self.nodes[1:]:
+            paths.append([*paths[node.parent], node.title])
+        return paths
+
+    @cached_property
+    def _code_edges(self) -> list[int]:
+        """The starts and ends of the code in order, an odd count of which stands before a place in code."""
+        return [edge for start, end, _ in self.outline.code for edge in (start, end)]
 
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
         """A range without the comments in it."""
@@ -156,13 +172,13 @@ class Document:
 
     def code_share(self, start: int, end: int) -> float:
         """Lines of code : lines with something in them, the lines of fences left out (seed 004)."""
-        code = self.outline.code
-        first = bisect_right(code, (start, -1, False))
-        first -= bool(first and code[first - 1][1] > start)
+        first = bisect_right(self._code_edges, start) // 2
+        last = (bisect_left(self._code_edges, end) + 1) // 2
         inside = fences = 0
-        for a, b, fenced in code[first : bisect_left(code, (end, -1, False))]:
+        for a, b, fenced in self.outline.code[first:last]:
             lines = _lines(self.text[max(a, start) : min(b, end)])
-            marks = sum(1 for line in lines[:: max(len(lines) - 1, 1)] if line.startswith(_FENCE)) if fenced else 0
+            ends = (*lines[:1], *lines[1:][-1:]) if fenced else ()
+            marks = sum(line.startswith(_FENCES) for line in ends)
             inside += len(lines) - marks
             fences += marks
         return inside / max(len(_lines(self.text[start:end])) - fences, 1) if inside else 0.0
@@ -171,7 +187,7 @@ class Document:
 def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     """The documents of two tables (`documents`, `document_nodes`) in order of their ids."""
     rows = _frame(documents).sort("doc_id")
-    columns = ["node_id", "parent_id", "title", "depth", "heading_start"]
+    columns = ["node_id", "parent_id", "title", "breadcrumb", "depth", "heading_start"]
     tree = _frame(nodes.select(["doc_id", "position", *columns])).sort("doc_id", "position")
     runs = tree["doc_id"].rle().struct.unnest()
     ends = runs["len"].cum_sum().to_list()
@@ -195,15 +211,15 @@ def _document(row: dict, columns: list[list]) -> Document:
             found = parse(text, body_start).comments
             comments = list(zip(*(offsets.chars(side) for side in zip(*found, strict=True)), strict=True))
     shown = _blanked(text, comments)
-    ids, parents, titles, depths, starts = columns
+    ids, parents, titles, crumbs, depths, starts = columns
     begin = offsets.chars([body_start])[0]
     places = {node_id: place for place, node_id in enumerate(ids)}
-    kept = [
-        Node(node_id, title, depth, places.get(parent, 0), max(start, begin))
-        for node_id, parent, title, depth, start in zip(
-            ids, parents, titles, depths, offsets.chars(starts), strict=True
-        )
-    ] or [Node(row["doc_id"], row["title"], 0, 0, begin)]
+    above = [places.get(parent, 0) for parent in parents]
+    trails = [crumb.removeprefix(BREADCRUMB_START) for crumb in crumbs]
+    begins = [max(start, begin) for start in offsets.chars(starts)]
+    kept = [*map(Node, ids, titles, trails, depths, above, begins)]
+    if not kept:
+        kept = [Node(row["doc_id"], row["title"], row["title"], 0, 0, begin)]
     code = blocks.code
     if code:
         sides = [offsets.chars([c[side] for c in code]) for side in (0, 1)]
@@ -248,26 +264,47 @@ class ChunkRows:
         self.excluded: list[tuple] = []
         self.occurrences: dict[str, int] = {}
 
-    def add(self, document: Document, pieces: Sequence[Piece], lost: Sequence[Lost] = ()) -> None:
-        """The chunks of one document, whose pieces are in order."""
+    def add(
+        self,
+        document: Document,
+        pieces: Sequence[Piece],
+        lost: Sequence[Lost] = (),
+        embedded: Sequence[str] | None = None,
+    ) -> None:
+        """The chunks of one document, whose pieces are in order, and what the chunker lost.
+
+        `embedded` are the texts to embed if the chunker makes them itself.
+        """
         texts = [document.display(piece.start - piece.lead, piece.end) for piece in pieces]
-        kept = [(piece, text) for piece, text in zip(pieces, texts, strict=True) if text]
         blank = [(p.start, p.end) for p, text in zip(pieces, texts, strict=True) if not text]
         self._exclude(document, blank, lost)
-        headers: dict[int, _Header] = {}
-        for index, (piece, text) in enumerate(kept):
-            header = headers.get(piece.node)
-            if header is None:
-                header = headers[piece.node] = self._header(document, piece.node)
-            embed = header.prefix + text
-            row = (
-                self._chunk_id(header.scope, text), document.source, document.unit, document.doc_id,
-                header.node_id, index, len(kept), header.headings, header.title, text, embed,
-                self._wide(document, piece), len(text), self._is_code(document, piece), text_hash(embed),
-            )  # fmt: skip
-            for column, value in zip(self.columns.values(), row, strict=True):
-                column.append(value)
-        self._place(document, [piece for piece, _ in kept])
+        if blank:
+            pieces = [piece for piece, text in zip(pieces, texts, strict=True) if text]
+            texts = [text for text in texts if text]
+        headers = self._headers(document, pieces)
+        if embedded is None:
+            embedded = [header.prefix + text for header, text in zip(headers, texts, strict=True)]
+        count = len(pieces)
+        columns = (
+            [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
+            [document.source] * count,
+            [document.unit] * count,
+            [document.doc_id] * count,
+            [document.nodes[piece.node].node_id for piece in pieces],
+            range(count),
+            [count] * count,
+            [header.headings for header in headers],
+            [header.title for header in headers],
+            texts,
+            embedded,
+            self._wide(document, pieces),
+            map(len, texts),
+            self._are_code(document, pieces),
+            map(text_hash, embedded),
+        )
+        for column, values in zip(self.columns.values(), columns, strict=True):
+            column.extend(values)
+        self._place(document, pieces)
 
     def tables(self) -> ChunkTables:
         """Both tables, as declared."""
@@ -296,30 +333,34 @@ class ChunkRows:
         self.occurrences[base] = seen + 1
         return parts_hash((base, str(seen))) if seen else base
 
-    def _header(self, document: Document, node: int) -> _Header:
-        headings = document.headings(node)
-        path = [document.title, *(h for n, h in enumerate(headings) if n or h != document.title)]
-        title = " › ".join(path)
-        prefix = f"{title}\n\n" if self.settings.embed_headings else ""
-        scope = parts_hash(("document", document.doc_id, self.kind, *headings))
-        return _Header(document.nodes[node].node_id, headings, title, prefix, scope)
+    def _headers(self, document: Document, pieces: Sequence[Piece]) -> list[_Header]:
+        """What stands above each piece; the pieces of one section share it."""
+        made: dict[int, _Header] = {}
+        for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
+            headings, title = document.headings(place), document.nodes[place].trail
+            scope = parts_hash(("document", document.doc_id, self.kind, *headings))
+            prefix = f"{title}\n\n" if self.settings.embed_headings else ""
+            made[place] = _Header(headings, title, prefix, scope)
+        return [made[p.node if p.under is None else p.under] for p in pieces]
 
-    def _wide(self, document: Document, piece: Piece) -> str:
-        """The text and what stands around it, with the document's other names, for the lexical index."""
-        reach = self.settings.context_chars
-        start = max(piece.start - piece.lead - reach, document.body_start)
-        return "\n".join([document.text[start : piece.end + reach].strip(), *document.names])
+    def _wide(self, document: Document, pieces: Sequence[Piece]) -> list[str]:
+        """Each text and what stands around it, with the document's other names, for the lexical index."""
+        text, low, reach = document.text, document.body_start, self.settings.context_chars
+        names = "".join(f"\n{name}" for name in document.names)
+        wide = (text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces)
+        return [part + names for part in wide] if names else list(wide)
 
-    def _is_code(self, document: Document, piece: Piece) -> bool:
+    def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
         if not document.outline.code:
-            return False
-        return document.code_share(piece.start - piece.lead, piece.end) >= self.settings.code_share
+            return [False] * len(pieces)
+        share = self.settings.code_share
+        return [document.code_share(p.start - p.lead, p.end) >= share for p in pieces]
 
     def _place(self, document: Document, pieces: Sequence[Piece]) -> None:
         """The spans of the last pieces, in bytes."""
         starts, ends, roles, offsets = self.spans
         begins, closes = [], []
-        for start, end, _, lead in pieces:
+        for start, end, _, lead, _ in pieces:
             parts = document.visible(start, end)
             for role, ranges in (
                 ("overlap", document.visible(start - lead, start) if lead else []),
@@ -352,9 +393,8 @@ class ChunkRows:
 
 
 class _Header(NamedTuple):
-    """What the chunks of one node share."""
+    """What the chunks under the same headings share."""
 
-    node_id: str
     headings: list[str]
     title: str
     prefix: str

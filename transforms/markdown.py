@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import yaml
 from pyromark import Options, events_with_range
 
@@ -131,7 +132,7 @@ def parse(text: str, body_start: int = 0) -> Markdown:
     """
     data = text.encode()
     body = data[body_start:]
-    if _TOO_DEEP.search(body):
+    if _is_too_deep(body):
         whole = Block("paragraph", body_start, len(data))
         return Markdown([whole], [], [], [], "nesting_too_deep")
     scan = _Scan(data, body_start)
@@ -167,7 +168,7 @@ def outline(text: str, body_start: int = 0) -> Outline:
     data = text.encode()
     body = data[body_start:]
     found = Outline([], [], [])
-    if _TOO_DEEP.search(body):
+    if _is_too_deep(body):
         return found
     passed = inner_end = 0
     for event, place in events_with_range(body.decode() if body_start else text, options=DIALECT):
@@ -175,33 +176,32 @@ def outline(text: str, body_start: int = 0) -> Outline:
         if start < passed:
             continue
         if isinstance(event, str):
-            if event == "Rule" and start >= inner_end:
-                _outermost(found, "rule", start + body_start, body_start, data)
+            kind = "rule" if event == "Rule" else None
+        elif (tag := event.get("Start")) is not None:  # type: ignore[attr-defined]
+            kind = _KINDS.get(tag if isinstance(tag, str) else next(iter(tag)))
+        else:
             continue
-        tag = cast("dict[str, Any]", event).get("Start")
-        kind = None if tag is None else _KINDS.get(tag if isinstance(tag, str) else next(iter(tag)))
         if kind is None:
             continue
         end = place["end"]
         if kind == "code":
-            fenced = isinstance(tag["CodeBlock"], dict)
-            found.code.append((start + body_start, end + body_start, fenced))
-        if start < inner_end:
-            passed = passed if kind in _CONTAINERS else end
-            continue
-        _outermost(found, kind, start + body_start, body_start, data)
-        if kind in _CONTAINERS and _MAY_HOLD_CODE.search(body, start, end):
-            inner_end = end
-        else:
-            passed = end
+            found.code.append((start + body_start, end + body_start, isinstance(tag["CodeBlock"], dict)))
+        if start >= inner_end:
+            while start and body[start - 1] not in b"\r\n":
+                start -= 1
+            found.starts.append(start + body_start)
+            found.kinds.append(kind)
+            if kind in _CONTAINERS and _MAY_HOLD_CODE.search(body, start, end):
+                inner_end = end
+        passed = passed if start < inner_end and kind in _CONTAINERS else end
     return found
 
 
-def _outermost(found: Outline, kind: str, start: int, body_start: int, data: bytes) -> None:
-    while start > body_start and data[start - 1] not in b"\r\n":
-        start -= 1
-    found.starts.append(start)
-    found.kinds.append(kind)
+def _is_too_deep(body: bytes) -> bool:
+    """True if a line opens more than `MAX_NESTING` quotes and lists; it has to be that long at least."""
+    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
+    longest = np.diff(ends, prepend=-1, append=len(body)).max()
+    return bool(longest >= MAX_NESTING and _TOO_DEEP.search(body))
 
 
 def frontmatter(text: str) -> Frontmatter:

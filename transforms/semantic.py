@@ -28,7 +28,7 @@ MAX_TOKEN_CHARS = 10
 
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t\r]*$", re.MULTILINE)
 _SPACE = np.zeros(256, dtype=bool)
-_SPACE[list(b" \t\n\r\f\v")] = True
+_SPACE[[code for code in range(256) if chr(code).isspace()]] = True
 
 
 class _Heading(NamedTuple):
@@ -119,13 +119,11 @@ def _strict_pieces(
 
 def _lines(text: str, start: int) -> _Lines:
     """The lines from a character on; what ends with a newline has no empty line behind it."""
-    data = np.frombuffer(text[start:].encode("utf-32-le"), dtype=np.uint32)
-    narrow = np.where(data < 256, data, 0).astype(np.uint8)
-    space = _SPACE[narrow]
+    data = np.frombuffer(text[start:].encode("latin-1", "replace"), dtype=np.uint8)
+    space = _SPACE[data]
     words = ~space
     words[1:] &= space[:-1]
-    starts = np.flatnonzero(narrow[:-1] == ord("\n")) + 1 if len(data) else np.empty(0, dtype=np.int64)
-    starts = np.concatenate([[0], starts]).astype(np.int64)
+    starts = np.concatenate([[0], np.flatnonzero(data[:-1] == ord("\n")) + 1])
     counts = np.add.reduceat(words, starts, dtype=np.int64) if len(data) else np.zeros(1, dtype=np.int64)
     before = np.concatenate([[0], np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))])
     return _Lines([*(starts + start).tolist(), len(text)], before)
@@ -192,6 +190,10 @@ def _above(path: list[_Heading], level: int) -> list[_Heading]:
 
 
 def _full_at(before: np.ndarray, first: int, at: int, end: int, limit: int) -> int:
-    """The first line from `at` on, and behind `first`, with which the chunk would pass the limit, or `end`."""
-    line = int(np.searchsorted(before[: end + 1], before[first] + limit, side="right")) - 1
-    return min(max(line, at, first + 1), end)
+    """The line from `at` on with which the chunk would pass the limit, or `end`.
+
+    A chunk takes its first line with a word however long it is.
+    """
+    full = int(np.searchsorted(before[: end + 1], before[first] + limit, side="right")) - 1
+    behind_word = int(np.searchsorted(before[: end + 1], before[first], side="right"))
+    return min(max(full, at, behind_word), end)
