@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.markdown import frontmatter, masked, parse
@@ -155,6 +155,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
+@settings(deadline=None, max_examples=60)
 @given(PIECES, st.sampled_from(["", "\ufeff", "---\na: é\n---\n"]))
 def test_outermost_blocks_are_disjoint_whole_lines_in_order(body: str, head: str):
     text = head + body
@@ -172,6 +173,7 @@ def test_outermost_blocks_are_disjoint_whole_lines_in_order(body: str, head: str
         data[start:end].decode()
 
 
+@settings(deadline=None, max_examples=60)
 @given(PIECES)
 def test_offsets_count_from_the_start_of_the_text(body: str):
     shifted = "---\nx: é\n---\n"
@@ -181,6 +183,7 @@ def test_offsets_count_from_the_start_of_the_text(body: str):
     assert [k._replace(start=k.start + start, end=k.end + start) for k in plain.links] == moved.links
 
 
+@settings(deadline=None, max_examples=60)
 @given(PIECES)
 def test_masking_keeps_length_and_line_ends(body: str):
     parsed = parse(body)
