@@ -21,16 +21,9 @@ from transforms.hashing import bytes_sha256, text_hash
 from transforms.html_markdown import html_charset, html_markdown, html_title
 from transforms.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
 from transforms.rst_markdown import rst_markdown
-from transforms.settings import DocumentSettings
+from transforms.settings import DOCUMENT_FORMATS, DocumentSettings
 
 VERSION = "1"
-
-FORMATS = {
-    "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
-    "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
-    "xhtml": "html",
-}  # fmt: skip
-"""File name extension to format; a source looks for these."""
 
 _CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
@@ -115,7 +108,7 @@ def file_name(path: str) -> str:
     """The last part of a path without its extension."""
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
-    return stem if dot and stem and extension.lower() in FORMATS else name
+    return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
 
 
 def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings) -> None:
@@ -127,7 +120,7 @@ def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings
     if file.path in seen:
         raise _FileFaultError("duplicate: the path was given twice")
     if _format(file.path) is None:
-        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(FORMATS)}")
+        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(DOCUMENT_FORMATS)}")
     name = "max_rst_bytes" if _format(file.path) == "rst" else "max_document_bytes"
     limit = getattr(settings, name)
     if len(file.data) > limit:
@@ -136,7 +129,7 @@ def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings
 
 def _format(path: str) -> str | None:
     _, dot, extension = path.rpartition("/")[2].rpartition(".")
-    return FORMATS.get(extension.lower()) if dot else None
+    return DOCUMENT_FORMATS.get(extension.lower()) if dot else None
 
 
 def _document(file: RawFile, source: str) -> dict[str, Any]:

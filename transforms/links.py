@@ -334,6 +334,8 @@ def _message(url: str, message_ids: Collection[str]) -> str | None:
     if not message_ids:
         return None
     scheme, _, rest = url.partition(":")
-    parts = [rest.partition("/")[0]] if scheme.lower() == "mid" else re.split(r"[/?&=#]", rest)
+    # A Message-ID may hold the signs that part the fields of a query.
+    fields = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]
+    parts = [rest.partition("/")[0]] if scheme.lower() == "mid" else fields
     names = (_unquoted(part).strip(_ID_EDGES) for part in parts if part)
     return next((name for name in names if name in message_ids), None)

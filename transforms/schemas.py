@@ -220,13 +220,9 @@ CHUNKS = Table(
         _column("source_kind", pa.string(), "message, attachment or document"),
         SOURCE,
         UNIT,
-        _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID or document"),
+        _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
-        Column(
-            "parent_id",
-            pa.string(),
-            "for expansion and aggregation: Message-ID this mail answers, or document node the text stands in",
-        ),
+        Column("parent_id", pa.string(), "Message-ID this mail answers, or node the text stands in"),
         _column(
             "chunk_kind",
             pa.string(),
@@ -286,8 +282,8 @@ EXCLUSIONS = Table(
     "A piece of a mail or document that became no chunk, with the reason.",
     ("doc_id", "attachment_id", "byte_start"),
     (
-        _column("doc_id", pa.string(), "Message-ID or document"),
-        Column("attachment_id", pa.string(), "attachment, null for a body or document"),
+        _column("doc_id", pa.string(), "Message-ID, or id of the document"),
+        Column("attachment_id", pa.string(), "attachment, null for the body"),
         SOURCE,
         UNIT,
         _column("byte_start", pa.int64(), "first byte in the text"),
