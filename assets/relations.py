@@ -4,10 +4,11 @@ from typing import Any
 
 import dagster as dg
 import ibis
+import pyarrow as pa
 
 from assets.partitions import table_metadata
 from transforms import context as context_transforms
-from transforms import schemas, terms, threads
+from transforms import links, schemas, terms, threads
 from transforms.settings import ChunkSettings, TermSettings
 
 
@@ -59,6 +60,37 @@ def threads_asset() -> dg.AssetsDefinition:
         return threads.build_threads(mails.to_pyarrow())
 
     return build_threads
+
+
+def document_links_asset() -> dg.AssetsDefinition:
+    """The asset `document_links`."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=links.VERSION,
+        description=schemas.LINKS.comment,
+        metadata=table_metadata(schemas.LINKS),
+    )
+    def document_links(
+        context: dg.AssetExecutionContext,
+        document_references: ibis.Table,
+        documents: ibis.Table,
+        document_nodes: ibis.Table,
+        memberships: ibis.Table,
+    ) -> pa.Table:
+        named = documents.select("doc_id", "source", "path", "title", "aliases")
+        mails = memberships.select("message_id").distinct().to_pyarrow()
+        resolved = links.document_links(
+            document_references.to_pyarrow(),
+            named.to_pyarrow(),
+            document_nodes.to_pyarrow(),
+            set(mails.column("message_id").to_pylist()),
+        )
+        context.add_output_metadata({"broken": resolved.column("to_id").null_count})
+        return resolved
+
+    return document_links
 
 
 def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) -> dg.AssetsDefinition:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -83,13 +83,13 @@ class Offsets:
         """The bytes at which these characters begin."""
         if self._inner is None:
             return list(chars)
-        return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()  # type: ignore[no-any-return]
+        return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()
 
     def chars(self, places: Sequence[int]) -> list[int]:
         """The characters that begin at these bytes."""
         if self._inner is None:
             return list(places)
-        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()  # type: ignore[no-any-return]
+        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()
 
 
 @dataclass
@@ -233,15 +233,15 @@ def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
         yield _document(row, [column[first:last] for column in lists])
 
 
-def _document(row: dict, columns: list[list]) -> Document:
+def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
     text, body_start = row["text"], row["body_start"]
     offsets = Offsets(text)
     hidden: list[tuple[int, int]] = []
     blocks = Outline([], [], [])
     if row["format"] != "text":
         blocks = outline(text, body_start)
-        code_ranges = [(start, end) for start, end, _ in blocks.code]
-        found = comments(text, body_start, code_ranges)
+    if row["format"] == "markdown":
+        found = comments(text, body_start, [(start, end) for start, end, _ in blocks.code])
         flat = offsets.chars([place for span in found for place in span])
         hidden = [*zip(flat[::2], flat[1::2], strict=True)]
     ids, parents, titles, crumbs, depths, starts = columns
@@ -258,7 +258,11 @@ def _document(row: dict, columns: list[list]) -> Document:
         sides = [offsets.chars([c[side] for c in code]) for side in (0, 1)]
         code = list(zip(*sides, [c[2] for c in code], strict=True))
     return Document(
-        *(row[n] for n in ("doc_id", "source", "unit", "path", "title")),
+        doc_id=row["doc_id"],
+        source=row["source"],
+        unit=row["unit"],
+        path=row["path"],
+        title=row["title"],
         names=[*(row["tags"] or ()), *(row["aliases"] or ())],
         text=_blanked(text, hidden),
         body_start=begin,
@@ -314,7 +318,7 @@ class ChunkRows:
         if embedded is None:
             embedded = [header.prefix + text for header, text in zip(headers, texts, strict=True)]
         count = len(pieces)
-        columns = (
+        columns: tuple[Iterable[Any], ...] = (
             [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
             [document.source] * count,
             [document.unit] * count,
@@ -384,7 +388,7 @@ class ChunkRows:
         if not document.outline.code:
             return [False] * len(pieces)
         shares = document.code_shares([p.start - p.lead for p in pieces], [p.end for p in pieces])
-        return (shares >= self.settings.code_share).tolist()  # type: ignore[no-any-return]
+        return (shares >= self.settings.code_share).tolist()
 
     def _place(self, document: Document, pieces: Sequence[Piece]) -> None:
         """The spans of the last pieces, in bytes."""

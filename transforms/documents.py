@@ -21,16 +21,9 @@ from transforms.hashing import bytes_sha256, text_hash
 from transforms.html_markdown import html_charset, html_markdown, html_title
 from transforms.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
 from transforms.rst_markdown import rst_markdown
-from transforms.settings import DocumentSettings
+from transforms.settings import DOCUMENT_FORMATS, DocumentSettings
 
 VERSION = "1"
-
-FORMATS = {
-    "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
-    "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
-    "xhtml": "html",
-}  # fmt: skip
-"""File name extension to format; a source looks for these."""
 
 _CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
@@ -115,7 +108,7 @@ def file_name(path: str) -> str:
     """The last part of a path without its extension."""
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
-    return stem if dot and stem and extension.lower() in FORMATS else name
+    return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
 
 
 def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings) -> None:
@@ -127,7 +120,7 @@ def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings
     if file.path in seen:
         raise _FileFaultError("duplicate: the path was given twice")
     if _format(file.path) is None:
-        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(FORMATS)}")
+        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(DOCUMENT_FORMATS)}")
     name = "max_rst_bytes" if _format(file.path) == "rst" else "max_document_bytes"
     limit = getattr(settings, name)
     if len(file.data) > limit:
@@ -135,7 +128,8 @@ def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings
 
 
 def _format(path: str) -> str | None:
-    return FORMATS.get(path.rpartition(".")[2].lower())
+    _, dot, extension = path.rpartition("/")[2].rpartition(".")
+    return DOCUMENT_FORMATS.get(extension.lower()) if dot else None
 
 
 def _document(file: RawFile, source: str) -> dict[str, Any]:
@@ -145,8 +139,9 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     stored = _stored_text(file.data, kind)
     if not stored.text.strip("\ufeff \t\r\n\f\v"):
         raise _FileFaultError("empty: there is nothing but blanks in it")
-    front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, 0, None)
-    parsed = None if kind == "text" else parse(stored.text, front.body_start)
+    mark = len(BOM.encode()) if stored.text.startswith(BOM) else 0
+    front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
+    parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
     fields = {name.lower(): value for name, value in front.fields.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
@@ -158,7 +153,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "format": kind,
         "doc_type": _text_field(fields.get("type")),
         "description": _text_field(fields.get("description")),
-        "tags": list(_tags(fields, stored.text, front.body_start, parsed)),
+        "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
         "frontmatter": json.dumps(front.fields, ensure_ascii=False) if front.fields else None,
         "created_at": created,
@@ -177,7 +172,7 @@ def _stored_text(data: bytes, kind: str) -> _Text:
     converted = _CONVERTERS[kind](text.removeprefix(BOM))
     if converted is None:
         raise _FileFaultError(f"unreadable: it cannot be converted from {kind} to Markdown")
-    return _Text(converted, defects, html_title(text) if kind == "html" else None)
+    return _Text(converted.text, defects + converted.defects, html_title(text) if kind == "html" else None)
 
 
 def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from html_to_markdown import ConversionError, ConversionOptions, convert
 from selectolax.lexbor import LexborHTMLParser
@@ -13,12 +14,21 @@ _PRESCAN_BYTES = 1024
 """Bytes in which a page says its charset (WHATWG HTML, 13.2.3.2)."""
 
 
-def html_markdown(markup: str) -> str | None:
+class Converted(NamedTuple):
+    """The Markdown made of a text, and what is missing in it as short codes with an explanation."""
+
+    text: str
+    defects: list[str]
+
+
+def html_markdown(markup: str) -> Converted | None:
     """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped."""
     try:
-        return convert(markup, _OPTIONS).content or ""
+        result = convert(markup, _OPTIONS)
     except ConversionError:
         return None
+    lost = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
+    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in lost])
 
 
 def html_title(markup: str) -> str | None:

@@ -31,6 +31,7 @@ _URL = re.compile(rb"\bhttps?://[^\s<>\"`\\^{|}]+", re.IGNORECASE)
 _URL_END = b".,;:!?'*_~)]"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _BLOCK_ID = re.compile(rb"(?:^|(?<=[ \t]))\^([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE)
+_PROPERTY_LINK = re.compile(rb"\[\[([^\[\]|\r\n]+)(?:\|([^\[\]\r\n]*))?\]\]")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ID_EDGES = "<>/ "
 
@@ -47,14 +48,14 @@ def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
     Those in code and in comments are none. URLs count that stand bare in the text, as GitHub and
-    Obsidian show them.
+    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "unit", "format", "text", "body_start")
     for doc_id, source, unit, kind, text, start in zip(
         *(documents[name].to_pylist() for name in names), strict=True
     ):
-        found = sorted(_references(text, start, kind == "text"), key=lambda link: (link.start, -link.end))
+        found = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
         for link in found:
             values = (doc_id, source, unit, link.start, link.end, link.kind, link.target, link.text)
             for column, value in zip(columns.values(), values, strict=True):
@@ -103,11 +104,11 @@ def document_links(
     return table.sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
 
 
-def _references(text: str, body_start: int, plain: bool) -> Iterator[Link]:
+def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
     hidden: list[tuple[int, int]] = [(0, body_start)]
-    if not plain:
-        parsed = parse(text, body_start)
+    if kind != "text":
+        parsed = parse(text, body_start, notes=kind == "markdown")
         hidden = sorted([*hidden, *parsed.opaque, *parsed.comments])
         for link in parsed.links:
             target = link.target
@@ -116,12 +117,16 @@ def _references(text: str, body_start: int, plain: bool) -> Iterator[Link]:
             elif _SCHEME.match(target):
                 link = link._replace(kind="url")
             yield link._replace(target=target)
+    if kind == "markdown":
+        for found in _PROPERTY_LINK.finditer(data, 0, body_start):
+            target, alias = found[1].decode().strip(), (found[2] or found[1]).decode().strip()
+            yield Link("wiki", *found.span(), target, alias)
     if b"://" in data or b"^" in data:
         shown = masked(data, hidden)
         for found in _URL.finditer(shown):
             url = _trimmed(found[0])
             yield Link("url", found.start(), found.start() + len(url), url.decode(), "")
-        for found in _BLOCK_ID.finditer(shown) if not plain else ():
+        for found in _BLOCK_ID.finditer(shown) if kind == "markdown" else ():
             yield Link("block_id", found.start(1) - 1, found.end(1), found[1].decode(), "")
 
 
@@ -147,15 +152,15 @@ class _Outlines:
         self.titles: dict[str, dict[str, str]] = defaultdict(dict)
         self.blocks: dict[tuple[str, str], int] = {}
         nodes = nodes.sort_by([("doc_id", "ascending"), ("position", "ascending")])
-        names = ("doc_id", "node_id", "heading_start", "slug", "title")
-        for doc_id, node_id, start, slug, title in zip(*(nodes[n].to_pylist() for n in names), strict=True):
+        columns = (nodes[n].to_pylist() for n in ("doc_id", "node_id", "heading_start", "slug", "title"))
+        for doc_id, node_id, start, slug, title in zip(*columns, strict=True):
             self.ids[doc_id].append(node_id)
             self.starts[doc_id].append(start)
             if slug is not None:
                 self.slugs[doc_id][slug] = node_id
                 self.titles[doc_id].setdefault(_folded(title), node_id)
-        names = ("doc_id", "kind", "target", "byte_start")
-        for doc_id, kind, target, start in zip(*(references[n].to_pylist() for n in names), strict=True):
+        places = (references[n].to_pylist() for n in ("doc_id", "kind", "target", "byte_start"))
+        for doc_id, kind, target, start in zip(*places, strict=True):
             if kind == "block_id":
                 self.blocks.setdefault((doc_id, target.lower()), start)
 
@@ -329,6 +334,8 @@ def _message(url: str, message_ids: Collection[str]) -> str | None:
     if not message_ids:
         return None
     scheme, _, rest = url.partition(":")
-    parts = [rest.partition("/")[0]] if scheme.lower() == "mid" else re.split(r"[/?&=#]", rest)
+    # A Message-ID may hold the signs that part the fields of a query.
+    fields = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]
+    parts = [rest.partition("/")[0]] if scheme.lower() == "mid" else fields
     names = (_unquoted(part).strip(_ID_EDGES) for part in parts if part)
     return next((name for name in names if name in message_ids), None)

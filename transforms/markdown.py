@@ -126,10 +126,11 @@ class Frontmatter(NamedTuple):
     defect: str | None
 
 
-def parse(text: str, body_start: int = 0) -> Markdown:
+def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
 
-    Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists, wiki links).
+    Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists). Without
+    `notes` there are no wiki links, embeds and comments, for text that nobody wrote for Obsidian.
     """
     data = text.encode()
     body = data[body_start:]
@@ -137,8 +138,8 @@ def parse(text: str, body_start: int = 0) -> Markdown:
         whole = Block("paragraph", body_start, len(data))
         return Markdown([whole], [], [], [], "nesting_too_deep")
     scan = _Scan(data, body_start)
-    scan.run(body.decode() if body_start else text)
-    comments = _comments(data, body_start, scan.opaque)
+    scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
+    comments = _comments(data, body_start, scan.opaque) if notes else []
     blocks, links = scan.blocks, scan.links
     links.sort(key=lambda link: (link.start, -link.end))
     if comments:
@@ -172,6 +173,7 @@ def outline(text: str, body_start: int = 0) -> Outline:
     if _is_too_deep(body):
         return found
     passed = inner_end = 0
+    tag: Any = None
     for event, place in events_with_range(body.decode() if body_start else text, options=DIALECT):
         start = place["start"]
         if start < passed:
@@ -179,7 +181,7 @@ def outline(text: str, body_start: int = 0) -> Outline:
         if type(event) is str:
             kind = "rule" if event == "Rule" else None
         else:
-            tag = event.get("Start")  # type: ignore[union-attr]
+            tag = cast("dict[str, Any]", event).get("Start")
             kind = _KINDS.get(tag if type(tag) is str else next(iter(tag))) if tag else None
         if kind is None:
             continue
@@ -317,10 +319,10 @@ class _Scan:
         self.heading: list[str] | None = None
         self.depth = 0
 
-    def run(self, body: str) -> None:
+    def run(self, body: str, dialect: Options) -> None:
         """All events of `body`, whose first byte is byte `shift` of the data."""
         shift = self.shift
-        for event, place in events_with_range(body, options=DIALECT):
+        for event, place in events_with_range(body, options=dialect):
             if isinstance(event, str):
                 if event in _BREAKS:
                     self._inline(" ")

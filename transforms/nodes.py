@@ -39,7 +39,8 @@ def document_nodes(documents: pa.Table) -> pa.Table:
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_NODES.names}
     names = ("doc_id", "title", "format", "text", "body_start")
     for doc_id, title, kind, text, body_start in zip(*(documents[n].to_pylist() for n in names), strict=True):
-        headings = parse(text, body_start).headings if kind != "text" else []
+        notes = kind == "markdown"
+        headings = parse(text, body_start, notes=notes).headings if kind != "text" else []
         _Tree(doc_id, title, text.encode(), headings).append_to(columns)
     arrow = DOCUMENT_NODES.arrow
     return pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)

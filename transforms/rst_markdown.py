@@ -7,7 +7,7 @@ import re
 from docutils import nodes
 from docutils.core import publish_doctree, publish_from_doctree
 
-from transforms.html_markdown import html_markdown
+from transforms.html_markdown import Converted, html_markdown
 
 _SETTINGS = {
     "_disable_config": True,
@@ -23,6 +23,8 @@ _SETTINGS = {
     "math_output": "LaTeX",
     "embed_stylesheet": False,
     "stylesheet_path": "",
+    "toc_backlinks": False,
+    "footnote_backlinks": False,
     "output_encoding": "unicode",
 }
 """No file is read, no raw HTML is passed on, nothing is printed; what is wrong stays in the tree."""
@@ -31,7 +33,7 @@ DOCUTILS_FAULTS = (RecursionError, LookupError, AttributeError, ValueError, Type
 _ROLE = re.compile(r":[\w:.+-]+:`([~!.]*)(?P<text>[^`]*?)(?:\s*<[^<>`]*>)?`", re.DOTALL)
 
 
-def rst_markdown(text: str) -> str | None:
+def rst_markdown(text: str) -> Converted | None:
     """The text as Markdown; None if docutils fails or keeps nothing of it (a line over 10,000 characters).
 
     Directives that docutils does not know (those of Sphinx) or that are switched off stay as code
@@ -43,7 +45,8 @@ def rst_markdown(text: str) -> str | None:
         page = publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
     except DOCUTILS_FAULTS:
         return None
-    return html_markdown(page) or None
+    made = html_markdown(page)
+    return made if made is not None and made.text else None
 
 
 def _replace_complaints(tree: nodes.document) -> None:
@@ -51,11 +54,9 @@ def _replace_complaints(tree: nodes.document) -> None:
     for message in list(tree.findall(nodes.system_message)):
         sources = [child for child in message.children if isinstance(child, nodes.literal_block)]
         message.parent.replace(message, sources)
+    tree.transform_messages.clear()
     for place in list(tree.findall(nodes.problematic)):
         place.parent.replace(place, _shown(place.astext()))
-    for section in list(tree.findall(nodes.section)):
-        if "system-messages" in section["classes"]:
-            section.parent.remove(section)
     for literal in tree.findall(nodes.literal):
         literal["classes"].append("code")
 

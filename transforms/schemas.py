@@ -217,21 +217,26 @@ CHUNKS = Table(
             pa.string(),
             "hash of document, its content, kind, text and occurrence; no position inside",
         ),
-        _column("source_kind", pa.string(), "message or attachment"),
+        _column("source_kind", pa.string(), "message, attachment or document"),
         SOURCE,
         UNIT,
-        _column("doc_id", pa.string(), "what per-document dedup counts: the Message-ID for mail"),
+        _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
-        Column("parent_id", pa.string(), "Message-ID this mail answers, for expansion"),
+        Column("parent_id", pa.string(), "Message-ID this mail answers, or node the text stands in"),
         _column(
             "chunk_kind",
             pa.string(),
-            "authored_message, quote_reply_pair, review_pair, long_authored_segment or attachment_segment",
+            "authored_message, quote_reply_pair, review_pair, long_authored_segment or attachment_segment of "
+            "mail; node, section or semantic_section of documents",
         ),
         _column("chunk_index", pa.int64(), "position in the document, from 0"),
         _column("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),
-        _column("heading_path", pa.list_(pa.string()), "headings above the text, outermost first"),
-        _column("title", pa.string(), "subject of the mail; with the file name for attachments"),
+        _column(
+            "heading_path", pa.list_(pa.string()), "headings down to the text, without the document's title"
+        ),
+        _column(
+            "title", pa.string(), "subject, with the file name for attachments; titles from the document down"
+        ),
         _column("text_display", TEXT, "the text as people see it, quote marks kept"),
         _column("text_embed", TEXT, "the text that is embedded"),
         _column("text_lex", TEXT, "authored text for the lexical index, without the changed lines of a diff"),
@@ -274,20 +279,20 @@ CHUNKS = Table(
 
 EXCLUSIONS = Table(
     "exclusions",
-    "A piece of a mail that became no chunk, with the reason.",
+    "A piece of a mail or document that became no chunk, with the reason.",
     ("doc_id", "attachment_id", "byte_start"),
     (
-        _column("doc_id", pa.string(), "Message-ID"),
+        _column("doc_id", pa.string(), "Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment, null for the body"),
         SOURCE,
         UNIT,
-        _column("byte_start", pa.int64(), "first byte in the body or attachment"),
+        _column("byte_start", pa.int64(), "first byte in the text"),
         _column("byte_end", pa.int64(), "byte behind the last"),
         _column(
             "reason",
             pa.string(),
             "empty, quote_only, too_little_text, deep_quote, unused_quote, signature, header, "
-            "no_text or binary",
+            "no_text or binary; of documents frontmatter, comment, empty_section or lost_rest",
         ),
     ),
 )

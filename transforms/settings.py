@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import Stemmer
@@ -51,6 +52,14 @@ class BlockSettings(StageSettings):
         description="text below an Outlook header counts as a quote though no line is marked "
         "(people who labelled list mails more often called it the sender's text)",
     )
+
+
+DOCUMENT_FORMATS = {
+    "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
+    "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
+    "xhtml": "html",
+}  # fmt: skip
+"""The format of a document by the extension of its file name; a source looks for these."""
 
 
 class DocumentSettings(StageSettings):
@@ -136,6 +145,11 @@ class DocumentChunkSettings(StageSettings):
         if not isinstance(given, dict):
             return given
         return {**_DOCUMENT_PROFILES.get(given.get("profile", "recommended"), {}), **given}
+
+
+def digest_of(settings: Mapping[str, StageSettings]) -> str:
+    """Hash of several settings by name; what the code version of a stage that takes them all is derived from."""
+    return text_hash(json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True))[:12]
 
 
 class TermSettings(StageSettings):

@@ -80,10 +80,16 @@ TABLES = {
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
     "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
-    "exclusions": f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} {{kept}}",
+    "documents": "CREATE TABLE documents AS SELECT * FROM new_documents {kept}",
+    "nodes": "CREATE TABLE nodes AS SELECT * FROM new_document_nodes {kept}",
+    "links": "CREATE TABLE links AS SELECT * EXCLUDE (partition) FROM lake_document_links",
+    "exclusions": (
+        f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} "
+        "UNION ALL BY NAME FROM new_document_exclusions {kept}"
+    ),
     "quarantine": """
 CREATE TABLE quarantine AS
-WITH rows AS (SELECT * FROM new_quarantine {kept})
+WITH rows AS (SELECT * FROM new_quarantine UNION ALL BY NAME FROM new_document_quarantine {kept})
 SELECT rows.*, coalesce(before.first_seen, now()) AS first_seen FROM rows
 LEFT JOIN (SELECT DISTINCT ON (source, unit, place, bytes_sha256) * FROM {before}) before
   USING (source, unit, place, bytes_sha256)
@@ -91,7 +97,9 @@ ORDER BY source, unit, place
 """,
     "chunks": f"""
 CREATE TABLE chunks AS
-WITH rows AS ({_canonical("new_message_chunks", "doc_id")} {{kept}}),
+WITH rows AS (
+  {_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks {{kept}}
+),
 numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no FROM rows)
 SELECT chunk_no, rows.* REPLACE (CASE
   WHEN chunk_id IN (SELECT chunk_id FROM lake_chunk_context) THEN 'parent'
@@ -115,6 +123,7 @@ CREATE TEMP TABLE new_counts AS
 SELECT term, chunk_no, {_each("coalesce(sum(tf) FILTER (field = '{field}'), 0) AS {tf}")}
 FROM (
   SELECT chunk_id, field, term, tf FROM new_message_terms SEMI JOIN chunks USING (chunk_id, partition)
+  UNION ALL SELECT chunk_id, field, term, tf FROM new_document_terms
   UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
 ) JOIN chunks USING (chunk_id)
 GROUP BY term, chunk_no
@@ -197,7 +206,12 @@ ORDER BY c.chunk_no
 RULES = {
     "a message has one row": "SELECT count(*) - count(DISTINCT message_id) FROM messages",
     "a chunk has one row": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
-    "a chunk belongs to a message": "SELECT count(*) FROM chunks WHERE doc_id NOT IN (SELECT message_id FROM messages)",
+    "a document has one row": "SELECT count(*) - count(DISTINCT doc_id) FROM documents",
+    "a node has one row": "SELECT count(*) - count(DISTINCT node_id) FROM nodes",
+    "a chunk belongs to a message or a document": (
+        "SELECT count(*) FROM chunks WHERE doc_id NOT IN "
+        "(SELECT message_id FROM messages UNION ALL SELECT doc_id FROM documents)"
+    ),
     "a chunk has one vector": "SELECT abs((SELECT count(*) FROM chunks) - (SELECT count(*) FROM embeddings))",
     "a chunk has terms": (
         f"SELECT count(*) FROM chunk_lengths WHERE {' + '.join(tf.replace('_tf', '_length') for tf in _OWN)} = 0"
@@ -237,6 +251,9 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "chunks": _of(schemas.CHUNKS, {**_PARTITION, "chunk_no": "number of the chunk in this file, from 0"}),
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
+    "documents": _of(schemas.DOCUMENTS, _PARTITION),
+    "nodes": _of(schemas.DOCUMENT_NODES, _PARTITION),
+    "links": _of(schemas.LINKS),
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
