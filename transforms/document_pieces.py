@@ -378,11 +378,10 @@ class ChunkRows:
         return [made[p.node if p.under is None else p.under] for p in pieces]
 
     def _wide(self, document: Document, pieces: Sequence[Piece]) -> list[str]:
-        """Each text and what stands around it, with the document's other names, for the lexical index."""
+        """Each text and what stands around it for the lexical index, the first with the document's other names."""
         text, low, reach = document.text, document.body_start, self.settings.context_chars
-        names = "".join(f"\n{name}" for name in document.names)
-        wide = (text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces)
-        return [part + names for part in wide] if names else list(wide)
+        wide = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces]
+        return ["\n".join([wide[0], *document.names]), *wide[1:]] if wide else wide
 
     def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
         if not document.outline.code:

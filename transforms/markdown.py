@@ -54,8 +54,6 @@ _COMMENT = re.compile(
     re.MULTILINE,
 )
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
-_CODE_MARKS = (b"```", b"~~~", b"    ", b"\t")
-"""One of these stands in every container that holds code."""
 
 
 class Block(NamedTuple):
@@ -193,7 +191,7 @@ def outline(text: str, body_start: int = 0) -> Outline:
                 start -= 1
             found.starts.append(start + body_start)
             found.kinds.append(kind)
-            if kind in _CONTAINERS and any(body.find(mark, start, end) >= 0 for mark in _CODE_MARKS):
+            if kind in _CONTAINERS and _may_hold_code(body, start, end):
                 inner_end = end
         if start >= inner_end or kind not in _CONTAINERS:
             passed = end
@@ -213,9 +211,20 @@ def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tu
 
 def _is_too_deep(body: bytes) -> bool:
     """True if a line opens more than `MAX_NESTING` quotes and lists; it has to be that long at least."""
-    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
-    longest = np.diff(ends, prepend=-1, append=len(body)).max()
-    return bool(longest >= MAX_NESTING and _TOO_DEEP.search(body))
+    edges = np.flatnonzero(np.frombuffer(body + b"\n", np.uint8) == ord("\n"))
+    longest = max(int(edges[0]), int((edges[1:] - edges[:-1]).max(initial=0)))
+    return longest >= MAX_NESTING and _TOO_DEEP.search(body) is not None
+
+
+def _may_hold_code(body: bytes, start: int, end: int) -> bool:
+    """True if a fence, or an indented line, may stand in a container."""
+    find = body.find
+    return (
+        find(b"    ", start, end) >= 0
+        or find(b"```", start, end) >= 0
+        or find(b"~~~", start, end) >= 0
+        or (find(b"\t", start, end) >= 0)
+    )
 
 
 def frontmatter(text: str) -> Frontmatter:

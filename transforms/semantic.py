@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ class _Lines(NamedTuple):
     """The lines of a text: where each begins, where the last ends, and the tokens before each."""
 
     starts: list[int]
-    before: np.ndarray
+    before: list[int]
 
 
 def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
@@ -125,8 +125,8 @@ def _lines(text: str, start: int) -> _Lines:
     words[1:] &= space[:-1]
     starts = np.concatenate([[0], np.flatnonzero(data[:-1] == ord("\n")) + 1])
     counts = np.add.reduceat(words, starts, dtype=np.int64) if len(data) else np.zeros(1, dtype=np.int64)
-    before = np.concatenate([[0], np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))])
-    return _Lines([*(starts + start).tolist(), len(text)], before)
+    before = np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))
+    return _Lines([*(starts + start).tolist(), len(text)], [0, *before.tolist()])
 
 
 def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
@@ -146,7 +146,7 @@ def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
             starts.append(a)
             words = int(len(text[a:b].split()) * TOKENS_PER_WORD)
             counted.append(max(words, (b - a) // MAX_TOKEN_CHARS) if is_long else count)
-    return _Lines([*starts, len(text)], np.concatenate([[0], np.cumsum(counted)]))
+    return _Lines([*starts, len(text)], [0, *accumulate(counted)])
 
 
 def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSettings) -> Iterator[_Chunk]:
@@ -158,7 +158,7 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
     for heading, following in pairwise([None, *headings, None]):
         at = heading.line if heading else 0
         if heading is not None:
-            tokens = int(before[at] - before[first])
+            tokens = before[at] - before[first]
             if tokens and _seals(heading.level, tokens, level, deepest, settings):
                 yield _Chunk(first, at, tokens, _above(above, level))
                 first, level, deepest = at, heading.level, heading.level
@@ -169,11 +169,11 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
             at += 1
         end = following.line if following else total
         while (full := _full_at(lines, first, at, end, settings)) < end:
-            yield _Chunk(first, full, int(before[full] - before[first]), _above(above, level))
+            yield _Chunk(first, full, before[full] - before[first], _above(above, level))
             first = at = full
             level = deepest = above[-1].level if above else 0
     if first < total:
-        yield _Chunk(first, total, int(before[total] - before[first]), _above(above, level))
+        yield _Chunk(first, total, before[total] - before[first], _above(above, level))
 
 
 def _seals(level: int, tokens: int, start: int, deepest: int, settings: DocumentChunkSettings) -> bool:
@@ -194,11 +194,11 @@ def _full_at(lines: _Lines, first: int, at: int, end: int, settings: DocumentChu
 
     A chunk takes its first line with a word however long it is.
     """
-    limit, before = settings.semantic_max_tokens, lines.before[: end + 1]
-    full = int(np.searchsorted(before, before[first] + limit, side="right")) - 1
-    behind_word = int(np.searchsorted(before, before[first], side="right"))
+    limit, before = settings.semantic_max_tokens, lines.before
+    full = bisect_right(before, before[first] + limit, first, end + 1) - 1
+    behind_word = bisect_right(before, before[first], first, end + 1)
     if not settings.strict:
         long = lines.starts[first] + limit * MAX_TOKEN_CHARS
-        full = min(full, max(bisect_right(lines.starts, long) - 1, first + 1))
+        full = min(full, max(bisect_right(lines.starts, long, first, end + 1) - 1, first + 1))
         behind_word = first + 1
     return min(max(full, at, behind_word), end)
