@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_tz
+from functools import lru_cache
 from typing import NamedTuple
 
 EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
@@ -39,7 +40,7 @@ _ZONES = {
 
 _COMMON = re.compile(
     r"\s*(?:[A-Za-z]{3},\s*)?(\d{1,2})\s+([A-Za-z]{3})\s+(\d{4})\s+"
-    r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s+([+-])(\d{2})(\d{2})\s*(?:\([^()]*\)\s*)?\Z"
+    r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s+([+-]\d{4})\s*(?:\([^()]*\)\s*)?\Z"
 )
 _ASCTIME = re.compile(r"[A-Za-z]{3} ([A-Za-z]{3}) +(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})\s*\Z")
 _TIME = re.compile(
@@ -78,17 +79,26 @@ def sent_date(text: str) -> SentDate:
     US and foreign spellings.
     """
     if (common := _COMMON.match(text)) is not None:
-        day, month, year, hour, minute, second, sign, zone_h, zone_m = common.groups()
+        day, month, year, hour, minute, second, zone = common.groups()
         number = _MONTHS.get(month.lower())
-        if number is not None and zone_h <= "14" and zone_m < "60" and (second or "") < "60" and hour < "24":
+        east = _east_of_utc(zone)
+        if number is not None and east is not None and (second or "") < "60" and hour < "24":
             try:
                 clock = int(hour), int(minute), int(second or 0)
-                local = datetime(int(year), number, int(day), *clock, tzinfo=UTC)
-                shift = timedelta(minutes=int(zone_h) * 60 + int(zone_m))
-                return SentDate(local - shift if sign == "+" else local + shift, False)
+                return SentDate(datetime(int(year), number, int(day), *clock, tzinfo=UTC) - east, False)
             except (ValueError, OverflowError):
                 return SentDate(None, True)
     return _repaired_date(text)
+
+
+@lru_cache(maxsize=4096)
+def _east_of_utc(zone: str) -> timedelta | None:
+    """How far a zone such as `+0130` is east of UTC, None for one that is nowhere on earth."""
+    hours, minutes = int(zone[1:3]), int(zone[3:])
+    if hours > 14 or minutes > 59:
+        return None
+    shift = timedelta(hours=hours, minutes=minutes)
+    return shift if zone[0] == "+" else -shift
 
 
 def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
@@ -97,11 +107,12 @@ def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | 
     The date stands behind the last semicolon (RFC 5321 section 4.4); headers without one are passed over.
     """
     first = next(filter(None, map(_received_time, headers)), None)
-    if first is None:
-        return None, None
+    if first is None or len(headers) == 1:
+        return first, first
     return first, next(filter(None, map(_received_time, reversed(headers))), None)
 
 
+@lru_cache(maxsize=1024)
 def envelope_time(line: bytes) -> datetime | None:
     """The time of an mbox From_ line (asctime, without zone: UTC), or None if it names no plausible one."""
     text = line[:256].decode("ascii", "replace")

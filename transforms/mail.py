@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -27,9 +27,12 @@ SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
 
 _FROM_LINE = re.compile(rb"\A(?:\xef\xbb\xbf)?[\r\n]*(>?From [^\n]*\n)?")
 _BLANKS = b" \t\n\r\f\v"
+TABLES = (schemas.MESSAGES, schemas.ATTACHMENTS, schemas.QUARANTINE)
+_FROM_LINE_BYTES = 256
+_BATCH_ROWS = 4096
+_BATCH_BYTES = 32 << 20
 _FOOTER_CHARS = 2500
 """Characters at the end of a body in which a list footer is looked for."""
-_FOOTER_MARKS = ("______", "(end of broadcast)", "\nSent via ", "\nTo unsubscribe")
 _FOOTER = re.compile(
     r"\n(?:_{30,}\n(?=.*(?:mailing list|list info|listinfo|subscri))"
     r"|-{20,}\(end of broadcast\)-{20,}\n"
@@ -67,20 +70,23 @@ class _Mail(NamedTuple):
     parts: list[Part]
 
 
-def split_mbox(data: bytes, *, name: str, dialect: Dialect = "mboxrd") -> tuple[list[RawMail], list[RawMail]]:
+def split_mbox(
+    data: bytes, *, name: str, dialect: Dialect = "mboxrd"
+) -> tuple[Iterator[RawMail], list[RawMail]]:
     """The mails of an mbox file, and the bytes that belong to none as mails with a fault.
 
-    The place is `<name>:<byte offset of the From_ line>`.
+    The place is `<name>:<byte offset of the From_ line>`. Each mail is copied out of `data` when it
+    is asked for, so that one at a time is in memory.
     """
     layout = mbox_layout(data, dialect)
-    mails = [
+    mails = (
         RawMail(
             f"{name}:{entry.envelope}",
             unescape(data[entry.start : entry.end], dialect),
-            envelope_time(data[entry.envelope : data.find(b"\n", entry.envelope)]),
+            envelope_time(data[entry.envelope : min(entry.start, entry.envelope + _FROM_LINE_BYTES)]),
         )
         for entry in layout.entries
-    ]
+    )
     why = "before the first From_ line" if layout.entries else "the file has no From_ line"
     garbage = [
         RawMail(f"{name}:{start}", data[start:end], fault=f"not_mail: {why}") for start, end in layout.garbage
@@ -95,6 +101,7 @@ def read_mail(
     unit: str,
     list_id: str | None,
     settings: MailSettings,
+    quick: bool = True,
 ) -> MailTables:
     """The three tables of one unit's mails.
 
@@ -102,67 +109,82 @@ def read_mail(
     bytes that are no mail (`not_mail`), mails over `max_message_bytes` (`too_large`) and second
     copies with the same Message-ID and content (`duplicate`). A Message-ID that comes again with
     other content gets the first eight digits of the content hash behind a `+`.
+
+    `raw` is gone through once, one mail at a time; beside the tables themselves, memory holds a
+    batch of rows and an id, a hash and a place per mail. `quick=False` takes every header and every
+    mail through the email package, slower and with the same tables; it is what the tests compare.
     """
-    tables = _Tables(source, unit, list_id)
+    shared = {"source": source, "unit": unit, "list_id": list_id}
+    messages, attachments, quarantine = (_Rows(table, shared) for table in TABLES)
     places: dict[str, tuple[str, str]] = {}
     for mail in raw:
         fault = mail.fault or _size_fault(mail, settings)
-        read = None if fault else _read_one(mail, settings)
+        read = None if fault else _read_one(mail, settings, quick)
         if read is None:
-            tables.set_aside(mail, fault or "not_mail: no header that mails have", None)
+            quarantine.add(_set_aside(mail, fault or "not_mail: no header that mails have", None))
             continue
-        ident, digest = read.row["message_id"], read.row["content_hash"]
-        known = places.get(ident)
+        row = read.row
+        digest = row["content_hash"]
+        known = places.get(row["message_id"])
         if known is not None and known[0] != digest:
-            read.row["defects"].append("message_id_reused")
-            ident = read.row["message_id"] = f"{ident}+{digest[:8]}"
-            known = places.get(ident)
+            row["defects"].append("message_id_reused")
+            row["message_id"] = f"{row['message_id']}+{digest[:8]}"
+            known = places.get(row["message_id"])
         if known is not None:
             reason = f"duplicate: same Message-ID and content as {known[1]}"
-            tables.set_aside(mail, reason, read.row["header_message_id"])
+            quarantine.add(_set_aside(mail, reason, row["header_message_id"]))
             continue
-        places[ident] = (digest, mail.place)
-        tables.add(read, settings)
-    return tables.arrow()
+        places[row["message_id"]] = (digest, mail.place)
+        for part in read.parts:
+            attached, had_nul = _attachment_row(part, row["message_id"], digest, settings)
+            attachments.add(attached, attached["char_count"])
+            if had_nul and "nul_removed" not in row["defects"]:
+                row["defects"].append("nul_removed")
+        messages.add(row, row["raw_bytes"])
+    return MailTables(messages.table(), attachments.table(), quarantine.table())
 
 
-class _Tables:
-    """Rows of the three tables under construction, column by column."""
+class _Rows:
+    """Rows of one table under construction; a full batch of them becomes Arrow columns at once."""
 
-    def __init__(self, source: str, unit: str, list_id: str | None) -> None:
-        self.shared = {"source": source, "unit": unit, "list_id": list_id}
-        self.columns: dict[str, dict[str, list[Any]]] = {
-            table.name: {name: [] for name in table.names}
-            for table in (schemas.MESSAGES, schemas.ATTACHMENTS, schemas.QUARANTINE)
-        }
+    def __init__(self, table: schemas.Table, shared: Mapping[str, Any]) -> None:
+        self.schema = table.arrow
+        self.shared = shared
+        self.rows: list[dict[str, Any]] = []
+        self.size = 0
+        self.batches: list[pa.RecordBatch] = []
 
-    def _append(self, table: str, row: dict[str, Any]) -> None:
-        for name, values in self.columns[table].items():
-            values.append(row[name] if name in row else self.shared[name])
+    def add(self, row: dict[str, Any], size: int = 0) -> None:
+        self.rows.append(row)
+        self.size += size
+        if self.size >= _BATCH_BYTES or len(self.rows) >= _BATCH_ROWS:
+            self._flush()
 
-    def set_aside(self, mail: RawMail, reason: str, ident: str | None) -> None:
-        row: dict[str, Any] = {"place": mail.place, "reason": reason, "message_id": ident}
-        row |= {"byte_count": len(mail.data), "bytes_sha256": bytes_sha256(mail.data)}
-        self._append("quarantine", row)
+    def _flush(self) -> None:
+        columns = [
+            pa.repeat(pa.scalar(self.shared[f.name], f.type), len(self.rows))
+            if f.name in self.shared
+            else pa.array([row[f.name] for row in self.rows], f.type)
+            for f in self.schema
+        ]
+        self.batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        self.rows.clear()
+        self.size = 0
 
-    def add(self, mail: _Mail, settings: MailSettings) -> None:
-        ident = mail.row["message_id"]
-        for part in mail.parts:
-            row, had_nul = _attachment_row(part, ident, mail.row["content_hash"], settings)
-            self._append("attachments", row)
-            if had_nul and "nul_removed" not in mail.row["defects"]:
-                mail.row["defects"].append("nul_removed")
-        self._append("messages", mail.row)
+    def table(self) -> pa.Table:
+        if self.rows:
+            self._flush()
+        return pa.Table.from_batches(self.batches, self.schema)
 
-    def arrow(self) -> MailTables:
-        messages, attachments, quarantine = (
-            pa.table(
-                [pa.array(self.columns[table.name][f.name], type=f.type) for f in table.arrow],
-                schema=table.arrow,
-            )
-            for table in (schemas.MESSAGES, schemas.ATTACHMENTS, schemas.QUARANTINE)
-        )
-        return MailTables(messages, attachments, quarantine)
+
+def _set_aside(mail: RawMail, reason: str, ident: str | None) -> dict[str, Any]:
+    return {
+        "place": mail.place,
+        "reason": reason,
+        "message_id": ident,
+        "byte_count": len(mail.data),
+        "bytes_sha256": bytes_sha256(mail.data),
+    }
 
 
 def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
@@ -172,7 +194,7 @@ def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
     return f"too_large: {len(mail.data)} bytes, MailSettings.max_message_bytes is {limit}"
 
 
-def _read_one(mail: RawMail, settings: MailSettings) -> _Mail | None:
+def _read_one(mail: RawMail, settings: MailSettings, quick: bool) -> _Mail | None:
     """The row of one mail without the columns of its unit; None if the bytes are no mail."""
     lead = _FROM_LINE.match(mail.data)
     data, envelope_at = mail.data, mail.envelope_at
@@ -180,14 +202,14 @@ def _read_one(mail: RawMail, settings: MailSettings) -> _Mail | None:
         data = data[lead.end() :]
         envelope_at = envelope_at or (envelope_time(lead[1].lstrip(b">")) if lead[1] else None)
     try:
-        headers = read_headers(data)
+        headers = read_headers(data, quick=quick)
     except MIME_FAULTS:
         return None
     fields = headers.fields
     if KNOWN_HEADERS.isdisjoint(fields):
         return None
     try:
-        content = read_content(data, headers, settings)
+        content = read_content(data, headers, settings, quick=quick)
     except MIME_FAULTS as error:
         content = _unread_content(data[headers.body_start :], error)
     row = _times(fields, envelope_at, content)
@@ -269,8 +291,6 @@ def _identity(fields: dict[str, list[str]], times: dict[str, Any], content: Mail
 def without_list_footer(body: str) -> str:
     """`body` without the footer that mailman or majordomo put behind it, so that copies compare equal."""
     tail = body[-_FOOTER_CHARS:]
-    if not any(mark in tail for mark in _FOOTER_MARKS):
-        return body
     found = _FOOTER.search(tail)
     return body if found is None else body[: len(body) - len(tail) + found.start()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from email.utils import parseaddr
+from functools import lru_cache
 
 from transforms.charsets import decode_text
 
@@ -26,6 +27,9 @@ _SIMPLE_ADDRESS = re.compile(
 _PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
 _ANY_ADDRESS = re.compile(r"[^\s<>\"'(),;:\[\]]+@[^\s<>\"'(),;:\[\]]+")
 _ANGLED = re.compile(r"<([^<>]+)>")
+# An id that needs no repair: printable ASCII without blanks, at least MIN_ID_CHARS long.
+_SOUND_IDS = re.compile(r"<([!-;=?-~]{6,200})>")
+_SOUND_ID = re.compile(r"\s*<([!-;=?-~]{6,200})>\s*\Z")
 # An address in the phrase "Tom <tgl@example.org>'s message of ..." is not an id.
 _SOMEONES_MESSAGE = re.compile(
     r"<[^<>]*>(?='s message\b)|\(?message from [^()<>]*<[^<>]*>(?=[^()<>]* on )", re.I
@@ -90,7 +94,11 @@ def _word_bytes(encoding: str, payload: str) -> bytes | None:
 
 def address(raw: str) -> tuple[str | None, str | None]:
     """Display name and lower-case address of a From header; None for what is not there."""
-    raw = raw[:_MAX_ADDRESS_CHARS]
+    return _address(raw[:_MAX_ADDRESS_CHARS])
+
+
+@lru_cache(maxsize=4096)
+def _address(raw: str) -> tuple[str | None, str | None]:
     if raw.isascii() and (simple := _SIMPLE_ADDRESS.match(raw)) is not None:
         name = header_text(simple[1] or simple[2] or "")
         return name or None, simple[3].lower()
@@ -125,12 +133,16 @@ def message_id(raw: str) -> str | None:
 
     Unusable are an empty id, one longer than a line may be, and a word too short to be unique.
     """
+    if (sound := _SOUND_ID.match(raw)) is not None:
+        return sound[1]
     ids = _angled_ids(raw)
     return ids[0] if ids else clean_id(raw)
 
 
 def in_reply_to(raw: str) -> str | None:
     """The last Message-ID of an In-Reply-To header, phrases such as `Message from X of "Fri"` left out."""
+    if (sound := _SOUND_ID.match(raw)) is not None:
+        return sound[1]
     raw = raw[-_MAX_ADDRESS_CHARS:]
     ids = _angled_ids(_SOMEONES_MESSAGE.sub("", _FOLD.sub(" ", raw)))
     if ids:
@@ -143,7 +155,9 @@ def in_reply_to(raw: str) -> str | None:
 
 def references(raw: str) -> list[str]:
     """The Message-IDs of a References header in order, each once."""
-    ids = _angled_ids(raw)
+    ids = _SOUND_IDS.findall(raw)
+    if len(ids) != raw.count("<"):
+        ids = _angled_ids(raw)
     if not ids and "<" not in raw:
         ids = [found for word in raw.split() if "@" in word and (found := clean_id(word)) is not None]
     return list(dict.fromkeys(ids))
@@ -168,6 +182,7 @@ def clean_id(raw: str) -> str | None:
     return text
 
 
+@lru_cache(maxsize=2048)
 def subject_norm(subject: str) -> str:
     """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower case.
 

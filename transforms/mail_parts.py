@@ -6,7 +6,6 @@ because the newer policies raise on headers that real mail has.
 
 from __future__ import annotations
 
-import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +21,9 @@ from typing import NamedTuple
 from transforms.charsets import decode_text
 from transforms.html_text import html_text
 from transforms.mail_headers import MAX_FIELD_CHARS, header_text
+from transforms.multipart import regular_parts
 from transforms.settings import MailSettings
+from transforms.transfer_encodings import transfer_decoded
 
 MIME_FAULTS = (
     MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
@@ -32,22 +33,30 @@ MIME_FAULTS = (
 KNOWN_HEADERS = frozenset(
     {
         "from", "to", "cc", "subject", "date", "message-id", "received", "return-path", "sender", "reply-to",
-        "in-reply-to", "references", "mime-version", "content-type", "list-id", "delivered-to", "x-mailer",
+        "in-reply-to", "references", "mime-version", "content-type", "list-id", "delivered-to",
     }
 )  # fmt: skip
 """Headers of which a mail has at least one; what has none is no mail."""
 
+_READ_HEADERS = KNOWN_HEADERS | {
+    "content-transfer-encoding", "content-disposition", "content-id", "content-description",
+}  # fmt: skip
+"""Headers that something is made of; the others are passed over."""
+
 _PARSER = BytesParser(policy=compat32)
 # RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a blank.
-_FIELD = re.compile(rb"([!-9;-~]++)[ \t]*+:(.*\n(?:[ \t].*\n)*+)")
+_BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
+# The names of the headers that are read begin with one of these letters; the longest has 25.
+_FIELDS = re.compile(rb"\n([CcDdFfIiLlMmRrSsTt][A-Za-z-]{1,24}+):(.*+(?:\n[ \t].*+)*+)")
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
+_BLANKS_BEFORE_COLON = re.compile(rb"\A([!-9;-~]+)[ \t]+(?=:)")
+_ENVELOPES = (b"From ", b">From ")
+_BLANK_LINE = re.compile(rb"\r?\n")
+_REGULAR_DEPTH = 8
+"""Nesting of multiparts beyond which a mail is unusual."""
 _KNOWN_LINE = re.compile(
     rb"(?:From|To|Cc|Subject|Date|Message-ID|In-Reply-To|References|MIME-Version|Content-\w+):", re.I
 )
-_BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t]*+(?:\r\n?|\n|\Z))*")
-_BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60,}={0,2}\r?$", re.M)
-_BASE64_NOISE = re.compile(rb"[^A-Za-z0-9+/]+")
-_BROKEN_QP = re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*\r?\n|[ \t]*\Z)")
 _BOUNDARY_GUESS = re.compile(
     r"^--(\S[^\r\n]{0,69}?)[ \t]*\r?\n(?:[!-9;-~]+:.*\n(?:[ \t].*\n)*){0,20}Content-", re.M
 )
@@ -85,37 +94,66 @@ class MailContent:
 
 
 class Headers(NamedTuple):
-    """Parsed headers, the bytes behind them, and what was broken."""
+    """The headers that are read, where the bytes behind them start, and what was broken."""
 
-    message: Message
     fields: dict[str, list[str]]
     body_start: int
     defects: list[str]
 
 
+class _Declared(NamedTuple):
+    """What a Content-Type header says."""
+
+    kind: str
+    charset: str | None
+    body_format: str
+
+
 class _Leaf(NamedTuple):
+    """A part that holds no others, the multipart/alternative it stands in, and how deep."""
+
     position: int
     part: Message
+    declared: _Declared
     alternative: int | None
     depth: int
 
 
-def read_headers(data: bytes) -> Headers:
+def read_headers(data: bytes, *, quick: bool = True) -> Headers:
     """The header block of `data`; a line in it that is no header is taken for a folded one.
 
-    `fields` maps lower-case names to their raw values in order, non-ASCII bytes as surrogate escapes.
+    `fields` maps the lower-case names of the headers that are read to their raw values in order,
+    non-ASCII bytes as surrogate escapes. A block in which every line is as it must be is read by
+    patterns, any other one by the email package; `quick=False` gives all to the email package.
     """
-    head_end, body_start = _head_end(data)
-    head = data[:head_end]
+    if quick and (block := _BLOCK.match(data)) is not None:
+        head = block[0]
+        if b"\r" not in head or head.count(b"\r") == head.count(b"\r\n"):
+            blank_line = 2 if data.startswith(b"\r", block.end()) else 1
+            return Headers(_regular_fields(head), block.end() + blank_line, [])
+    return _parsed_headers(data)
+
+
+@lru_cache(maxsize=8192)
+def _read_name(name: bytes) -> str | None:
+    """The lower-case name of a header that is read, None for the others."""
+    lower = name.decode("ascii").lower()
+    return lower if lower in _READ_HEADERS else None
+
+
+def _regular_fields(head: bytes) -> dict[str, list[str]]:
+    """The headers that are read, of a block that is nothing but headers and folded lines."""
     fields: dict[str, list[str]] = {}
-    position = 0
-    while (line := _FIELD.match(head, position)) is not None:
-        position = line.end()
-        name, value = line[1].decode("ascii").lower(), line[2]
-        fields.setdefault(name, []).append(value.decode("ascii", "surrogateescape").strip())
-    if position == len(head):
-        return Headers(_mime_headers(fields), fields, body_start, [])
-    return _broken_headers(head, body_start)
+    for name, value in _FIELDS.findall(b"\n" + head):
+        known = _read_name(name)
+        if known is None:
+            continue
+        text = value.decode("ascii", "surrogateescape").strip()
+        if known in fields:
+            fields[known].append(text)
+        else:
+            fields[known] = [text]
+    return fields
 
 
 def _head_end(data: bytes) -> tuple[int, int]:
@@ -127,19 +165,17 @@ def _head_end(data: bytes) -> tuple[int, int]:
     return (bare + 1, bare + 2) if bare >= 0 else (len(data), len(data))
 
 
-def _mime_headers(fields: dict[str, list[str]]) -> Message:
-    message = Message(policy=compat32)
-    for name, values in fields.items():
-        if name.startswith("content-"):
-            message[name] = values[0][:MAX_FIELD_CHARS]
-    return message
+def _parsed_headers(data: bytes) -> Headers:
+    """Headers by the email package, lines mended that it would stop at.
 
-
-def _broken_headers(head: bytes, body_start: int) -> Headers:
-    """Headers of a block in which some line is none: folded text without its blank, or already the body."""
-    if b"\n" not in head and b"\r" in head:
-        head = head.replace(b"\r", b"\n")
-    lines = head.splitlines(keepends=True)
+    A line that is none is folded text without its blank if known headers follow, else already the body.
+    """
+    head_end, body_start = _head_end(data)
+    lines = data[:head_end].splitlines(keepends=True)
+    blank = next((n for n, line in enumerate(lines) if not line.strip(b"\r\n")), None)
+    if blank is not None:
+        body_start = sum(map(len, lines[: blank + 1]))
+        lines = lines[:blank]
     broken = next((n for n, line in enumerate(lines) if not _HEADER_LINE.match(line)), len(lines))
     defects: list[str] = []
     if broken and any(_KNOWN_LINE.match(line) for line in lines[broken:]):
@@ -147,56 +183,123 @@ def _broken_headers(head: bytes, body_start: int) -> Headers:
         lines = [line if _HEADER_LINE.match(line) else b" " + line for line in lines]
     elif broken < len(lines):
         defects.append("missing_header_body_separator")
+        body_start = sum(map(len, lines[:broken]))
         lines = lines[:broken]
-        body_start = sum(map(len, lines))
-    parsed = _PARSER.parsebytes(b"".join(lines), headersonly=True)
+    whole = b"".join(
+        _BLANKS_BEFORE_COLON.sub(rb"\1", line) for line in lines if not line.startswith(_ENVELOPES)
+    )
     fields: dict[str, list[str]] = {}
-    for name, value in parsed.raw_items():
-        fields.setdefault(name.lower(), []).append(str(value))
-    return Headers(_mime_headers(fields), fields, body_start, defects)
+    for name, value in _PARSER.parsebytes(whole, headersonly=True).raw_items():
+        if name.lower() in _READ_HEADERS:
+            fields.setdefault(name.lower(), []).append(str(value).strip())
+    return Headers(fields, body_start, defects)
 
 
-def read_content(data: bytes, headers: Headers, settings: MailSettings) -> MailContent:
+def _mime_headers(fields: dict[str, list[str]]) -> Message:
+    """A part that has the Content headers of the mail and nothing else."""
+    message = Message(policy=compat32)
+    for name, values in fields.items():
+        if name.startswith("content-"):
+            message[name] = values[0][:MAX_FIELD_CHARS]
+    return message
+
+
+def _mime_header(fields: dict[str, list[str]], name: str) -> str:
+    """The first header of that name as the email package gives it out, empty where there is none."""
+    if name not in fields:
+        return ""
+    value = fields[name][0][:MAX_FIELD_CHARS]
+    return value if value.isascii() else value.encode("ascii", "surrogateescape").decode("ascii", "replace")
+
+
+def read_content(
+    data: bytes, headers: Headers, settings: MailSettings, *, quick: bool = True
+) -> MailContent:
     """Body and attached parts of the mail `data`; what is broken is repaired and noted, never raised.
 
-    Only a mail of several parts goes through the full parser. The body is the unnamed text/plain
-    parts in order, in multipart/alternative instead of their HTML form; HTML that stands alone is
-    converted. Named parts, parts that ask to be attachments, and everything else are attached.
+    Only a mail whose parts are nested or marked in an unusual way goes through the email package,
+    with `quick=False` every mail. The body is the unnamed text/plain parts in order, in multipart/alternative instead of their HTML
+    form; HTML that stands alone is converted. Named parts, parts that ask to be attachments, and
+    everything else are attached.
     """
     content = MailContent(defects=list(headers.defects))
-    kind = _content_type(headers.message)
-    if not kind.startswith(("multipart/", "message/")):
+    declared = _declared(_mime_header(headers.fields, "content-type"), "text/plain")
+    if quick and not declared.kind.startswith(("multipart/", "message/")):
+        encoding = _encoding_name(_mime_header(headers.fields, "content-transfer-encoding"))
         payload = data[headers.body_start :]
-        _read_single(payload, kind, headers, content)
+        if declared.kind.startswith("text/"):
+            _add_text(content, _decoded(payload, encoding, declared.kind, content), declared)
+        else:
+            leaf = _Leaf(0, _mime_headers(headers.fields), declared, None, 0)
+            _attach(content, leaf, _decoded(payload, encoding, declared.kind, content))
         return content
     try:
-        tree = _parsed_tree(data, headers, content)
+        tree = _regular_tree(data, headers) if quick else None
+        if tree is None:
+            tree = _parsed_tree(data, headers, content)
     except RecursionError:
         content.note("mime_too_deep")
-        content.parts.append(Part(0, None, kind, None, data[headers.body_start :], None, "nested too deeply"))
+        rest = data[headers.body_start :]
+        content.parts.append(Part(0, None, declared.kind, None, rest, None, "nested too deeply"))
         return content
     _read_tree(tree, content, settings, 0)
     return content
 
 
-def _read_single(payload: bytes, kind: str, headers: Headers, content: MailContent) -> None:
-    encoding = _transfer_encoding(headers.message)
-    decoded, faults = transfer_decoded(payload, encoding, kind)
+def _decoded(payload: bytes, encoding: str, kind: str, content: MailContent) -> bytes:
+    """`payload` without its transfer encoding, its faults noted in `content`."""
+    data, faults = transfer_decoded(payload, encoding, kind)
     for fault in faults:
         content.note(fault)
-    if kind.startswith("text/"):
-        _add_text(content, decoded, kind, headers.message)
-    elif decoded.strip():
-        content.parts.append(
-            Part(0, _filename(headers.message), kind, _charset(headers.message), decoded, None, None)
-        )
+    return data
+
+
+def _attach(content: MailContent, leaf: _Leaf, data: bytes) -> None:
+    """Attach a part; a mail that is nothing but an empty part has none."""
+    if leaf.depth or data.strip():
+        kind, charset = leaf.declared.kind, leaf.declared.charset
+        content.parts.append(Part(leaf.position, _filename(leaf.part), kind, charset, data, None, None))
+
+
+def _regular_tree(data: bytes, headers: Headers) -> Message | None:
+    """The parts of a mail if its multiparts are all built as they must be, else None."""
+    payload = data[headers.body_start :]
+    if b"\r" in payload and payload.count(b"\r") != payload.count(b"\r\n"):
+        return None
+    message = _mime_headers(headers.fields)
+    return message if _with_parts(message, payload, 0) else None
+
+
+def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
+    """Give `message` the parts or the text in `payload`; False where that takes a full parser."""
+    kind = _declared_by(message).kind
+    if not kind.startswith(("multipart/", "message/")):
+        message.set_payload(payload.decode("ascii", "surrogateescape"))
+        return True
+    boundary = message.get_boundary()
+    if depth > _REGULAR_DEPTH or kind.startswith("message/") or kind == "multipart/digest" or not boundary:
+        return False
+    parts = regular_parts(payload, boundary.encode("ascii", "replace"))
+    if parts is None:
+        return False
+    for part in parts:
+        head = _BLOCK.match(part)
+        end = 0 if head is None else head.end()
+        blank_line = _BLANK_LINE.match(part, end)
+        if blank_line is None:
+            return False
+        inside = _mime_headers(_regular_fields(part[:end]))
+        if not _with_parts(inside, part[blank_line.end() :], depth + 1):
+            return False
+        message.attach(inside)
+    return True
 
 
 def _parsed_tree(data: bytes, headers: Headers, content: MailContent) -> Message:
-    mime = "".join(f"{name}: {value}\n" for name, value in headers.message.raw_items())
+    mime = "".join(f"{name}: {value}\n" for name, value in _mime_headers(headers.fields).raw_items())
     tree = message_from_bytes(mime.encode("ascii", "surrogateescape") + b"\n" + data[headers.body_start :])
     payload = tree.get_payload()
-    kind = _content_type(tree)
+    kind = _declared_by(tree).kind
     if kind.startswith("multipart/") and isinstance(payload, str):
         guess = _BOUNDARY_GUESS.search(payload)
         if guess is not None:
@@ -216,13 +319,14 @@ def _read_tree(tree: Message, content: MailContent, settings: MailSettings, firs
         leaf.alternative
         for leaf in leaves
         if leaf.alternative is not None
-        and _content_type(leaf.part) == "text/plain"
+        and leaf.declared.kind == "text/plain"
         and _is_body(leaf)
         and _payload(leaf.part).strip()
     }
     for leaf in leaves:
-        kind = _content_type(leaf.part)
-        if kind == "text/html" and _is_body(leaf) and leaf.alternative in has_plain:
+        kind = leaf.declared.kind
+        is_body = _is_body(leaf)
+        if kind == "text/html" and is_body and leaf.alternative in has_plain:
             continue
         if kind.startswith("message/") and leaf.part.is_multipart():
             content.parts.append(_inner_message(leaf, kind, content, settings))
@@ -231,15 +335,12 @@ def _read_tree(tree: Message, content: MailContent, settings: MailSettings, firs
             content.note("multipart_without_boundary")
         for defect in () if kind.startswith("multipart/") else leaf.part.defects:
             content.note(_defect_code(defect))
-        data, faults = transfer_decoded(_payload(leaf.part), _transfer_encoding(leaf.part), kind)
-        for fault in faults:
-            content.note(fault)
-        if _is_body(leaf):
-            _add_text(content, data, kind, leaf.part)
+        encoding = _encoding_name(str(leaf.part.get("content-transfer-encoding", "")))
+        data = _decoded(_payload(leaf.part), encoding, kind, content)
+        if is_body:
+            _add_text(content, data, leaf.declared)
         else:
-            content.parts.append(
-                Part(leaf.position, _filename(leaf.part), kind, _charset(leaf.part), data, None, None)
-            )
+            _attach(content, leaf, data)
 
 
 def _defect_code(defect: Exception) -> str:
@@ -257,7 +358,8 @@ def _leaves(tree: Message, settings: MailSettings, content: MailContent, first: 
         if index >= settings.max_mime_parts:
             content.note("mime_too_many_parts")
             return
-        kind = _content_type(part)
+        declared = _declared_by(part)
+        kind = declared.kind
         if part.is_multipart() and not kind.startswith("message/"):
             if depth >= settings.max_mime_depth:
                 content.note("mime_too_deep")
@@ -266,7 +368,7 @@ def _leaves(tree: Message, settings: MailSettings, content: MailContent, first: 
             for child in reversed(_children(part)):
                 stack.append((child, inside, depth + 1))
             continue
-        yield _Leaf(index, part, alternative, depth)
+        yield _Leaf(index, part, declared, alternative, depth)
         if kind.startswith("message/") and part.is_multipart():
             index += sum(1 for _ in part.walk()) - 1
 
@@ -278,10 +380,10 @@ def _children(part: Message) -> list[Message]:
 
 def _is_body(leaf: _Leaf) -> bool:
     """Whether a part is shown as the mail's text; a multipart that could not be taken apart is."""
-    if not _content_type(leaf.part).startswith(("text/plain", "text/html", "multipart/")):
-        return False
     if leaf.depth == 0:
-        return True
+        return leaf.declared.kind.startswith(("text/", "multipart/"))
+    if not leaf.declared.kind.startswith(("text/plain", "text/html", "multipart/")):
+        return False
     return _disposition(leaf.part) != "attachment" and _filename(leaf.part) is None
 
 
@@ -303,8 +405,8 @@ def _inner_message(leaf: _Leaf, kind: str, content: MailContent, settings: MailS
     return Part(leaf.position, _filename(leaf.part), kind, None, b"", "\n".join(texts), None)
 
 
-def _add_text(content: MailContent, data: bytes, kind: str, part: Message) -> None:
-    decoded = decode_text(data, _charset(part))
+def _add_text(content: MailContent, data: bytes, declared: _Declared) -> None:
+    decoded = decode_text(data, declared.charset)
     text = decoded.text
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -312,79 +414,15 @@ def _add_text(content: MailContent, data: bytes, kind: str, part: Message) -> No
         content.note("nul_removed")
     if decoded.outcome == "replaced" or decoded.outcome.startswith("detected"):
         content.note("charset_guessed")
-    body_format = "plain"
-    if kind == "text/html":
-        text, body_format = html_text(text), "html"
-    elif _content(str(part.get("content-type", "")), part.get_default_type()).flowed:
-        body_format = "flowed"
+    if declared.kind == "text/html":
+        text = html_text(text)
     if not text:
         return
     if not content.body.strip():
-        content.body_format, content.charset_outcome = body_format, decoded.outcome
+        content.body_format, content.charset_outcome = declared.body_format, decoded.outcome
     if content.body and not content.body.endswith("\n"):
         content.body += "\n"
     content.body += text
-
-
-def transfer_decoded(payload: bytes, encoding: str, kind: str) -> tuple[bytes, list[str]]:
-    """`payload` without its transfer encoding (RFC 2045 section 6), and what was broken in it.
-
-    Plain text that a list server put behind base64 is kept behind the decoded text. Payload that is
-    not in the encoding it declares is returned as it is; an unknown encoding is no encoding.
-    """
-    if encoding in ("", "7bit", "8bit", "binary"):
-        return payload, []
-    if encoding == "quoted-printable":
-        faults = ["quoted_printable_broken"] if _BROKEN_QP.search(payload) else []
-        return binascii.a2b_qp(payload), faults
-    if encoding == "base64":
-        return _base64_decoded(payload, kind)
-    if encoding in ("x-uuencode", "uuencode", "uue", "x-uue"):
-        return _uu_decoded(payload)
-    return payload, ["transfer_encoding_unknown"]
-
-
-def _base64_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
-    clean = _BASE64_LINES.match(payload)
-    end = clean.end() if clean is not None else 0
-    tail = payload[end:] if end < len(payload) else b""
-    if not payload[:end].strip() and tail.strip():
-        return payload, ["base64_broken"]
-    if _BASE64_LINE.search(tail):  # noise in the middle, not text at the end
-        end, tail = len(payload), b""
-    body, padding, behind = payload[:end].partition(b"=")
-    faults = ["base64_broken"] if _BASE64_NOISE.sub(b"", behind) else []
-    digits = _BASE64_NOISE.sub(b"", body)
-    if len(digits) % 4 == 1:
-        digits = digits[:-1]
-        faults = ["base64_broken"]
-    elif len(digits) % 4 and not padding:
-        faults = ["base64_broken"]
-    data = binascii.a2b_base64(digits + b"=" * (-len(digits) % 4))
-    if tail.strip():
-        faults.append("base64_trailing_text")
-        data += (b"" if data.endswith(b"\n") else b"\n") + tail if kind.startswith("text/") else b""
-    return data, faults
-
-
-def _uu_decoded(payload: bytes) -> tuple[bytes, list[str]]:
-    out: list[bytes] = []
-    begin = re.search(rb"^begin [0-7]{3,4} .*\r?\n", payload, re.M)
-    if begin is None:
-        return payload, ["uuencode_broken"]
-    for line in payload[begin.end() :].splitlines():
-        if line.strip() in (b"end", b"`", b""):
-            break
-        try:
-            out.append(binascii.a2b_uu(line))
-        except binascii.Error:
-            # Some encoders pad the line: its first character says how many bytes it holds.
-            length = ((line[0] - 32) & 63) * 4 // 3 + 2
-            try:
-                out.append(binascii.a2b_uu(line[:length]))
-            except binascii.Error:
-                return payload, ["uuencode_broken"]
-    return b"".join(out), []
 
 
 def _payload(part: Message) -> bytes:
@@ -395,18 +433,12 @@ def _payload(part: Message) -> bytes:
     return payload.encode("utf-8", "surrogateescape") if isinstance(payload, str) else b""
 
 
-def _content_type(part: Message) -> str:
-    return _content(str(part.get("content-type", "")), part.get_default_type()).kind
-
-
-class _Content(NamedTuple):
-    kind: str
-    charset: str | None
-    flowed: bool
+def _declared_by(part: Message) -> _Declared:
+    return _declared(str(part.get("content-type", "")), part.get_default_type())
 
 
 @lru_cache(maxsize=4096)
-def _content(raw: str, default: str) -> _Content:
+def _declared(raw: str, default: str) -> _Declared:
     """What a Content-Type header says; most mails of an archive share a handful of them."""
     part = Message(policy=compat32)
     part.set_default_type(default)
@@ -416,12 +448,15 @@ def _content(raw: str, default: str) -> _Content:
         kind = part.get_content_type()
     except MIME_FAULTS:
         kind = "text/plain"
-    return _Content(kind, _param(part, "charset") or None, _param(part, "format").lower() == "flowed")
+    body_format = "html" if kind == "text/html" else "plain"
+    if kind == "text/plain" and _param(part, "format").strip().lower() == "flowed":
+        body_format = "flowed_delsp" if _param(part, "delsp").strip().lower() == "yes" else "flowed"
+    return _Declared(kind, _param(part, "charset") or None, body_format)
 
 
-def _transfer_encoding(part: Message) -> str:
-    raw = str(part.get("content-transfer-encoding", "")).lower()
-    return raw.partition(";")[0].partition("(")[0].strip(" \t\r\n\"'")
+@lru_cache(maxsize=1024)
+def _encoding_name(raw: str) -> str:
+    return raw.lower().partition(";")[0].partition("(")[0].strip(" \t\r\n\"'")
 
 
 def _disposition(part: Message) -> str | None:
@@ -437,10 +472,6 @@ def _param(part: Message, name: str) -> str:
         return collapse_rfc2231_value(value) if isinstance(value, tuple) else str(value or "")
     except MIME_FAULTS:
         return ""
-
-
-def _charset(part: Message) -> str | None:
-    return _content(str(part.get("content-type", "")), part.get_default_type()).charset
 
 
 def _filename(part: Message) -> str | None:

@@ -13,7 +13,8 @@ _HEADER_NEXT = re.compile(rb"(?:>From [^\n]*\n)*(?=[!-9;-~]+[ \t]*:)")
 _GIT_LINE = re.compile(rb"From [0-9a-f]{40}(?:[0-9a-f]{24})? Mon Sep 17 00:00:00 2001\s*\Z")
 # Behind the sender stands a time or a year; a sentence that begins with "From " has neither.
 _FROM_LINE = re.compile(rb"From (?:\s*\S+\s*\Z|.*(?:\d\d?[:.]\d\d|\d{4}\s*\Z))", re.S)
-_ESCAPED = re.compile(rb"^>(?=>*From )", re.M)
+_ESCAPED = re.compile(rb"\n>(?=>*From )")
+_ESCAPED_FIRST = re.compile(rb">>*From ")
 _HEADERS_END = re.compile(rb"\r?\n\r?\n")
 _CONTENT_LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,18})[ \t]*\r?$", re.M | re.I)
 
@@ -69,7 +70,8 @@ def unescape(raw: bytes, dialect: Dialect) -> bytes:
     """
     if dialect != "mboxrd" or b">From " not in raw:
         return raw
-    return _ESCAPED.sub(b"", raw)
+    unescaped = _ESCAPED.sub(b"\n", raw)
+    return unescaped[1:] if _ESCAPED_FIRST.match(raw) else unescaped
 
 
 def _line_end(data: bytes, start: int) -> int:

@@ -13,7 +13,7 @@ from transforms.mail import MailTables, read_mail, split_mbox
 from transforms.settings import MailSettings
 
 
-def read(folder: Path, pattern: str, source: str) -> MailTables:
+def read(folder: Path, pattern: str, source: str, *, quick: bool = True) -> MailTables:
     files = sorted(folder.glob(pattern))
     if not files:
         pytest.skip(f"no {pattern} in {folder}")
@@ -21,14 +21,11 @@ def read(folder: Path, pattern: str, source: str) -> MailTables:
     for file in files:
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         mails, garbage = split_mbox(data, name=file.name, dialect="mboxrd")
+        raw = [*mails, *garbage]
         result = read_mail(
-            [*mails, *garbage],
-            source=source,
-            unit=file.name,
-            list_id=source,
-            settings=MailSettings(),
+            raw, source=source, unit=file.name, list_id=source, settings=MailSettings(), quick=quick
         )
-        assert len(mails) + len(garbage) == result.messages.num_rows + result.quarantine.num_rows
+        assert len(raw) == result.messages.num_rows + result.quarantine.num_rows
         results.append(result)
     return MailTables(*(pa.concat_tables(tables) for tables in zip(*results, strict=True)))
 
@@ -41,6 +38,19 @@ def pgsql(corpora) -> MailTables:
 @pytest.fixture(scope="module")
 def erofs(corpora) -> MailTables:
     return read(corpora / "linux-erofs", "linux-erofs.*.gz", "erofs")
+
+
+@pytest.mark.parametrize("corpus", ["pgsql", "erofs"])
+def test_the_quick_way_reads_what_the_email_package_reads(corpora, corpus, request):
+    """Every mail and every column of both archives."""
+    folder, pattern = {
+        "pgsql": ("pgsql", "pgsql-*.[0-9]*"),
+        "erofs": ("linux-erofs", "linux-erofs.*.gz"),
+    }[corpus]
+    full = read(corpora / folder, pattern, corpus, quick=False)
+    for one, other in zip(request.getfixturevalue(corpus), full, strict=True):
+        for name in one.column_names:
+            assert one[name].equals(other[name]), name
 
 
 def counts(table: pa.Table, column: str) -> dict[str, int]:

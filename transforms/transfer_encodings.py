@@ -1,0 +1,72 @@
+"""Payload of a MIME part without its transfer encoding; what is broken in it is repaired and named."""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+_BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t]*+(?:\r\n?|\n|\Z))*")
+_BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60,}={0,2}\r?$", re.M)
+_BASE64_NOISE = bytes(byte for byte in range(256) if not (chr(byte).isalnum() and byte < 128) and byte not in b"+/")
+_BROKEN_QP = re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*\r?\n|[ \t]*\Z)")
+
+
+def transfer_decoded(payload: bytes, encoding: str, kind: str) -> tuple[bytes, list[str]]:
+    """`payload` without its transfer encoding (RFC 2045 section 6), and what was broken in it.
+
+    Plain text that a list server put behind base64 is kept behind the decoded text. Payload that is
+    not in the encoding it declares is returned as it is; an unknown encoding is no encoding.
+    """
+    if encoding in ("", "7bit", "8bit", "binary"):
+        return payload, []
+    if encoding == "quoted-printable":
+        faults = ["quoted_printable_broken"] if _BROKEN_QP.search(payload) else []
+        return binascii.a2b_qp(payload), faults
+    if encoding == "base64":
+        return _base64_decoded(payload, kind)
+    if encoding in ("x-uuencode", "uuencode", "uue", "x-uue"):
+        return _uu_decoded(payload)
+    return payload, ["transfer_encoding_unknown"]
+
+
+def _base64_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
+    clean = _BASE64_LINES.match(payload)
+    end = clean.end() if clean is not None else 0
+    tail = payload[end:] if end < len(payload) else b""
+    if not payload[:end].strip() and tail.strip():
+        return payload, ["base64_broken"]
+    if _BASE64_LINE.search(tail):  # noise in the middle, not text at the end
+        end, tail = len(payload), b""
+    body, padding, behind = payload[:end].partition(b"=")
+    faults = ["base64_broken"] if behind.translate(None, _BASE64_NOISE) else []
+    digits = body.translate(None, _BASE64_NOISE)
+    if len(digits) % 4 == 1:
+        digits = digits[:-1]
+        faults = ["base64_broken"]
+    elif len(digits) % 4 and not padding:
+        faults = ["base64_broken"]
+    data = binascii.a2b_base64(digits + b"=" * (-len(digits) % 4))
+    if tail.strip():
+        faults.append("base64_trailing_text")
+        data += (b"" if data.endswith(b"\n") else b"\n") + tail if kind.startswith("text/") else b""
+    return data, faults
+
+
+def _uu_decoded(payload: bytes) -> tuple[bytes, list[str]]:
+    out: list[bytes] = []
+    begin = re.search(rb"^begin [0-7]{3,4} .*\r?\n", payload, re.M)
+    if begin is None:
+        return payload, ["uuencode_broken"]
+    for line in payload[begin.end() :].splitlines():
+        if line.strip() in (b"end", b"`", b""):
+            break
+        try:
+            out.append(binascii.a2b_uu(line))
+        except binascii.Error:
+            # Some encoders pad the line: its first character says how many bytes it holds.
+            length = ((line[0] - 32) & 63) * 4 // 3 + 2
+            try:
+                out.append(binascii.a2b_uu(line[:length]))
+            except binascii.Error:
+                return payload, ["uuencode_broken"]
+    return b"".join(out), []
