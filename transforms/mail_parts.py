@@ -60,6 +60,7 @@ _KNOWN_LINE = re.compile(
 _BOUNDARY_GUESS = re.compile(
     r"^--(\S[^\r\n]{0,69}?)[ \t]*\r?\n(?:[!-9;-~]+:.*\n(?:[ \t].*\n)*){0,20}Content-", re.M
 )
+_NOT_TYPE = re.compile(r"[^!-~]+")
 _PATH = re.compile(r"[/\\]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 MAX_FILENAME_CHARS = 255
@@ -212,9 +213,7 @@ def _mime_header(fields: dict[str, list[str]], name: str) -> str:
     return value if value.isascii() else value.encode("ascii", "surrogateescape").decode("ascii", "replace")
 
 
-def read_content(
-    data: bytes, headers: Headers, settings: MailSettings, *, quick: bool = True
-) -> MailContent:
+def read_content(data: bytes, headers: Headers, settings: MailSettings, *, quick: bool = True) -> MailContent:
     """Body and attached parts of the mail `data`; what is broken is repaired and noted, never raised.
 
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
@@ -448,6 +447,7 @@ def _declared(raw: str, default: str) -> _Declared:
         kind = part.get_content_type()
     except MIME_FAULTS:
         kind = "text/plain"
+    kind = _NOT_TYPE.sub("", kind)[:MAX_FILENAME_CHARS]
     body_format = "html" if kind == "text/html" else "plain"
     if kind == "text/plain" and _param(part, "format").strip().lower() == "flowed":
         body_format = "flowed_delsp" if _param(part, "delsp").strip().lower() == "yes" else "flowed"

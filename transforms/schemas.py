@@ -128,14 +128,23 @@ MESSAGES = Table(
         Column("from_addr", pa.string(), "address of the author, lower case"),
         Column("sent_at", TIME, "time of the Date header"),
         Column("received_at", TIME, "first plausible time of the Received headers"),
-        Column("effective_at", TIME, "the time to sort by: sent if plausible, else received, else archive"),
+        Column(
+            "effective_at",
+            TIME,
+            "the time to sort by: sent if plausible, else received, else envelope (the time in the archive)",
+        ),
         _column(
             "date_quality",
             pa.string(),
             "where effective_at comes from: sent, sent_repaired, received, envelope or none",
         ),
         _column("body", TEXT, "stored text of the mail; all offsets are UTF-8 bytes into it"),
-        _column("body_format", pa.string(), "plain, flowed, html or none"),
+        _column(
+            "body_format",
+            pa.string(),
+            "plain, flowed (RFC 3676, soft line breaks stay in the body), flowed_delsp (with DelSp=yes), "
+            "html or none",
+        ),
         _column(
             "charset_outcome",
             pa.string(),

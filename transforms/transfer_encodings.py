@@ -7,7 +7,9 @@ import re
 
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t]*+(?:\r\n?|\n|\Z))*")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60,}={0,2}\r?$", re.M)
-_BASE64_NOISE = bytes(byte for byte in range(256) if not (chr(byte).isalnum() and byte < 128) and byte not in b"+/")
+_BASE64_NOISE = bytes(
+    byte for byte in range(256) if not (chr(byte).isalnum() and byte < 128) and byte not in b"+/"
+)
 _BROKEN_QP = re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*\r?\n|[ \t]*\Z)")
 
 

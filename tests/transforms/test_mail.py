@@ -163,6 +163,13 @@ def test_bodies(raw, body, defect):
             id="flowed",
         ),
         pytest.param(
+            HEAD + b"Content-Type: text/plain; Format=Flowed; DelSp=Yes\n\na \nb\n",
+            "a \nb\n",
+            "flowed_delsp",
+            [],
+            id="flowed, DelSp",
+        ),
+        pytest.param(
             HEAD + b'Content-Type: text/plain; name="mail.txt"\n\nx\n',
             "x\n",
             "plain",
