@@ -46,13 +46,20 @@ class _Named(StageSettings):
 class SourceSettings(_Named):
     """One place that mail comes from."""
 
-    kind: Literal["mbox", "maildir", "eml"] = Field(description="how mails are stored there")
-    path: str = Field(description="file, folder or glob; relative to the settings file")
+    kind: Literal["mbox", "maildir", "eml", "public_inbox"] = Field(
+        description="how mails are stored there; public_inbox: git repositories in its v2 format"
+    )
+    path: str = Field(
+        description="file, folder or glob, of a public inbox the folder that holds git/0.git, or a bare "
+        "repository; relative to the settings file"
+    )
     list_id: str | None = Field(
         None, description="mailing list; default: the file name before its date, else the source's name"
     )
     grain: Literal["month", "year", "archive"] = Field(
-        "month", description="what one partition holds: a month or year of mail, or one archive file"
+        "month",
+        description="what one partition holds: a month or year of mail, or one archive file (of a public "
+        "inbox: one epoch)",
     )
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"

@@ -217,9 +217,9 @@ def read_content(data: bytes, headers: Headers, settings: MailSettings, *, quick
     """Body and attached parts of the mail `data`; what is broken is repaired and noted, never raised.
 
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
-    with `quick=False` every mail. The body is the unnamed text/plain parts in order, in multipart/alternative instead of their HTML
-    form; HTML that stands alone is converted. Named parts, parts that ask to be attachments, and
-    everything else are attached.
+    with `quick=False` every mail. The body is the unnamed text/plain parts in order, in
+    multipart/alternative instead of their HTML form; HTML that stands alone is converted. Named
+    parts, parts that ask to be attachments, and everything else are attached.
     """
     content = MailContent(defects=list(headers.defects))
     declared = _declared(_mime_header(headers.fields, "content-type"), "text/plain")

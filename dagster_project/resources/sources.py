@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.protocols import Unit
+from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
 from dagster_project.resources.trees import tree_files
 from dagster_project.settings import DocumentSourceSettings, Settings, SourceSettings
 from transforms.dates import sent_date
@@ -55,13 +56,20 @@ class FileSources:
         self._memory_file = memory
         self._memory: dict[str, list[object]] = {}
         self._units: dict[str, tuple[Unit, list[_File]]] | None = None
+        self._inboxes: dict[str, list[InboxMail]] = {}
 
     def discover(self) -> list[Unit]:
         """All units of all sources, in order of partition; SourceError if a source has no file at all."""
         self._memory = self._recall()
         found: dict[str, tuple[Unit, list[_File]]] = {}
+        inboxes: dict[str, list[InboxMail]] = {}
         seen: dict[str, list[object]] = {}
         for source in self.settings.sources:
+            if source.kind == "public_inbox":
+                for unit, mails in self._inbox_units(source):
+                    found[unit.partition] = (unit, [])
+                    inboxes[unit.partition] = mails
+                continue
             units = (
                 self._folders_of(source, seen)
                 if isinstance(source, DocumentSourceSettings)
@@ -71,7 +79,7 @@ class FileSources:
                 found[unit.partition] = (unit, files)
         if seen != self._memory:
             self._remember(seen)
-        self._units = found
+        self._units, self._inboxes = found, inboxes
         return [found[p][0] for p in sorted(found)]
 
     def unit(self, partition: str) -> Unit:
@@ -86,12 +94,42 @@ class FileSources:
         return self._units[partition][0]
 
     def mails(self, unit: Unit) -> Iterable[RawMail]:
-        """The mails of the unit's files in order of name, each file read under the caps of the settings."""
+        """The mails of the unit's files in order of name, each file read under the caps of the settings.
+
+        Those of a public inbox come in the order of their commits.
+        """
         assert self._units is not None
         source = self.settings.source(unit.source)
         assert isinstance(source, SourceSettings)
         for file in self._units[unit.partition][1]:
             yield from _read(file, source, self.settings.mail)
+        yield from blobs(self._inboxes.get(unit.partition, ()), self.settings.mail.max_message_bytes)
+
+    def _inbox_units(self, source: SourceSettings) -> Iterator[tuple[Unit, list[InboxMail]]]:
+        """The units of a public inbox: mails by the month they were sent in, or by epoch.
+
+        The month is that of the commit's author time, so a new commit changes the unit of its month alone.
+        """
+        pattern = self.settings.base / Path(source.path).expanduser()
+        roots = (
+            [pattern]
+            if pattern.is_dir()
+            else [r for r in _matches(pattern, self.settings.base) if r.is_dir()]
+        )
+        if not roots:
+            raise SourceError(
+                f"source {source.name}: no folder at {pattern}; mend `path` in the settings, or remove the "
+                "source from them to remove its mail from the index"
+            )
+        grouped: dict[str, list[InboxMail]] = {}
+        for root in roots:
+            for mail in inbox_mails(root, _text(root.relative_to(_fixed_folder(pattern)))):
+                units = {"month": mail.month, "year": mail.month.partition("-")[0], "archive": mail.epoch}
+                grouped.setdefault(units[source.grain], []).append(mail)
+        list_id = source.list_id or source.name
+        for name, mails in sorted(grouped.items()):
+            told = (part for mail in mails for part in (mail.place, mail.blob))
+            yield Unit(source.name, name, list_id, parts_hash([source.kind, list_id, *told])), mails
 
     def files(self, unit: Unit) -> Iterable[RawFile]:
         """The files of a unit of documents in order of name, those that are not read with the reason."""

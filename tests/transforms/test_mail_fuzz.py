@@ -18,7 +18,7 @@ from transforms.mail import MailTables, RawMail, read_mail, split_mbox
 from transforms.settings import MailSettings
 
 FUZZ = settings(
-    max_examples=int(os.environ.get("FZ", "120")),
+    max_examples=120,
     deadline=timedelta(seconds=5),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
