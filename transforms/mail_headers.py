@@ -22,7 +22,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
 # RFC 2047 section 2; blanks inside a Q word are tolerated, as every mail program does.
 _WORD = re.compile(r"=\?([^?\s]*)\?([qQbB])\?([^?]*(?:\?(?!=)[^?]*)*)\?=")
 _SIMPLE_ADDRESS = re.compile(
-    r'\s*(?:"([^"\\<>]*)"|([^"<>(),:;@\\\[\]]*?))\s*<([^<>\s@,;"]+@[^<>\s@,;"]+)>\s*\Z'
+    r'\s*(?:"([^"\\<>]*)"|([^"<>(),:;@\\\[\]]*?))\s*<([!#-+\--:=?A-~]+@[!#-+\--:=?A-~]+)>\s*\Z'
 )
 _PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
 _ANY_ADDRESS = re.compile(r"[^\s<>\"'(),;:\[\]]+@[^\s<>\"'(),;:\[\]]+")

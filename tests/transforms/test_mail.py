@@ -415,6 +415,7 @@ def test_header_text(raw, text):
         ("Somebody", ("Somebody", None)),
         ("Jos\udce9 <a@b.org>", ("José", "a@b.org")),
         ("A <a@b.org", ("A", "a@b.org")),
+        ("A <\0a@b.org>", ("A", "a@b.org")),
     ],
 )
 def test_addresses(raw, expected):
