@@ -38,16 +38,19 @@ KNOWN_HEADERS = frozenset(
 )  # fmt: skip
 """Headers of which a mail has at least one; what has none is no mail."""
 
-_READ_HEADERS = KNOWN_HEADERS | {
-    "content-transfer-encoding", "content-disposition", "content-id", "content-description",
-}  # fmt: skip
-"""Headers that something is made of; the others are passed over."""
+_READ_HEADERS = frozenset(
+    {
+        "from", "subject", "date", "message-id", "received", "in-reply-to", "references",
+        "content-type", "content-transfer-encoding", "content-disposition",
+    }
+)  # fmt: skip
+"""Headers that something is made of."""
 
 _PARSER = BytesParser(policy=compat32)
 # RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a blank.
 _BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
 # The names of the headers that are read begin with one of these letters; the longest has 25.
-_FIELDS = re.compile(rb"\n([CcDdFfIiLlMmRrSsTt][A-Za-z-]{1,24}+):(.*+(?:\n[ \t].*+)*+)")
+_FIELDS = re.compile(rb"\n([CcDdFfIiMmRrSs][A-Za-z-]{1,24}+):(.*+(?:\n[ \t].*+)*+)")
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
 _BLANKS_BEFORE_COLON = re.compile(rb"\A([!-9;-~]+)[ \t]+(?=:)")
 _ENVELOPES = (b"From ", b">From ")
@@ -95,7 +98,7 @@ class MailContent:
 
 
 class Headers(NamedTuple):
-    """The headers that are read, where the bytes behind them start, and what was broken."""
+    """The headers by lower-case name, where the bytes behind them start, and what was broken."""
 
     fields: dict[str, list[str]]
     body_start: int
@@ -123,15 +126,18 @@ class _Leaf(NamedTuple):
 def read_headers(data: bytes, *, quick: bool = True) -> Headers:
     """The header block of `data`; a line in it that is no header is taken for a folded one.
 
-    `fields` maps the lower-case names of the headers that are read to their raw values in order,
-    non-ASCII bytes as surrogate escapes. A block in which every line is as it must be is read by
-    patterns, any other one by the email package; `quick=False` gives all to the email package.
+    `fields` maps the lower-case names of the headers that something is made of to their raw values in
+    order, non-ASCII bytes as surrogate escapes; where a mail has none, those it is known by. A block in
+    which every line is as it must be is read by patterns, any other one by the email package;
+    `quick=False` gives all to the email package.
     """
     if quick and (block := _BLOCK.match(data)) is not None:
         head = block[0]
         if b"\r" not in head or head.count(b"\r") == head.count(b"\r\n"):
-            blank_line = 2 if data.startswith(b"\r", block.end()) else 1
-            return Headers(_regular_fields(head), block.end() + blank_line, [])
+            fields = _regular_fields(head)
+            if not KNOWN_HEADERS.isdisjoint(fields):
+                blank_line = 2 if data.startswith(b"\r", block.end()) else 1
+                return Headers(fields, block.end() + blank_line, [])
     return _parsed_headers(data)
 
 
@@ -191,7 +197,7 @@ def _parsed_headers(data: bytes) -> Headers:
     )
     fields: dict[str, list[str]] = {}
     for name, value in _PARSER.parsebytes(whole, headersonly=True).raw_items():
-        if name.lower() in _READ_HEADERS:
+        if name.lower() in _READ_HEADERS or name.lower() in KNOWN_HEADERS:
             fields.setdefault(name.lower(), []).append(str(value).strip())
     return Headers(fields, body_start, defects)
 
