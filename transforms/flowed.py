@@ -26,8 +26,9 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
     marks stay on the first line of a joined paragraph, one blank behind them. The signature
     separator `-- ` joins neither way. A soft break before a line of another depth stays a line end.
 
-    A line that is stuffed and then begins with `>` is taken for a quoted one, other than in section
-    4.4: in real archives such lines are quotes that were pasted.
+    Two things are taken other than the RFC has them, because real archives show what is meant. A line
+    of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is stuffed
+    and then begins with `>` is a quoted one: such lines are quotes that were pasted.
     """
     pieces: list[str] = []
     open_depth: int | None = None
@@ -43,7 +44,7 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
         if open_depth != depth or is_separator:
             pieces.append("" if open_depth is None else "\n")
             pieces.append(f"{marks} " if marks and text else marks)
-        is_soft = bool(line_end) and text.endswith(" ") and not is_separator
+        is_soft = bool(line_end) and text.endswith(" ") and not text.isspace() and not is_separator
         pieces.append(text[:-1] if is_soft and del_sp else text)
         pieces.append("" if is_soft else line_end)
         open_depth = depth if is_soft else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from transforms.flowed import FLOWED_FORMATS, flowed_text
 from transforms.mail import MailTables, read_mail, split_mbox
 from transforms.settings import MailSettings
 
@@ -99,3 +101,19 @@ def test_nothing_is_garbled(corpus, request):
     assert not any(set(" <>\n") & set(ident) for ident in ids)
     attachments = tables.attachments["attachment_id"].to_pylist()
     assert len(set(attachments)) == len(attachments)
+
+
+@pytest.mark.parametrize(("corpus", "flowed"), [("pgsql", 37), ("erofs", 2_456)])
+def test_flowed_mails_keep_their_words_and_lose_their_soft_breaks(corpus, flowed, request):
+    messages = request.getfixturevalue(corpus).messages
+    formats, bodies = messages["body_format"].to_pylist(), messages["body"].to_pylist()
+    found = [(b, f) for b, f in zip(bodies, formats, strict=True) if f in FLOWED_FORMATS]
+    assert len(found) == flowed
+    soft = joined = 0
+    for body, body_format in found:
+        text = flowed_text(body, 0, len(body), del_sp=body_format == "flowed_delsp")
+        if body_format == "flowed":
+            assert text.replace(">", " ").split() == body.replace(">", " ").split()
+        soft += len(re.findall(r"[^ \n>-] \n", body))
+        joined += body.count("\n") - text.count("\n")
+    assert 0.8 * soft < joined < 1.2 * soft

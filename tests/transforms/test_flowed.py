@@ -32,6 +32,7 @@ def whole(body: str, *, del_sp: bool = False) -> str:
         pytest.param(">\n> a\n", ">\n> a\n", id="an empty quoted line"),
         pytest.param(" > pasted\n", "> pasted\n", id="a stuffed mark counts as a mark"),
         pytest.param(" \na\n", "\na\n", id="a stuffed empty line is hard"),
+        pytest.param("> \n>  \n> +x\n", ">\n>  \n> +x\n", id="blank lines of a quoted diff stay lines"),
         pytest.param("a \n", "a \n", id="the last line has nothing to join"),
         pytest.param("a ", "a ", id="no line end"),
         pytest.param("@@ -1,2 +1,2 @@ struct \nfoo *bar,\n  \tint a;\n", "@@ -1,2 +1,2 @@ struct foo *bar,\n \tint a;\n",
