@@ -18,6 +18,13 @@ SIGNATURE_SEPARATOR = "-- "
 _LINE = re.compile(r"(?: (?=>))?((?:>(?: (?=>))?)*) ?([^\n]*)(\n?)")
 
 
+def span_text(body: str, start: int, end: int, body_format: str) -> str:
+    """The characters `[start, end)` of a body of any `messages.body_format` as they were written."""
+    if body_format not in FLOWED_FORMATS:
+        return body[start:end]
+    return flowed_text(body, start, end, del_sp=body_format == "flowed_delsp")
+
+
 def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str:
     """The characters `[start, end)` of a flowed `body` as their author wrote them.
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.flowed import flowed_text
+from transforms.flowed import flowed_text, span_text
 
 
 def whole(body: str, *, del_sp: bool = False) -> str:
@@ -86,6 +86,14 @@ def test_del_sp_takes_the_last_blank(stored: str, text: str):
 )
 def test_spans_that_begin_or_end_inside_a_line(start: int, end: int, text: str):
     assert flowed_text("> one \n> two\n\n free\n", start, end) == text
+
+
+@pytest.mark.parametrize(
+    ("body_format", "text"),
+    [("plain", "a \nb"), ("html", "a \nb"), ("flowed", "a b"), ("flowed_delsp", "ab")],
+)
+def test_the_format_of_the_body_decides(body_format: str, text: str):
+    assert span_text("a \nb\n", 0, 4, body_format) == text
 
 
 LINES = st.lists(
