@@ -327,6 +327,7 @@ class _Scan:
         self.open_links: list[tuple[str, str, list[str]]] = []
         self.heading: list[str] | None = None
         self.depth = 0
+        self.covered = 0
 
     def run(self, body: str, dialect: Options) -> None:
         """All events of `body`, whose first byte is byte `shift` of the data."""
@@ -390,6 +391,9 @@ class _Scan:
     def _block(self, kind: str, start: int, end: int, detail: Any) -> None:
         if not self.depth:
             start, end = self._whole_lines(start, end)
+            if start < self.covered:  # a second footnote on one line is part of the first
+                return
+            self.covered = end
         fenced = kind == "code" and isinstance(detail, dict)
         info = detail["Fenced"] if fenced else detail if kind == "footnote" else ""
         self.blocks.append(Block(kind, start, end, self.depth, 0, info, fenced))

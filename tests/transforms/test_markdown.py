@@ -159,6 +159,7 @@ PIECES = st.lists(
 @settings(deadline=None, max_examples=60)
 @example("- a\r\n\r\n```\r\nb\r\n```\r\n", "")
 @example("```\r\n\r\n", "")
+@example("[^1]:[^1]:", "")
 @given(PIECES, st.sampled_from(["", "\ufeff", "---\na: é\n---\n"]))
 def test_outermost_blocks_are_disjoint_whole_lines_in_order(body: str, head: str):
     text = head + body
