@@ -200,7 +200,7 @@ class Document:
     def _line_counts(self) -> tuple[np.ndarray, np.ndarray]:
         """How many lines of code, and of something else, stand before each line; fences are neither."""
         inked = np.append(self._narrow > ord(" "), False)
-        is_inked = np.add.reduceat(inked, self._line_starts, dtype=np.int64) > 0
+        is_inked = np.logical_or.reduceat(inked, self._line_starts)
         starts, ends, fenced = (np.array(side) for side in zip(*self.outline.code, strict=True))
         first = np.searchsorted(self._line_starts, starts, side="right") - 1
         behind = np.searchsorted(self._line_starts, ends)

@@ -124,7 +124,8 @@ def _lines(text: str, start: int) -> _Lines:
     words = ~space
     words[1:] &= space[:-1]
     starts = np.concatenate([[0], np.flatnonzero(data[:-1] == ord("\n")) + 1])
-    counts = np.add.reduceat(words, starts, dtype=np.int64) if len(data) else np.zeros(1, dtype=np.int64)
+    passed = np.append(0, np.cumsum(words, dtype=np.int64))
+    counts = np.diff(passed[np.append(starts, len(data))])
     before = np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))
     return _Lines([*(starts + start).tolist(), len(text)], [0, *before.tolist()])
 
