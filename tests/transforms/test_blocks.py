@@ -143,7 +143,7 @@ def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
         ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\nHi.\n", "ss.a"),
         ("Hi.\n-----BEGIN PGP SIGNATURE-----\n\niQEc\n-----END PGP SIGNATURE-----\nMore.\n", "assssa"),
         ("Hi.\n\n-- \n" + "line\n" * 20, "a." + "a" * 21),
-        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "ss"),
+        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "cc"),
     ],
 )
 def test_signatures(body: str, expected: str) -> None:
