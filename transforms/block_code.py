@@ -8,12 +8,14 @@ from transforms import block_rules as rules
 from transforms.block_lines import (
     AUTHOR,
     CODE,
+    UPPER,
     Lines,
     Mask,
     byte_table,
     counted,
     covered,
     last_true,
+    next_at,
     next_true,
 )
 from transforms.block_words import Words
@@ -23,11 +25,15 @@ PROSE_GAPS = 6
 REPORT_PROSE_GAPS = 8
 # Gaps of a short sentence without any sign in it.
 SENTENCE_GAPS = 4
+# Gaps of the short lines that do not belong to the code in their paragraph.
+TRIMMED_GAPS = 2
 # Share of a paragraph's lines from which it is code.
 MOSTLY = 0.6
 # Lines of log from which a mail without prose counts as a report.
 REPORT_LINES = 20
+SENTENCE_END = byte_table(b".?!")
 CODE_END = byte_table(b";{},&|\\/")
+ARROW = ord("-") << 8 | ord(">")
 PROMPT_SIGN = byte_table(b"$#%")
 
 
@@ -35,10 +41,13 @@ def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask, min_lines: i
     """Marks runs of lines that look like code, bridged over blank, indented and unworded lines."""
     author = lines.author()
     prose = (words.gaps >= PROSE_GAPS) & (words.gaps > words.symbols)
+    sentence = (words.symbols == 0) & (words.gaps >= SENTENCE_GAPS)
+    sentence &= UPPER[lines.byte] & SENTENCE_END[lines.last] & (lines.indent < 2)
+    prose |= sentence
     dense = author & (words.symbols >= 2) & (words.symbols > words.gaps)
     shaped = _shaped(lines, words, prose, author, python)
-    code = shaped | _dense_paragraphs(lines, shaped, dense, prose, min_lines) | (lines.kind == CODE)
-    neutral = _bridges(lines, words, author & ~code, code, dense & ~prose) | lines.blank
+    code = shaped | _dense_paragraphs(lines, words, shaped, dense, prose, min_lines) | (lines.kind == CODE)
+    neutral = _bridges(lines, words, author & ~code & ~sentence, code, dense & ~prose) | lines.blank
     breaker = ~(code | neutral) | lines.first
     group, stop = last_true(breaker), np.append(next_true(breaker), lines.n)[1:]
     inside = (last_true(code) >= np.maximum(group, 0)) & (next_true(code) < stop)
@@ -56,8 +65,10 @@ def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask, min_lines: i
 def _shaped(lines: Lines, words: Words, prose: Mask, author: Mask, python: Mask) -> Mask:
     """Rows that look like code, a log, a session or a table by themselves."""
     rich = author & (words.symbols > 0)
-    shaped = python | lines.matches(rules.CODE_SIGNS, author)
     worded = (words.gaps >= 4) & (words.gaps > 2 * words.symbols)
+    arrow = worded & (lines.pair == ARROW)
+    shaped = python | lines.matches(rules.CODE_SIGNS, author & ~arrow)
+    shaped &= ~lines.matches(rules.REFERENCE, shaped)
     shaped |= lines.matches(rules.CODE_WORDS, rich & ~worded & ~shaped)
     shaped |= lines.matches(rules.WORD_PAIR, author & (words.columns > 0) & ~shaped)
     ended = lines.matches(rules.TAIL, author & CODE_END[lines.last] & ~shaped, tail=True)
@@ -72,7 +83,7 @@ def _shortlogs(lines: Lines, author: Mask) -> Mask:
     indented = author & (lines.indent >= 2)
     names = lines.matches(rules.SHORTLOG, author & (lines.last == ord(":")) & lines.shifted(indented, -1))
     rows = np.flatnonzero(names)
-    stops = np.minimum(next_true(~(indented | names))[rows], lines.message_end[rows])
+    stops = np.minimum(next_at(~(indented | names), rows), lines.message_end[rows])
     return covered(rows, stops, lines.n)
 
 
@@ -83,19 +94,30 @@ def _sessions(lines: Lines, words: Words, author: Mask, rich: Mask) -> Mask:
     return (prompt >= 0) & (prompt > last_true(~author | lines.first & ~prompts))
 
 
-def _dense_paragraphs(lines: Lines, shaped: Mask, dense: Mask, prose: Mask, min_lines: int) -> Mask:
+def _dense_paragraphs(
+    lines: Lines, words: Words, shaped: Mask, dense: Mask, prose: Mask, min_lines: int
+) -> Mask:
     """Unworded lines of paragraphs that mostly look like code or have more signs than gaps."""
     author = lines.author()
     opening = author & ~lines.shifted(author, 1)
-    run = np.cumsum(opening)[author] - 1
+    run = np.cumsum(opening, dtype=np.int32)[author] - 1
     if not len(run):
         return shaped
+    sign = shaped | dense
     size = np.bincount(run)
-    strong = np.bincount(run, shaped[author])
-    signs = np.bincount(run, (shaped | dense)[author])
-    full = (strong >= min_lines) & (signs >= MOSTLY * size)
+    full = np.bincount(run, shaped[author]) >= min_lines
+    full &= np.bincount(run, sign[author]) >= MOSTLY * size
     out = np.zeros_like(author)
     out[author] = full[run]
+    # Prose that leads to code or thanks below it has signs on one side only.
+    begins, total = last_true(opening), counted(sign)
+    ends = np.append(next_true(opening | ~author), lines.n)[1:]
+    rows = np.flatnonzero(out)
+    out[rows] = (
+        (words.symbols[rows] > 0)
+        | (words.gaps[rows] > TRIMMED_GAPS)
+        | (total[rows + 1] > total[begins[rows]]) & (total[ends[rows]] > total[rows])
+    )
     return out & ~prose
 
 
@@ -125,7 +147,7 @@ def _join_marks(lines: Lines) -> None:
     """A run of code is inferred only if no line in it is marked."""
     code = lines.kind == CODE
     opening = code & (~lines.shifted(code, 1) | lines.first)
-    run = np.cumsum(opening)
+    run = np.cumsum(opening, dtype=np.int32)
     marked = np.zeros(int(run[-1]) + 1, dtype=bool)
     marked[run[code & ~lines.inferred]] = True
     lines.inferred[code & marked[run]] = False

@@ -15,6 +15,7 @@ from transforms.block_lines import (
     counted,
     covered,
     last_true,
+    next_at,
     next_true,
 )
 
@@ -40,7 +41,7 @@ def mark_headers(lines: Lines, supercite: Mask, diff: Mask, unmarked_history: bo
 def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     """Rows of attributions, and the last rows of those that need no quote below to be known."""
     author, quote = lines.author(), lines.kind == QUOTE
-    above_quote = quote[lines.next_filled()] & author
+    above_quote = quote[lines.next_filled] & author
     colon = author & ((lines.last == ord(":")) | (lines.last == 0x9A))
     verb = lines.matches(rules.VERB, colon, tail=True)
     last = verb | (colon & above_quote)
@@ -107,7 +108,7 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     run |= continued | (above & below & author)
     starts = run & (~lines.shifted(run, 1) | lines.first)
     rows = np.flatnonzero(starts)
-    stop = np.minimum(next_true(~run | (lines.first & ~starts))[rows], lines.message_end[rows])
+    stop = np.minimum(next_at(~run | (lines.first & ~starts), rows), lines.message_end[rows])
     total = counted(field)
     fields = total[stop] - total[rows]
     origin = original[rows] | original[np.maximum(rows - 1, 0)]
@@ -123,7 +124,7 @@ def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
     """Adds to `blocks` the fields below a banner that blank lines divide; where such blocks begin."""
     openings = np.zeros(lines.n, dtype=bool)
     original = lines.matches(rules.ORIGINAL, blocks)
-    following = lines.next_filled()
+    following = lines.next_filled
     field = lines.matches(rules.FIELD, lines.author() & ~blocks & openings_near(lines, original))
     for row in np.flatnonzero(original).tolist():
         at = int(following[row])
@@ -179,7 +180,7 @@ def _mark_history(lines: Lines, dated: Mask, openings: Mask, diff: Mask) -> None
     rows = np.arange(lines.n)
     quoteless = np.minimum(next_true(quote), next_true(diff)) >= lines.message_end
     late = dated & quoteless & (above[rows] - above[lines.message_start] >= 2)
-    opening = np.flatnonzero(late | (openings & ~quote[lines.next_filled()] & quoteless))
+    opening = np.flatnonzero(late | (openings & ~quote[lines.next_filled] & quoteless))
     text = covered(opening, lines.message_end[opening], lines.n)
     text &= (lines.kind == AUTHOR) | (lines.kind == CODE)
     lines.mark(text, QUOTE, inferred=True)

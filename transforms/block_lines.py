@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.int64]
+Counts: TypeAlias = npt.NDArray[np.int32]
 
 KINDS = ("author", "blank", "header", "patch_or_code", "quote", "signature")
 AUTHOR, BLANK, HEADER, CODE, QUOTE, SIGNATURE = range(6)
@@ -77,6 +79,12 @@ def next_true(mask: Mask) -> Rows:
     return np.repeat(rows, np.diff(rows, prepend=-1))[: len(mask)]
 
 
+def next_at(mask: Mask, rows: Rows) -> Rows:
+    """For each of `rows`, the first row at or after it where `mask` holds; the length if none."""
+    true = np.append(np.flatnonzero(mask), len(mask))
+    return true[np.searchsorted(true, rows)]
+
+
 def last_true(mask: Mask) -> Rows:
     """For each row, the last row at or before it where `mask` holds; -1 if none."""
     rows = np.append(-1, np.flatnonzero(mask))
@@ -85,10 +93,10 @@ def last_true(mask: Mask) -> Rows:
     return np.repeat(rows, counts)
 
 
-def counted(mask: Mask) -> Rows:
+def counted(mask: Mask) -> Counts:
     """How often `mask` holds before each row; one entry more than rows."""
-    total = np.zeros(len(mask) + 1, dtype=np.int64)
-    np.cumsum(mask, out=total[1:])
+    total = np.zeros(len(mask) + 1, dtype=np.int32)
+    np.cumsum(mask, dtype=np.int32, out=total[1:])
     return total
 
 
@@ -96,8 +104,10 @@ def covered(starts: Rows, ends: Rows, n: int) -> Mask:
     """Rows inside one of the half-open intervals."""
     if not len(starts):
         return np.zeros(n, dtype=bool)
-    change = np.bincount(starts, minlength=n + 1) - np.bincount(np.maximum(starts, ends), minlength=n + 1)
-    inside: Mask = np.cumsum(change)[:n] > 0
+    change = np.zeros(n + 1, dtype=np.int32)
+    np.add.at(change, starts, 1)
+    np.add.at(change, np.maximum(starts, ends), -1)
+    inside: Mask = np.cumsum(change, dtype=np.int32)[:n] > 0
     return inside
 
 
@@ -186,6 +196,13 @@ class Lines:
             out[row] = bool(UNICODE_BLANK.fullmatch(self.view, int(self.heads[row]), int(self.stops[row])))
         return out
 
+    def bytes_of(self, among: Mask) -> npt.NDArray[np.uint8]:
+        """The bytes of the rows `among`, line ends included, one behind the other."""
+        offsets = pa.py_buffer(np.append(self.starts, len(self.data)))
+        lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.n, [None, offsets, self.buffer])
+        taken = lines.take(pa.array(np.flatnonzero(among))).buffers()[2]
+        return np.frombuffer(taken or b"", dtype=np.uint8)
+
     def _texts(self, heads: Rows, stops: Rows) -> pa.LargeBinaryArray:
         """Lines at even places, what stands between them at odd ones, without a copy of the bytes."""
         offsets = np.empty(2 * self.n, dtype=np.int64)
@@ -247,6 +264,7 @@ class Lines:
         if inferred:
             self.inferred[rows] = True
 
+    @cached_property
     def next_filled(self) -> Rows:
         """For each row, the next row of the same mail that is not blank; its own row if none."""
         following = np.append(next_true(~self.blank), self.n)[1:]

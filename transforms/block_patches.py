@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms import block_rules as rules
-from transforms.block_lines import CODE, SPACE, Lines, Mask, byte_table, covered, next_true
+from transforms.block_lines import CODE, SPACE, Lines, Mask, byte_table, covered, next_at
 
 STAT_END = byte_table(b"0123456789+-)s")
 CONTEXT_MARK = byte_table(b" !+-")
@@ -25,7 +25,7 @@ def mark_patches(lines: Lines) -> Mask:
     diff |= cut & (lines.shifted(head, -1) | lines.shifted(head, -2))
     diff |= _binary_patches(lines, diff)
     diff |= _git_version(lines, diff)
-    diff &= ~lines.blank | diff[lines.next_filled()]
+    diff &= ~lines.blank | diff[lines.next_filled]
     lines.mark(diff & (author | lines.blank), CODE)
     return diff
 
@@ -44,12 +44,11 @@ def _hunks(lines: Lines, heads: Mask) -> Mask:
     byte = lines.data[lines.starts]
     minus, plus, note = byte == ord("-"), byte == ord("+"), byte == ord("\\")
     plain = (byte == 32) | (byte == 9) | lines.blank
-    olds = np.cumsum(plain | minus)
-    news = np.cumsum(plain | plus)
-    stop = next_true(~(plain | minus | plus | note))
-    first = np.minimum(rows + 1, lines.n - 1)
+    olds = np.cumsum(plain | minus, dtype=np.int32)
+    news = np.cumsum(plain | plus, dtype=np.int32)
+    stop = next_at(~(plain | minus | plus | note), np.minimum(rows + 1, lines.n - 1))
     last = np.maximum(np.searchsorted(olds, olds[rows] + old), np.searchsorted(news, news[rows] + new))
-    ends = np.minimum(np.minimum(last + 1, stop[first]), lines.message_end[rows])
+    ends = np.minimum(np.minimum(last + 1, stop), lines.message_end[rows])
     return covered(rows, np.maximum(ends, rows + 1), lines.n)
 
 
@@ -71,7 +70,7 @@ def _context_hunks(lines: Lines, head: Mask) -> Mask:
     stop |= lines.first
     rows = np.flatnonzero(context)
     following = np.minimum(rows + 1, lines.n - 1)
-    return covered(rows, np.minimum(next_true(stop)[following], lines.message_end[rows]), lines.n)
+    return covered(rows, np.minimum(next_at(stop, following), lines.message_end[rows]), lines.n)
 
 
 def _binary_patches(lines: Lines, diff: Mask) -> Mask:
@@ -82,11 +81,12 @@ def _binary_patches(lines: Lines, diff: Mask) -> Mask:
     rows = np.flatnonzero(heads)
     body = lines.matches(rules.BINARY_LINE, lines.author()) | lines.blank
     following = np.minimum(rows + 1, lines.n - 1)
-    return covered(rows, np.minimum(next_true(~body)[following], lines.message_end[rows]), lines.n)
+    return covered(rows, np.minimum(next_at(~body, following), lines.message_end[rows]), lines.n)
 
 
 def _git_version(lines: Lines, diff: Mask) -> Mask:
     """`-- ` and the version of git, with which format-patch ends a patch: part of it, nobody's signature."""
-    dashes = lines.matches(rules.DASHES, lines.shifted(diff, 1) | lines.shifted(diff & lines.blank, 1))
+    below = lines.shifted(diff, 1) | (lines.shifted(diff, 2) & lines.shifted(lines.blank, 1))
+    dashes = lines.matches(rules.DASHES, below)
     version = lines.matches(rules.GIT_VERSION, lines.shifted(dashes, 1))
     return version | lines.shifted(version, -1)

@@ -17,7 +17,7 @@ from transforms.block_lines import (
     byte_table,
     counted,
     covered,
-    next_true,
+    next_at,
 )
 
 MAX_FOLDED_LINES = 8
@@ -91,7 +91,7 @@ def _mark_folded(lines: Lines) -> None:
     below = lines.shifted(quote & (size >= 65), 1) & lines.shifted(quote, -1)
     heads |= below & (size <= 24) & FOLDED[lines.byte]
     rows = np.flatnonzero(heads & author)
-    stops = np.minimum(next_true(~author)[rows], lines.n - 1)
+    stops = np.minimum(next_at(~author, rows), lines.n - 1)
     kept = quote[stops] & (lines.depth[stops] == lines.depth[rows - 1]) & (stops - rows <= MAX_FOLDED_LINES)
     kept &= stops < lines.message_end[rows]
     lines.mark(covered(rows[kept], stops[kept], lines.n), QUOTE, inferred=True)

@@ -46,7 +46,7 @@ PYTHON_PROMPT = Rule(
     ">>",
 )
 CLOSED_TAG = Rule(r"></", "></")
-SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]{1,60}"?.{0,10} (?:==|writes|wrote).*:', ">>")
+SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)")
 PROMPT_NAMES = {
     b"SQL",
@@ -76,26 +76,26 @@ _DATED = (
     rf"(?:{_OPENED}|[^\s\d]+,? \d\d?\.? [^\s\d]+ \d{{4}}|[^\s\d]{{2,6}},?\s\d\d?\.?\s|"
     r"\d{1,4}(?:[./-]|年|년| )\s?\S)"
 )
-_NAMED = r"[^:\n]{1,60}<[^<> \n]+@"
+_NAMED = r"[^:\n]+<[^<> \n]+@"
 VERB = Rule(_WROTE, search=True)
 OPENED_START = Rule(rf">?\s?{_OPENED}[^\n]*(?:\d|<|@)")
 DATED_START = Rule(rf">?\s?(?:{_DATED})[^\n]*(?:\d|<|@)")
 NAMED_START = Rule(_NAMED)
 FOLDED_ATTRIBUTION = Rule(
-    rf"(?s)>?\s?(?:{_DATED}.*[\d<@]|[^:]{{1,60}}<[^<> ]+@).*{_WROTE}|"
-    rf"[^:]{{1,80}}\s(?:{_VERBS})\s.{{0,60}}\d.*{COLON}$|"
+    rf"(?s)>?\s?(?:{_DATED}.*[\d<@]|[^:]+<[^<> ]+@).*{_WROTE}|"
+    rf"[^:]+\s(?:{_VERBS})\s.*\d.*{COLON}$|"
     rf"{_DATED}.*<[^<> ]+@[^<>]+>{COLON}$"
 )
 # A sentence that ends above, so that the lines are no one attribution.
 SENTENCE_BREAK = Rule(r"(?:[!?]|[A-Za-z)]{5,}\.)\s*\n", search=True)
 ATTRIBUTION = Rule(
-    r"(?:\* .{1,100}[>\])]?:$|(?i:quoting |citando |zitat von |cytowanie |quoth |according to |thus spake ).*:$|"
-    r"\d{4}[./-]\d+[./-]\d+ .{0,120}:$|"
-    rf".{{1,160}}<[^<> ]+@[^<> ]+>{COLON}$|\.\.\. .{{0,80}}:$|"
-    r"(?:\[ ?)?[A-Z]\S*(?: [A-Z(<\[]\S*){0,4},? (?:said|says|sez|spake|stated|typed|scribbled|replied|asked)\b.{0,60}:$)"
+    r"(?:\* .+[>\])]?:$|(?i:quoting |citando |zitat von |cytowanie |quoth |according to |thus spake ).*:$|"
+    r"\d{4}[./-]\d+[./-]\d+ .*:$|"
+    rf".+<[^<> ]+@[^<> ]+>{COLON}$|\.\.\. .*:$|"
+    r"(?:\[ ?)?[A-Z]\S*(?: [A-Z(<\[]\S*){0,4},? (?:said|says|sez|spake|stated|typed|scribbled|replied|asked)\b.*:$)"
 )
 NAMED_ATTRIBUTION = Rule(
-    r"\d{4}[./-]\d+[./-]\d+ .{0,80}<[^<> ]+@[^<> ]+>$|"
+    r"\d{4}[./-]\d+[./-]\d+ .*<[^<> ]+@[^<> ]+>$|"
     rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$"
 )
 NEWS_ATTRIBUTION = Rule(
@@ -122,12 +122,12 @@ FIELD_SUBJECT = Rule(rf"[*]?(?:{_words('subject')})[*]?[ \t]?{COLON}", "* " + _s
 GIT_FROM = Rule(r"From [0-9a-f]{7,40} " + WEEKDAY + " ", "Fr")
 # Lotus Notes: a name, a date line, then fields that are indented or alone on their lines.
 NOTES_DATE = Rule(
-    r"(?:.{0,60}\s)?\d{1,4}[./-]\d\d?[./-]\d{2,4} \d\d?[:.]\d\d(?:[:.]\d\d)?(?: ?[AP]M)?(?: [A-Z]{2,4}(?:[+-]\d+)?)?$"
+    r"(?:.*\s)?\d{1,4}[./-]\d\d?[./-]\d{2,4} \d\d?[:.]\d\d(?:[:.]\d\d)?(?: ?[AP]M)?(?: [A-Z]{2,4}(?:[+-]\d+)?)?$"
 )
-NOTES_TO = Rule(rf"(?:{_words('to')})(?:$|[ \t]*:)")
-NOTES_SUBJECT = Rule(rf"(?:{_words('subject')})(?:$|[ \t]*:)")
+NOTES_TO = Rule(rf"(?:{_words('to')})(?:$|[ \t]*:)", _starts("to"))
+NOTES_SUBJECT = Rule(rf"(?:{_words('subject')})(?:$|[ \t]*:)", _starts("subject"))
 TRACKER = Rule(
-    r"-{3,} (?:Additional )?Comments? (?:#\d+ )?[Ff]rom .*|.{1,90} (?:updated|commented on|changed|created|"
+    r"-{3,} (?:Additional )?Comments? (?:#\d+ )?[Ff]rom .*|.+ (?:updated|commented on|changed|created|"
     r"resolved|reopened|closed)(?: [A-Z0-9]+-\d+)?:$|Comment at: \S+:\d+"
 )
 NEAR_RULE = Rule(r"[-=]{8,}|What +\||-{3,} (?:Additional )?Comment", "-- == Wh")
@@ -135,9 +135,7 @@ NEAR_RULE = Rule(r"[-=]{8,}|What +\||-{3,} (?:Additional )?Comment", "-- == Wh")
 # Signatures and footers
 DASHES = Rule(r"-- ?$", "--")
 GIT_VERSION = Rule(r"\d+\.\d+[\w.+-]*(?: \([^)]*\))?$")
-RULE_LINE = Rule(
-    r"[-_=~*#]{8,}|--~--~|-~-----|-----+ ?[A-Z][^-]{3,60}-{3,}|={5,}.*={5,}", "-- -~ __ == ~~ ** ##"
-)
+RULE_LINE = Rule(r"[-_=~*#]{8,}|--~--~|-~-----|-----+ ?[A-Z][^-]+-{3,}|={5,}.*={5,}", "-- -~ __ == ~~ ** ##")
 SHORT_RULE = Rule(r"_{2,7}$", "__")
 UNDERLINE = byte_table(b"-=~*#")
 SPOKEN_END = byte_table(b".?!:;,")
@@ -150,11 +148,11 @@ FOOTER_WORDS = Rule(
     search=True,
 )
 DISCLAIMER = Rule(
-    r"(?i:(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.{0,160}"
+    r"(?i:(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.*"
     r"(?:confidential|privileged|intended (?:only|solely|for)|addressee)|intended recipient|"
-    r"confidentiality notice|diese e-?mail enth(?:ä|ae)lt vertrauliche|ce message .{0,80}confidentiel|"
-    r"este (?:mensaje|correo) .{0,80}confidencial|esta mensagem .{0,80}confidencial|"
-    r"questo messaggio .{0,80}(?:riservat|confidenzial))",
+    r"confidentiality notice|diese e-?mail enth(?:ä|ae)lt vertrauliche|ce message .*confidentiel|"
+    r"este (?:mensaje|correo) .*confidencial|esta mensagem .*confidencial|"
+    r"questo messaggio .*(?:riservat|confidenzial))",
     search=True,
 )
 AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
@@ -162,8 +160,8 @@ BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
 TIP = Rule(r"TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)", "TI ht")
 DEVICE = Rule(
     r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|"
-    r"Sent from (?:my|Mail|a|Yahoo|Outlook)\b|Sent (?:via|with) .{0,60}(?:mailing list|mail|mobile|phone|device|http)|"
-    r"Sendt fra min|Von meinem .{1,30} gesendet|"
+    r"Sent from (?:my|Mail|a|Yahoo|Outlook)\b|Sent (?:via|with) .*(?:mailing list|mail|mobile|phone|device|http)|"
+    r"Sendt fra min|Von meinem .+ gesendet|"
     r"Envoyé de(?:puis)? mon|Enviado desde mi|Enviado do meu|Get Outlook for|Inviato da |Verzonden vanaf|"
     r"Skickat från|Lähetetty |Wysłane z |Отправлено (?:с|из) |从我的|发自我的|iPhoneから送信",
     "To Yo Se Vo En Ge In Ve Sk Lä Wy От 从 发 iP",
@@ -178,7 +176,7 @@ NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?$")
 FULL_NAME = Rule(r"(?:[A-Z]|[\xc3][\x80-\x9e])[\w.'-]*(?: [A-Z][\w.'-]*\.?){1,3}$")
 GREETING = Rule(
     r"(?i:(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
-    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med) ?.{0,30}|regards|cheers|greetings|hth|"
+    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med) ?[^.,]*|regards|cheers|greetings|hth|"
     r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|groeten|pozdrawiam|bye|love|rgds|br|"
     r"hi|hello|dear|hey)[,.!]*$)"
 )
@@ -206,7 +204,7 @@ DIFFSTAT = Rule(
     r"(?:create|delete) mode \d{6}"
 )
 DOUBLE_RULE = Rule(r"={8,}$", "==")
-SHORTLOG = Rule(r"[A-Z].{1,60} \(\d+\):$")
+SHORTLOG = Rule(r"[A-Z].+ \(\d+\):$")
 CONTEXT_HUNK = Rule(r"\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|--- \d+(?:,\d+)? ----", "** --")
 BINARY_PATCH = Rule(r"GIT binary patch", "GI")
 BINARY_LINE = Rule(r"(?:literal|delta) \d+|[A-Za-z][!-~]{5,}$")
@@ -221,7 +219,7 @@ CODE_SIGNS = Rule(
     r"\[[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*\]?[$#] |[{}]$|[+-]\t|[+-] {2,}\S|[+-][#}{/*]|[+-]$",
     "# / * } , ` < [ - = + | ( . ^ $ % { \" ' !",
 )
-REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|[A-Z])", "[")
+REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
 CODE_WORDS = Rule(
     # statements, declarations, assignments, attributes, lists of files, pairs of words
     r"(?:if|for|while|switch|foreach|elif|elsif) ?\(.*[){;]|else\b ?[{:]?$|return\b[^.]*;|"
@@ -245,6 +243,8 @@ CODE_WORDS = Rule(
     r"SELECT|\\)|"
     r"[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*[$#] |"
     r"[A-Za-z0-9_./+-]+\.(?:c|h|cc|cpp|y|l|java|py|pl|go|rs|sh|S):[0-9]+[:,]|"
+    r"(?:cd|ls|cat|mkdir|rm|cp|mv|chmod|chown|sudo|tar|mount|apt-get|yum|make|svn|git|cvs|ssh|scp|wget|curl) "
+    r"(?:-|[~/.]|[A-Za-z0-9_-]+[/:]|install$|clean$|update$|upgrade$)|"
     r"make(?:\[[0-9]+\])?: |(?:gcc|cc|g\+\+|ld|ar) .*-|In file included|[bcdl-][rwxsStT-]{9}[ +.@]"
 )
 WORD_PAIR = Rule(r"\S+\t\S+$")

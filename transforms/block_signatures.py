@@ -10,12 +10,14 @@ from transforms.block_lines import (
     HEADER,
     QUOTE,
     SIGNATURE,
+    Counts,
     Lines,
     Mask,
     Rows,
     counted,
     covered,
     last_true,
+    next_at,
     next_true,
 )
 from transforms.block_words import Words
@@ -112,7 +114,7 @@ def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
         return np.zeros(lines.n, dtype=bool)
     starts = last_true(~author | lines.first)[rows] + 1
     starts = np.where(lines.first[starts - 1] & author[starts - 1], starts - 1, starts)
-    stops = np.minimum(next_true(~author)[rows], lines.message_end[rows])
+    stops = np.minimum(next_at(~author, rows), lines.message_end[rows])
     out = covered(starts, stops, lines.n)
     short = lines.matches(rules.SHORT_RULE, author & lines.shifted(out, -1) & ~out)
     return out | short
@@ -140,7 +142,7 @@ def _last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) 
         return np.zeros(lines.n, dtype=bool)
     stops = lasts + 1
     paragraph = covered(starts, stops, lines.n)
-    footer = counted(lines.matches(rules.FOOTER_WORDS, paragraph & final & (words.symbols > 0)))
+    footer = counted(lines.matches(rules.FOOTER_WORDS, paragraph & final))
     short = stops - starts <= NAME_LINES
     kept = short & (footer[stops] > footer[starts])
     greeting = lines.matches(rules.GREETING, paragraph & opening)[starts]
@@ -166,7 +168,7 @@ def _names_writer(lines: Lines, words: Words, starts: Rows, stops: Rows) -> Mask
     return plain & (reached | titled)
 
 
-def _mottos(lines: Lines, author: Mask, filled: Rows, max_lines: int) -> Mask:
+def _mottos(lines: Lines, author: Mask, filled: Counts, max_lines: int) -> Mask:
     """Quotes that stand inside a short signature, with no blank line above: a motto, not a reply."""
     following = np.append(np.arange(1, lines.n), lines.n - 1)
     header = next_true((lines.kind == HEADER) | lines.matches(rules.BROADCAST, author))
@@ -190,11 +192,11 @@ def _armour(lines: Lines, author: Mask) -> Mask:
     signed |= lines.matches(rules.PGP_HASH, author & lines.shifted(signed, 1))
     if not len(begin):
         return signed
-    end = np.minimum(next_true(lines.matches(rules.PGP_END, armour))[begin] + 1, lines.message_end[begin])
+    end = np.minimum(next_at(lines.matches(rules.PGP_END, armour), begin) + 1, lines.message_end[begin])
     return signed | covered(begin, end, lines.n)
 
 
 def _free_last_blanks(lines: Lines) -> None:
     """Makes blank lines behind a signature blank again, unless the mail ends there."""
-    ends = lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled()] != SIGNATURE)
+    ends = lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled] != SIGNATURE)
     lines.kind[ends] = BLANK

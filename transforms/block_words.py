@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from transforms.block_lines import LETTER, SPACE, SYMBOL, UPPER, WORD_END, Lines
-
-Counts = npt.NDArray[np.int32]
+from transforms.block_lines import LETTER, SPACE, SYMBOL, UPPER, WORD_END, Counts, Lines
 
 
 class Words(NamedTuple):
@@ -26,7 +23,7 @@ def read_words(lines: Lines) -> Words:
     author = lines.author()
     counts = Words(*(np.zeros(lines.n, dtype=np.int32) for _ in Words._fields))
     sizes = (lines.ends - lines.starts)[author]
-    text = lines.data[np.repeat(author, lines.ends - lines.starts)]
+    text = lines.bytes_of(author)
     if not len(text):
         return counts
     starts = np.cumsum(sizes) - sizes
