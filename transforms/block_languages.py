@@ -39,7 +39,7 @@ LANGUAGES = (
             "At 10:00 AM 7/6/98 -0400, Ann Example wrote:",
             "In article <4711@example.org> you write:",
             "In message <4711@example.org>, Ann Example writes:",
-            "> On Jul 6, 2018, at 10:00, Ann Example <ann@example.org> wrote:",
+            "On Jul 6, 2018, at 10:00, Ann Example <ann@example.org> wrote:",
         ),
         "[Ww]rote|[Ww]rites?",
         "On|At|In|Begin|Quoting|--- In|From",
@@ -65,7 +65,7 @@ LANGUAGES = (
         "An",
         "Kopie",
         "Betreff",
-        "urspr(?:ü|ue|..?)ngliche (?:nachricht|mail)|original-nachricht|originalnachricht|"
+        "ursprüngliche nachricht|urspruengliche nachricht|ursprüngliche mail|original-nachricht|originalnachricht|"
         "weitergeleitete nachricht|anfang der weitergeleiteten nachricht",
     ),
     Language(

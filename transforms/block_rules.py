@@ -78,16 +78,16 @@ _DATED = (
 )
 _NAMED = r"[^:\n]+<[^<> \n]+@"
 VERB = Rule(_WROTE, search=True)
-OPENED_START = Rule(rf">?\s?{_OPENED}[^\n]*(?:\d|<|@)")
-DATED_START = Rule(rf">?\s?(?:{_DATED})[^\n]*(?:\d|<|@)")
+OPENED_START = Rule(rf"{_OPENED}[^\n]*(?:\d|<|@)")
+DATED_START = Rule(rf"(?:{_DATED})[^\n]*(?:\d|<|@)")
 NAMED_START = Rule(_NAMED)
 FOLDED_ATTRIBUTION = Rule(
-    rf"(?s)>?\s?(?:{_DATED}.*[\d<@]|[^:]+<[^<> ]+@).*{_WROTE}|"
+    rf"(?s)(?:{_DATED}.*[\d<@]|[^:]+<[^<> ]+@).*{_WROTE}|"
     rf"[^:]+\s(?:{_VERBS})\s.*\d.*{COLON}$|"
     rf"{_DATED}.*<[^<> ]+@[^<>]+>{COLON}$"
 )
 # A sentence that ends above, so that the lines are no one attribution.
-SENTENCE_BREAK = Rule(r"(?:[!?]|[A-Za-z)]{5,}\.)\s*\n", search=True)
+SENTENCE_BREAK = Rule(r"[A-Za-z)\"'][.!?]\s*\n\s*[A-Z(\"'*]", search=True)
 ATTRIBUTION = Rule(
     r"(?:\* .+[>\])]?:$|(?i:quoting |citando |zitat von |cytowanie |quoth |according to |thus spake ).*:$|"
     r"\d{4}[./-]\d+[./-]\d+ .*:$|"
