@@ -379,7 +379,7 @@ def test_no_two_neighbours_are_one_block(bodies: list[str]) -> None:
 
 
 @given(st.lists(BODIES, min_size=2, max_size=5), st.integers(1, 400))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes: int) -> None:
     together = blocks_of(*bodies)
     for body, rows in zip(bodies, together, strict=True):
