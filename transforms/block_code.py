@@ -8,6 +8,7 @@ from transforms import block_rules as rules
 from transforms.block_lines import (
     AUTHOR,
     CODE,
+    LETTER,
     UPPER,
     Lines,
     Mask,
@@ -113,11 +114,10 @@ def _dense_paragraphs(
     begins, total = last_true(opening), counted(sign)
     ends = np.append(next_true(opening | ~author), lines.n)[1:]
     rows = np.flatnonzero(out)
-    out[rows] = (
-        (words.symbols[rows] > 0)
-        | (words.gaps[rows] > TRIMMED_GAPS)
-        | (total[rows + 1] > total[begins[rows]]) & (total[ends[rows]] > total[rows])
-    )
+    bare = LETTER[lines.byte] & (lines.indent < 2) & (words.symbols + words.columns == 0)
+    bare &= words.gaps <= TRIMMED_GAPS
+    signs_around = (total[rows + 1] > total[begins[rows]]) & (total[ends[rows]] > total[rows])
+    out[rows] = ~bare[rows] | signs_around
     return out & ~prose
 
 
