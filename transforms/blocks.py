@@ -29,7 +29,7 @@ VERSION = "3"
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 8 << 20
 THREADS = 2
 
 
