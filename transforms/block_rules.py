@@ -245,6 +245,8 @@ CODE_WORDS = Rule(
     r"[A-Za-z0-9_./+-]+\.(?:c|h|cc|cpp|y|l|java|py|pl|go|rs|sh|S):[0-9]+[:,]|"
     r"(?:cd|ls|cat|mkdir|rm|cp|mv|chmod|chown|sudo|tar|mount|apt-get|yum|make|svn|git|cvs|ssh|scp|wget|curl) "
     r"(?:-|[~/.]|[A-Za-z0-9_-]+[/:]|install$|clean$|update$|upgrade$)|"
+    # calls of names with dots or underscores
+    r"[A-Za-z_][A-Za-z0-9_]*(?:[._][A-Za-z0-9_]+)+ ?\(.*[,;)]$|"
     r"make(?:\[[0-9]+\])?: |(?:gcc|cc|g\+\+|ld|ar) .*-|In file included|[bcdl-][rwxsStT-]{9}[ +.@]"
 )
 WORD_PAIR = Rule(r"\S+\t\S+$")

@@ -237,6 +237,7 @@ def test_signatures(body: str, expected: str) -> None:
         ("the output\n<html><head>\n<meta name='a'>\n</head></html>\nthank you,\n", "accca"),
         (f"Fix it.\n\n{DIFF}-- \n2.43.0\n\n-- \nAnn\n", "a." + "c" * 11 + ".ss"),
         (" f.c | 2 +-\n 1 file changed, 1 insertion(+)\n\n-- \n2.43.0\n", "ccccc"),
+        ("See:\n\nDB.add_row (256, point(7, 49))\nDB.load_all('a/b',\n'c')\n\nBye.\n", "a.ccc.a"),
         ("It is slow.\n\n$ du -s /var\n17 /var\nwhich is much more than I would have thought\n", "a.cca"),
         (
             "Build: https://ci.example.org/7/\n\n" + "\tat org.A.f(A.java:3)\n" * 40 + "\nBUILD FAILED\n",
