@@ -125,7 +125,7 @@ def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
     openings = np.zeros(lines.n, dtype=bool)
     original = lines.matches(rules.ORIGINAL, blocks)
     following = lines.next_filled
-    field = lines.matches(rules.FIELD, lines.author() & ~blocks & openings_near(lines, original))
+    field = lines.matches(rules.FIELD, lines.author() & ~blocks & _below_banners(lines, original))
     for row in np.flatnonzero(original).tolist():
         at = int(following[row])
         while field[at] or (blocks[at] and at > row and not original[at]):
@@ -137,7 +137,7 @@ def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
     return openings
 
 
-def openings_near(lines: Lines, original: Mask) -> Mask:
+def _below_banners(lines: Lines, original: Mask) -> Mask:
     """Rows that stand close below a banner."""
     rows = np.flatnonzero(original)
     return covered(rows, np.minimum(rows + BLOCK_LINES + 1, lines.message_end[rows]), lines.n)
@@ -151,7 +151,6 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
     to = lines.matches(rules.NOTES_TO, author)
     if not to.any():
         return dates
-    near = np.zeros(lines.n, dtype=bool)
     rows = np.flatnonzero(to)
     near = covered(np.maximum(rows - NOTES_LINES // 2, lines.message_start[rows]), rows, lines.n)
     date = lines.matches(rules.NOTES_DATE, author & near & digits)

@@ -63,7 +63,6 @@ PROMPT_NAMES = {
     b"lua",
 }
 QUOTE_MARKS = re.compile(rb"(?:>[ \t]{0,3})+")
-RARE_MARK = Rule(r"(?:[|:%] |[|:%]$)", "| : %")
 
 # Reply headers. A folded one is read whole: its verb may stand in any line, or across two.
 _VERBS = _words("verbs").replace(" ", r"\s")
@@ -118,7 +117,6 @@ FIELD = Rule(
 )
 FIELD_FROM = Rule(rf"[*]?(?:{_words('sender')})[*]?[ \t]?{COLON}", "* " + _starts("sender"))
 FIELD_TO = Rule(rf"[*]?(?:{_words('to')}|{_words('sent')})[*]?[ \t]?{COLON}")
-FIELD_SUBJECT = Rule(rf"[*]?(?:{_words('subject')})[*]?[ \t]?{COLON}", "* " + _starts("subject"))
 GIT_FROM = Rule(r"From [0-9a-f]{7,40} " + WEEKDAY + " ", "Fr")
 # Lotus Notes: a name, a date line, then fields that are indented or alone on their lines.
 NOTES_DATE = Rule(
