@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
@@ -49,6 +51,33 @@ def test_blocks_of_real_bodies_are_the_bodies(mails: pa.Table) -> None:
         assert row["byte_start"] == at[row["message_id"]]
         at[row["message_id"]] = row["byte_end"]
     assert {m: len(b.encode()) for m, b in bodies.items() if b} == dict(at)
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_damaged_bodies_stay_whole_and_alone(mails: pa.Table, data: st.DataObject) -> None:
+    """Bytes of real mails cut out, doubled or replaced: every byte stays in one block, batched or not."""
+    bodies = []
+    for row in data.draw(st.lists(st.integers(0, len(mails) - 1), min_size=1, max_size=4)):
+        text = mails["body"][row].as_py()
+        for at in data.draw(st.lists(st.integers(0, max(len(text) - 1, 0)), max_size=6)):
+            put = data.draw(
+                st.sampled_from(["", "\n", "> ", "\r\n", "-- \n", "\x1b", "\u2028", text[at : at + 300]])
+            )
+            text = text[:at] + put + text[at + data.draw(st.integers(0, 40)) :]
+        bodies.append(text)
+    table = pa.table(
+        {"message_id": [str(i) for i in range(len(bodies))], "body": pa.array(bodies, pa.string())}
+    )
+    together = message_blocks(table, BlockSettings()).to_pylist()
+    alone = [
+        r for i in range(len(table)) for r in message_blocks(table.slice(i, 1), BlockSettings()).to_pylist()
+    ]
+    assert together == alone
+    for i, body in enumerate(bodies):
+        edges = [(r["byte_start"], r["byte_end"]) for r in together if r["message_id"] == str(i)]
+        assert [a for a, _ in edges] == [0, *(b for _, b in edges[:-1])][: len(edges)]
+        assert (edges[-1][1] if edges else 0) == len(body.encode())
 
 
 def test_every_byte_of_real_bodies_is_in_a_chunk_or_an_exclusion(mails: pa.Table) -> None:
@@ -97,5 +126,5 @@ def _table(counts: Counter[tuple[str, str]]) -> str:
 
 
 KINDS = ("author", "header", "patch_or_code", "quote", "signature")
-AUTHOR_F1 = 0.955
-ACCURACY = 0.975
+AUTHOR_F1 = 0.97
+ACCURACY = 0.98

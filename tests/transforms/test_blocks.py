@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.block_languages import LANGUAGES, Language
 from transforms.blocks import message_blocks
 from transforms.schemas import MESSAGE_BLOCKS
 from transforms.settings import BlockSettings
@@ -68,35 +69,68 @@ def test_quotes(body: str, expected: str) -> None:
     assert kinds(body) == expected
 
 
+EXAMPLES = [example for language in LANGUAGES for example in language.examples]
+
+
+@pytest.mark.parametrize("header", EXAMPLES)
+def test_reply_headers_of_each_language_stand_before_a_quote(header: str) -> None:
+    assert kinds(f"Hello.\n\n{header}\n> point\n\nAnswer.\n") == "a.h1.a"
+    assert kinds(f"{header}\n\n> point\n") == "h.1"
+
+
+def folds(text: str) -> list[str]:
+    """The text over two lines, divided at any blank that leaves a line as long as mailers leave."""
+    at = [i for i, char in enumerate(text) if char == " " and i >= 12 and i > text.index(" ")]
+    return [f"{text[:i]}\n{text[i + 1 :]}" for i in at]
+
+
+@pytest.mark.parametrize("header", EXAMPLES)
+def test_folded_reply_headers_are_read_whole(header: str) -> None:
+    bodies = [f"Hello.\n\n{folded}\n> point\n\nAnswer.\n" for folded in folds(header)]
+    for body, rows in zip(bodies, blocks_of(*bodies), strict=True):
+        assert [(r["kind"], r["line_count"]) for r in rows[2:4]] == [("header", 2), ("quote", 1)], body
+
+
 @pytest.mark.parametrize(
     "header",
     [
-        "On Tue, 3 Jul 2013 at 00:20, Ann Example <ann@example.org> wrote:",
-        "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example\n<ann@example.org> wrote:",
-        "On Fri, 26 Aug 2011 00:11:15 +0200\nAnn Example <ann@example.org> wrote:",
-        "Am 17.12.2014 um 17:16 schrieb Ann Example:",
-        "Le 02/05/2012 16:23, Ann Example a écrit :",
-        "El 15/07/07, Ann Example <ann@example.org> escribió:",
-        "Il 3 maggio 2010 10:00, Ann Example ha scritto:",
-        "Em 3 de maio de 2010, Ann Example escreveu:",
-        "Op 3 mei 2010 schreef Ann Example:",
-        "W dniu 03.05.2010, Ann Example napisał(a):",
-        "3 мая 2010 г. Анна пишет:",
-        "Den 3 maj 2010 skrev Ann Example:",
-        "Dne 3.5.2010 Ann Example napsal:",
-        "Ann Example さんは書きました:",
-        "在 2018年7月6日,Ann Example 写道:",
         "Tom Lane writes:",
+        "Bruce Momjian said:",
+        "Quoth Ann Example:",
         "Quoting Ann Example <ann@example.org>:",
         "* Ann Example <ann@example.org> [2010-05-03]:",
         "2011/12/2 Ann Example <ann@example.org>:",
+        "2010/5/13 Ann Example <ann@example.org>",
+        "Ann Example <ann@example.org> wrote in message news:4711@example.org...",
+        "On Mon, 5 Jan 2015\nat 16:50, Ann Example\n<ann@example.org> wrote:",
+        "On Fri, 26 Aug 2011 00:11:15 +0200\nAnn Example <ann@example.org> wrote:",
+        "Am 17.12.2014 um 17:16 schrieb Ann\nExample <ann@example.org>:",
         "On Tue, ...",
     ],
 )
-def test_reply_headers_stand_before_a_quote(header: str) -> None:
+def test_reply_headers_of_many_programs(header: str) -> None:
     lines = header.count("\n") + 1
-    gap = "" if header.endswith("...") else "\n"
-    assert kinds(f"{header}\n{gap}> point\n\nAnswer.\n") == "h" * lines + "." * len(gap) + "1.a"
+    assert kinds(f"Hello.\n\n{header}\n> point\n\nAnswer.\n") == "a." + "h" * lines + "1.a"
+
+
+def test_a_sentence_above_a_reply_header_is_no_part_of_it() -> None:
+    assert kinds("In 2003 it worked well.\nOn Mon, 1 Jan 2001, Ann wrote:\n> x\n") == "ah1"
+    assert kinds("I tried that.\nAnn <ann@example.org> wrote:\n> x\n") == "ah1"
+
+
+def names(alternatives: str) -> list[str]:
+    """Field names or banners of the table that are plain words."""
+    return [word for word in alternatives.split("|") if word and not set(word) & set("(?)")]
+
+
+@pytest.mark.parametrize("language", [x for x in LANGUAGES if x.sender], ids=lambda x: x.name)
+def test_pasted_header_blocks_of_each_language(language: Language) -> None:
+    for sender in names(language.sender):
+        for sent, to in zip(names(language.sent), names(language.to) * 9, strict=False):
+            block = f"{sender}: Ann\n{sent}: 6.7.2018 10:00\n{to}: Bob\n{names(language.subject)[0]}: x"
+            assert kinds(f"Yes.\n\n{block}\n\nOld.\n") == "a.hhhh.a"
+            for banner in names(language.banners):
+                assert kinds(f"Yes.\n\n-----{banner}-----\n{block}\n\nOld.\n") == "a.hhhhh.a"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +145,18 @@ def test_reply_headers_stand_before_a_quote(header: str) -> None:
         ("Yes.\n\nOn Mon, 1 Jan 2001, Ann wrote:\n\nOld text.\n", "a.h.a"),
         ("--- Comment #3 from Ann <a@x.org> ---\nIt is fixed.\n", "ha"),
         ("From: Ann Example <ann@example.org>\n\nCommit message.\n", "h.a"),
+        (
+            "Yes.\n\n----- Original Message -----\n \nFrom: Ann\n \nTo: Bob\n \nSubject: x\n\nOld.\n",
+            "a.h.h.h.h.a",
+        ),
+        (
+            "Yes.\n\nAnn Example <ann@example.org>\nSent by: list@example.org\n04/06/2003 03:18 AM\n"
+            "Please respond to the list\n\n        To:     the list\n        cc:\n        Subject:        x\n"
+            "\nOld.\n",
+            "a.hhhh.hhh.a",
+        ),
+        ("----- Forwarded by Ann on 01/02/2003 04:05 PM -----\nOld.\n", "ha"),
+        ("================\nComment at: lib/x.c:26\nWhy?\n", "aha"),
     ],
 )
 def test_headers(body: str, expected: str) -> None:
@@ -142,8 +188,22 @@ def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
         ("Hi.\n\nSent from my iPhone\n", "a.s"),
         ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\nHi.\n", "ss.a"),
         ("Hi.\n-----BEGIN PGP SIGNATURE-----\n\niQEc\n-----END PGP SIGNATURE-----\nMore.\n", "assssa"),
+        (
+            "We should do that.\n\nAnn Example\nHead of Doors\n\nOn Mon, 1 Jan 2001, Bob wrote:\n> old\n",
+            "a.ss.h1",
+        ),
+        ("We do.\n\nBest regards,\nAnn Example\nHead of Doors\nphone: +49 30 1234\n", "a.asss"),
+        ("We do.\n\nThanks,\nAnn\n", "a.aa"),
+        ("We do.\n\nAnn Example\nwrote that it works now.\n", "a.aa"),
+        (f"{'-' * 40}\nThis is an automatically generated mail.\n{'-' * 40}\n\nShip it!\n", "sss.a"),
+        (
+            "Hi.\n\n__\nThis message is confidential and intended only for\nthe addressee.\n\n"
+            "---\nYou are currently subscribed to x.\n",
+            "a.sss.ss",
+        ),
+        ("Thanks for the long answer. Ann\n" + "_" * 32 + "\nAnn Example\nDepartment of Doors\n", "asss"),
         ("Hi.\n\n-- \n" + "line\n" * 20, "a." + "a" * 21),
-        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "ss"),
+        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "cc"),
     ],
 )
 def test_signatures(body: str, expected: str) -> None:
@@ -172,6 +232,12 @@ def test_signatures(body: str, expected: str) -> None:
         ("It fails:\n\ngcc -O2 -c a.c\na.c:3: error: parse error\nmake: *** [a.o] Error 1\n", "a.ccc"),
         ("Look:\n\nNAME      STATE     READ\ntank      ONLINE       0\n\nOdd.\n", "a.cc.a"),
         ("Ann Example (2):\n  core: add a door\n  core: close the door\n\nBye.\n", "ccc.a"),
+        ("See:\n\n[1] http://example.org/a\n[2] http://example.org/b\n\nBye.\n", "a.aa.a"),
+        ("Select it in the menu.\n-> Other and see if you can find it there now\n", "aa"),
+        ("the output\n<html><head>\n<meta name='a'>\n</head></html>\nthank you,\n", "accca"),
+        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n\n-- \nAnn\n", "a." + "c" * 11 + ".ss"),
+        (" f.c | 2 +-\n 1 file changed, 1 insertion(+)\n\n-- \n2.43.0\n", "ccccc"),
+        ("See:\n\nDB.add_row (256, point(7, 49))\nDB.load_all('a/b',\n'c')\n\nBye.\n", "a.ccc.a"),
         ("It is slow.\n\n$ du -s /var\n17 /var\nwhich is much more than I would have thought\n", "a.cca"),
         (
             "Build: https://ci.example.org/7/\n\n" + "\tat org.A.f(A.java:3)\n" * 40 + "\nBUILD FAILED\n",
@@ -191,46 +257,101 @@ def test_code_known_by_its_shape_is_inferred_and_a_diff_is_not() -> None:
 
 LINES = st.sampled_from(
     [
-        "",
-        " ",
-        "> q",
-        "> > q",
-        ">>>",
-        "Hello there.",
-        "On Mon, 1 Jan 2001, A wrote:",
-        "-- ",
-        "--",
-        "---",
-        "ü€𝄞",
-        "@@ -1,9 +1,9 @@",
-        "@@ -1 +1 @@",
-        "+x",
-        "-y",
-        " z",
-        "diff --git a/f b/f",
-        "--- a/f",
-        "+++ b/f",
-        "{",
-        "};",
-        "***************",
-        "*** 1,2 ****",
-        "_" * 40,
-        "http://x.org/listinfo/y",
-        "-----BEGIN PGP SIGNATURE-----",
-        "-----Original Message-----",
-        "From: A",
-        "To: B",
-        "Subject: c",
-        "AB> x",
-        "GIT binary patch",
-        "literal 5",
-        "\u2028",
-        "\x0b",
-        "\r",
-        "$ ls -l",
+        *(
+            "",
+            " ",
+            "\t",
+            "\r",
+            "\x0b",
+            "\x0c",
+            "\x1b[0m",
+            "\x85",
+            "\u2028",
+            "\u3000",
+            "ü€𝄞",
+            "x" * 500,
+            "> " * 60,
+        ),
+        *(
+            "> q",
+            "> > q",
+            ">>>",
+            "  > q",
+            "AB> x",
+            ">From here",
+            ">>> import os",
+            '>>>>> "A" == A B <a@b> writes:',
+        ),
+        *(
+            "Hello there.",
+            "Regards,",
+            "Ann Example",
+            "phone: +1 234",
+            "On Mon, 1 Jan 2001, A wrote:",
+            "wrote:",
+        ),
+        *(
+            "On Mon, 1 Jan 2001",
+            "A <a@b.org>:",
+            "-- ",
+            "--",
+            "---",
+            "_" * 40,
+            "=" * 40,
+            "2.43.0",
+            "Sent from my phone",
+        ),
+        *(
+            "@@ -1,9 +1,9 @@",
+            "@@ -1 +1 @@",
+            "+x",
+            "-y",
+            " z",
+            "diff --git a/f b/f",
+            "--- a/f",
+            "+++ b/f",
+            "\\ No",
+        ),
+        *(
+            "{",
+            "};",
+            "***************",
+            "*** 1,2 ****",
+            "--- 1,2 ----",
+            "GIT binary patch",
+            "literal 5",
+            " f | 2 +-",
+        ),
+        *(
+            "http://x.org/listinfo/y",
+            "-----BEGIN PGP SIGNATURE-----",
+            "-----END PGP SIGNATURE-----",
+            "TIP 4: do",
+        ),
+        *(
+            "-----Original Message-----",
+            "From: A",
+            "To: B",
+            "Sent: C",
+            "Subject: c",
+            "01/02/2003 04:05 PM",
+            "a\tb\tc",
+        ),
+        *(
+            "$ ls -l",
+            "A B (2):",
+            "ERROR:  x",
+            "at a.b(c:1)",
+            "This message is confidential, for the addressee only",
+        ),
     ]
 )
-BODIES = st.one_of(st.lists(LINES, max_size=30).map("\n".join), st.text(max_size=80))
+ENDS = st.sampled_from(["\n", "\r\n", " \n"])
+BODIES = st.one_of(
+    st.lists(st.tuples(LINES, ENDS).map("".join), max_size=30).map("".join),
+    st.lists(LINES, max_size=30).map("\n".join),
+    st.text(max_size=80),
+)
 
 
 @given(st.lists(BODIES, max_size=5))
@@ -250,13 +371,24 @@ def test_blocks_in_order_are_the_body(bodies: list[str]) -> None:
             assert (row["quote_depth"] != 0) == (row["kind"] == "quote")
 
 
-@given(st.lists(BODIES, min_size=2, max_size=5))
+@given(st.lists(BODIES, min_size=1, max_size=4))
 @settings(max_examples=100, deadline=None)
-def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str]) -> None:
+def test_no_two_neighbours_are_one_block(bodies: list[str]) -> None:
+    for rows in blocks_of(*bodies, unmarked_history=True):
+        marks = [(r["kind"], r["quote_depth"], r["inferred"]) for r in rows]
+        assert all(a != b for a, b in zip(marks, marks[1:], strict=False))
+
+
+@given(st.lists(BODIES, min_size=2, max_size=5), st.integers(1, 400))
+@settings(max_examples=50, deadline=None)
+def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes: int) -> None:
     together = blocks_of(*bodies)
     for body, rows in zip(bodies, together, strict=True):
         alone = blocks_of(body)[0]
         assert [{**r, "message_id": ""} for r in rows] == [{**r, "message_id": ""} for r in alone]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transforms.blocks.BATCH_BYTES", batch_bytes)
+        assert blocks_of(*bodies) == together
 
 
 @pytest.mark.parametrize(
@@ -271,8 +403,26 @@ def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str]) -> None:
         "-- \n" * 50_000,
         "@@ -1,99999999999999999999 +1,9 @@\n" * 20_000,
         "-----BEGIN PGP SIGNATURE-----\n" * 50_000,
+        "-----Original Message-----\nFrom: a\n\n" * 20_000,
+        "01/02/2003 04:05 PM\nTo: b\n" * 20_000,
+        "On 1 a b c wrote\n" * 20_000 + "x:\n> q\n",
+        "A" * 1_000_000 + ":\n> q\n",
     ],
-    ids=["line", "marks", "blanks", "log", "nested", "headers", "dashes", "hunks", "armour"],
+    ids=[
+        "line",
+        "marks",
+        "blanks",
+        "log",
+        "nested",
+        "headers",
+        "dashes",
+        "hunks",
+        "armour",
+        "banners",
+        "notes",
+        "folds",
+        "colon",
+    ],
 )
 def test_worst_cases_stay_whole(body: str) -> None:
     rows = blocks_of(body)[0]

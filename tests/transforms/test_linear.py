@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 from transforms.blocks import message_blocks
@@ -91,3 +92,29 @@ def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, C
     few, many = corpora
     ratio = seconds(STAGES[name], many) / max(seconds(STAGES[name], few), 1e-3)
     assert ratio < ALLOWED, f"{name}: {TIMES} times the mail took {ratio:.1f} times the time"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "x",
+        "> ",
+        "2024-01-01 00:00:00 LOG: checkpoint\n",
+        "On Mon, 1 Jan 2001\n",
+        "-- \n",
+        "@@ -1,9 +1,9 @@\n",
+        "a <b@c>:\n",
+    ],
+    ids=["line", "marks", "log", "headers", "dashes", "hunks", "names"],
+)
+def test_one_long_body_costs_what_its_size_costs(unit: str):
+    def taken(size: int) -> float:
+        mail = pa.table({"message_id": ["m"], "body": [unit * (size // len(unit))]})
+        times = []
+        for _ in range(2):
+            start = time.process_time()
+            message_blocks(mail, BlockSettings(), threads=1)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert taken(2_000_000) / max(taken(200_000), 5e-3) < ALLOWED

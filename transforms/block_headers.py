@@ -1,0 +1,186 @@
+"""Headers: attributions above quotes, pasted header blocks, and headings of trackers and git."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms import block_rules as rules
+from transforms.block_lines import (
+    AUTHOR,
+    CODE,
+    HEADER,
+    QUOTE,
+    Lines,
+    Mask,
+    counted,
+    covered,
+    last_true,
+    next_at,
+    next_true,
+)
+
+# Lines that an attribution is folded over, the first not counted.
+FOLDS = 3
+# Rows of a pasted header block, blank ones included.
+BLOCK_LINES = 24
+NOTES_LINES = 12
+
+
+def mark_headers(lines: Lines, supercite: Mask, diff: Mask, unmarked_history: bool) -> None:
+    """Marks header lines, and as inferred quotes what stands below them if `unmarked_history`."""
+    header, dated = _attributions(lines)
+    blocks, openings = _field_blocks(lines)
+    header |= _trackers(lines) | supercite
+    openings |= _notes_blocks(lines, blocks) | _spread_blocks(lines, blocks)
+    author = lines.author()
+    lines.mark((header | blocks) & author | supercite, HEADER)
+    if unmarked_history:
+        _mark_history(lines, dated, openings, diff)
+
+
+def _attributions(lines: Lines) -> tuple[Mask, Mask]:
+    """Rows of attributions, and the last rows of those that need no quote below to be known."""
+    author, quote = lines.author(), lines.kind == QUOTE
+    above_quote = quote[lines.next_filled] & author
+    colon = author & ((lines.last == ord(":")) | (lines.last == 0x9A))
+    verb = lines.matches(rules.VERB, colon, tail=True)
+    last = verb | (colon & above_quote)
+    near = last.copy()
+    for step in range(1, FOLDS + 1):
+        near |= lines.shifted(last, -step)
+    start = lines.matches(rules.DATED_START, near & author)
+    named = lines.matches(rules.NAMED_START, near & author & ~start)
+    header = above_quote & (verb | lines.matches(rules.ATTRIBUTION, colon & above_quote & ~verb))
+    header |= lines.matches(rules.NAMED_ATTRIBUTION, above_quote & ~colon)
+    header |= lines.matches(rules.NEWS_ATTRIBUTION, above_quote & ~verb)
+    header |= lines.matches(rules.ON_WEEKDAY, author & lines.shifted(quote, -1))
+    opened = lines.matches(rules.OPENED_START, start & verb)
+    folded = _folded(lines, last & ~opened, start)
+    dated = verb & (start | named | folded)
+    return header | dated | folded, dated
+
+
+def _folded(lines: Lines, last: Mask, start: Mask) -> Mask:
+    """Rows of attributions that end in `last` and begin in a line above: a dated one, or its paragraph's first.
+
+    The longest of them counts, so that the date and the name are not divided.
+    """
+    author = lines.author()
+    ends = np.flatnonzero(last)
+    above = ends - last_true(~author | lines.first)[ends]
+    opening = author & (lines.first | ~lines.shifted(author, 1))
+    reach = np.where(opening[ends - above], above, above - 1)
+    header = np.zeros(lines.n, dtype=bool)
+    for step in range(FOLDS, 0, -1):
+        maybe = ends[(reach >= step)]
+        maybe = maybe[(start | opening)[maybe - step] & ~header[maybe]]
+        whole = lines.spans_matching(rules.FOLDED_ATTRIBUTION, maybe - step, maybe)
+        found = maybe[whole & ~lines.spans_matching(rules.SENTENCE_BREAK, maybe - step, maybe)]
+        header |= covered(found - step, found + 1, lines.n)
+    return header
+
+
+def _trackers(lines: Lines) -> Mask:
+    """Headings that bug trackers and review tools write above one comment."""
+    author = lines.author()
+    rule = lines.matches(rules.NEAR_RULE, author)
+    near = rule | lines.shifted(rule, -1) | lines.shifted(rule, -2) | lines.shifted(rule, 1)
+    return lines.matches(rules.TRACKER, author & near)
+
+
+def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
+    """Rows of pasted header blocks (Outlook's, git's, forwarded ones), and where history begins below."""
+    author = lines.author()
+    openings = np.zeros(lines.n, dtype=bool)
+    original = lines.matches(rules.ORIGINAL, author)
+    sender = lines.matches(rules.FIELD_FROM, author)
+    git = lines.matches(rules.GIT_FROM, author)
+    if not (original | sender | git).any():
+        return openings, openings.copy()
+    mails = np.zeros(lines.n, dtype=bool)
+    mails[lines.message_start[original | sender | git]] = True
+    author &= mails[lines.message_start]
+    field = lines.matches(rules.FIELD, author)
+    run = field | original | git
+    continued = author & (lines.indent > 0) & lines.shifted(field, 1)
+    above = lines.shifted(field, 1) | lines.shifted(field, 2)
+    below = lines.shifted(field, -1) | lines.shifted(field, -2)
+    run |= continued | (above & below & author)
+    starts = run & (~lines.shifted(run, 1) | lines.first)
+    rows = np.flatnonzero(starts)
+    stop = np.minimum(next_at(~run | (lines.first & ~starts), rows), lines.message_end[rows])
+    total = counted(field)
+    fields = total[stop] - total[rows]
+    origin = original[rows] | original[np.maximum(rows - 1, 0)]
+    top = last_true(~lines.blank & lines.first)[rows] == rows
+    addressed = counted(lines.matches(rules.FIELD_TO, field))
+    outlook = original[rows] | (sender[rows] & (fields >= 3) & (addressed[stop] > addressed[rows]))
+    kept = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
+    openings[rows[outlook & ~top]] = True
+    return covered(rows[kept], stop[kept], lines.n) & author, openings
+
+
+def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
+    """Adds to `blocks` the fields below a banner that blank lines divide; where such blocks begin."""
+    openings = np.zeros(lines.n, dtype=bool)
+    original = lines.matches(rules.ORIGINAL, blocks)
+    following = lines.next_filled
+    field = lines.matches(rules.FIELD, lines.author() & ~blocks & _below_banners(lines, original))
+    for row in np.flatnonzero(original).tolist():
+        at = int(following[row])
+        while field[at] or (blocks[at] and at > row and not original[at]):
+            blocks[at] = True
+            openings[row] = True
+            if following[at] == at or at - row > BLOCK_LINES:
+                break
+            at = int(following[at])
+    return openings
+
+
+def _below_banners(lines: Lines, original: Mask) -> Mask:
+    """Rows that stand close below a banner."""
+    rows = np.flatnonzero(original)
+    return covered(rows, np.minimum(rows + BLOCK_LINES + 1, lines.message_end[rows]), lines.n)
+
+
+def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
+    """Adds to `blocks` the headers of Lotus Notes: a name, a date line, then To and Subject; their date lines."""
+    author = lines.author() & ~blocks
+    dates = np.zeros(lines.n, dtype=bool)
+    digits = (lines.last >= ord("0")) & (lines.last <= ord("9")) | (lines.last == ord("M"))
+    to = lines.matches(rules.NOTES_TO, author)
+    if not to.any():
+        return dates
+    rows = np.flatnonzero(to)
+    near = covered(np.maximum(rows - NOTES_LINES // 2, lines.message_start[rows]), rows, lines.n)
+    date = lines.matches(rules.NOTES_DATE, author & near & digits)
+    subject = np.append(next_true(lines.matches(rules.NOTES_SUBJECT, author)), lines.n)
+    next_to = np.append(next_true(to), lines.n)
+    paragraph = last_true(~author)
+    for row in np.flatnonzero(date).tolist():
+        receiver, topic = int(next_to[row]), 0
+        if receiver < lines.message_end[row]:
+            topic = int(subject[receiver])
+        if not row < receiver < topic < min(row + NOTES_LINES, int(lines.message_end[row])):
+            continue
+        begin = max(int(paragraph[row]) + 1, row - 3, int(lines.message_start[row]))
+        blocks[begin : topic + 1] |= author[begin : topic + 1]
+        dates[row] = True
+    return dates
+
+
+def _mark_history(lines: Lines, dated: Mask, openings: Mask, diff: Mask) -> None:
+    """Marks text below an Outlook header, or below an attribution that nothing quoted follows.
+
+    An attribution counts only below two lines of text, in a mail that marks no quotes behind it.
+    """
+    quote = lines.kind == QUOTE
+    above = counted(lines.author())
+    rows = np.arange(lines.n)
+    quoteless = np.minimum(next_true(quote), next_true(diff)) >= lines.message_end
+    late = dated & quoteless & (above[rows] - above[lines.message_start] >= 2)
+    opening = np.flatnonzero(late | (openings & ~quote[lines.next_filled] & quoteless))
+    text = covered(opening, lines.message_end[opening], lines.n)
+    text &= (lines.kind == AUTHOR) | (lines.kind == CODE)
+    lines.mark(text, QUOTE, inferred=True)
+    lines.depth[text] = 1

@@ -1,0 +1,275 @@
+"""Lines: a batch of bodies as positions in one buffer, and questions asked of all lines at once.
+
+What the first and last bytes of a line tell is read for all lines together. Regular expressions look
+only at lines whose first two bytes allow a match, and run inside Arrow's RE2: it needs time linear in
+the text, whatever the expression, and lets other threads run meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Rows: TypeAlias = npt.NDArray[np.int64]
+Counts: TypeAlias = npt.NDArray[np.int32]
+
+KINDS = ("author", "blank", "header", "patch_or_code", "quote", "signature")
+AUTHOR, BLANK, HEADER, CODE, QUOTE, SIGNATURE = range(6)
+
+# Expressions read this much of a line's head or tail; a body of one line stays cheap.
+READ_BYTES = 400
+# Steps that arrays take along leading blanks and quote marks before single lines are read instead.
+VECTOR_STEPS = 48
+
+
+def byte_table(members: bytes) -> Mask:
+    """Which of the 256 bytes are in `members`."""
+    table = np.zeros(256, dtype=bool)
+    table[list(members)] = True
+    return table
+
+
+SPACE = byte_table(b" \t\r\n\x0b\x0c")
+LETTER = byte_table(bytes(range(65, 91)) + bytes(range(97, 123)) + bytes(range(128, 256)))
+UPPER = byte_table(bytes(range(65, 91)))
+WORD_END = LETTER | byte_table(b",.;'")
+SYMBOL = byte_table(b'{}[]()<>=;|\\/&#$@*_"+%^~:`0123456789')
+UNICODE_BLANK = re.compile(
+    rb"(?:[ \t\r\x0b\x0c]|\xc2[\xa0\x85]|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80|"
+    rb"\xe1\x9a\x80)*"
+)
+
+
+class Rule:
+    """An RE2 expression for the text of a line from its first visible byte, and how such lines begin.
+
+    `starts` are beginnings of one or two bytes, `·` standing for a blank; without them every line is
+    read. The expression must match at the beginning unless `search` is true. Text is matched as bytes:
+    a character outside ASCII is a sequence of them and may not stand in brackets.
+    """
+
+    def __init__(self, pattern: str, starts: str | None = None, search: bool = False) -> None:
+        self.pattern = pattern if search else f"^(?:{pattern})"
+        self.table = None if starts is None else _pair_table(starts.split())
+
+
+def _pair_table(starts: Iterable[str]) -> Mask:
+    """Which pairs of first bytes may begin a match."""
+    table = np.zeros((256, 256), dtype=bool)
+    for start in starts:
+        data = start.replace("·", " ").encode()[:2]
+        if len(data) == 1:
+            table[data[0], :] = True
+        else:
+            table[data[0], data[1]] = True
+    return table.reshape(-1)
+
+
+def next_true(mask: Mask) -> Rows:
+    """For each row, the first row at or after it where `mask` holds; the length if none."""
+    rows = np.append(np.flatnonzero(mask), len(mask))
+    return np.repeat(rows, np.diff(rows, prepend=-1))[: len(mask)]
+
+
+def next_at(mask: Mask, rows: Rows) -> Rows:
+    """For each of `rows`, the first row at or after it where `mask` holds; the length if none."""
+    true = np.append(np.flatnonzero(mask), len(mask))
+    return true[np.searchsorted(true, rows)]
+
+
+def last_true(mask: Mask) -> Rows:
+    """For each row, the last row at or before it where `mask` holds; -1 if none."""
+    rows = np.append(-1, np.flatnonzero(mask))
+    counts = np.diff(rows, append=len(mask))
+    counts[0] -= 1
+    return np.repeat(rows, counts)
+
+
+def counted(mask: Mask) -> Counts:
+    """How often `mask` holds before each row; one entry more than rows."""
+    total = np.zeros(len(mask) + 1, dtype=np.int32)
+    np.cumsum(mask, dtype=np.int32, out=total[1:])
+    return total
+
+
+def covered(starts: Rows, ends: Rows, n: int) -> Mask:
+    """Rows inside one of the half-open intervals."""
+    if not len(starts):
+        return np.zeros(n, dtype=bool)
+    change = np.zeros(n + 1, dtype=np.int32)
+    np.add.at(change, starts, 1)
+    np.add.at(change, np.maximum(starts, ends), -1)
+    inside: Mask = np.cumsum(change, dtype=np.int32)[:n] > 0
+    return inside
+
+
+class Lines:
+    """The lines of a batch of bodies, and what is known of each: `kind`, `depth` and `inferred`.
+
+    `starts`, `ends` bound a line with its line end, `heads`, `stops` its visible part. `byte` and
+    `last` are its first and last visible bytes, `pair` the first two, `indent` the bytes of blanks
+    before. A line is settled once: every step marks only rows that are still author text.
+    """
+
+    def __init__(self, buffer: pa.Buffer, edges: Rows) -> None:
+        self.buffer = buffer
+        self.view = memoryview(buffer)
+        self.data = np.frombuffer(buffer, dtype=np.uint8)
+        self._cut(edges)
+        self.stops = self._trimmed_end()
+        self.heads = self._first_visible()
+        self._read_edges()
+        self.kind = np.where(self.blank, np.int8(BLANK), np.int8(AUTHOR))
+        self.depth = np.zeros(self.n, dtype=np.int32)
+        self.inferred = np.zeros(self.n, dtype=bool)
+        self.head_texts = self._texts(self.heads, np.minimum(self.stops, self.heads + READ_BYTES))
+        self.tail_texts = self._texts(np.maximum(self.heads, self.stops - READ_BYTES), self.stops)
+
+    def _cut(self, edges: Rows) -> None:
+        """Lines end behind a newline and at the end of a body; empty bodies have none."""
+        newline = np.flatnonzero(self.data == 10) + 1
+        bounds = np.sort(np.concatenate((edges, newline)), kind="stable")
+        bounds = bounds[np.concatenate((bounds[1:] != bounds[:-1], [True]))]
+        self.starts, self.ends = bounds[:-1], bounds[1:]
+        self.n = n = len(self.starts)
+        bodies = np.flatnonzero(edges[1:] > edges[:-1])
+        opening = np.searchsorted(self.starts, edges[bodies])
+        counts = np.diff(np.append(opening, n))
+        self.m = np.repeat(bodies, counts)
+        self.message_start = np.repeat(opening, counts)
+        self.message_end = np.repeat(opening + counts, counts)
+        self.first = np.zeros(n, dtype=bool)
+        self.first[opening] = True
+
+    def _read_edges(self) -> None:
+        """First and last bytes, and which lines are blank."""
+        self.blank = self.heads >= self.stops
+        padded = np.concatenate((self.data, np.zeros(2, dtype=np.uint8)))
+        self.byte = padded[self.heads]
+        self.byte[self.blank] = 0
+        self.blank |= self._unicode_blank()
+        self.pair = self.byte.astype(np.uint16) << 8 | padded[self.heads + 1]
+        self.indent = self.heads - self.starts
+        self.last = self.data[np.maximum(self.stops - 1, 0)]
+
+    def _trimmed_end(self) -> Rows:
+        """Where the visible part of each line ends."""
+        stops = self.ends.copy()
+        rows = np.flatnonzero(SPACE[self.data[stops - 1]])
+        for _ in range(VECTOR_STEPS):
+            stops[rows] -= 1
+            rows = rows[stops[rows] > self.starts[rows]]
+            rows = rows[SPACE[self.data[stops[rows] - 1]]]
+            if not len(rows):
+                return stops
+        for row in rows.tolist():
+            start = int(self.starts[row])
+            stops[row] = start + len(bytes(self.view[start : int(stops[row])]).rstrip())
+        return stops
+
+    def _first_visible(self) -> Rows:
+        """Where the visible part of each line begins; its end where there is none."""
+        heads = self.starts.copy()
+        rows = np.flatnonzero(SPACE[self.data[heads]] & (heads < self.stops))
+        for _ in range(VECTOR_STEPS):
+            heads[rows] += 1
+            rows = rows[SPACE[self.data[heads[rows]]]]
+            if not len(rows):
+                return heads
+        for row in rows.tolist():
+            text = self.text(row)
+            heads[row] = int(self.stops[row]) - len(text.lstrip())
+        return heads
+
+    def _unicode_blank(self) -> Mask:
+        """Lines of blanks that are not ASCII."""
+        out = np.zeros(self.n, dtype=bool)
+        for row in np.flatnonzero((self.byte == 0xC2) | ((self.byte >= 0xE1) & (self.byte <= 0xE3))).tolist():
+            out[row] = bool(UNICODE_BLANK.fullmatch(self.view, int(self.heads[row]), int(self.stops[row])))
+        return out
+
+    def bytes_of(self, among: Mask) -> npt.NDArray[np.uint8]:
+        """The bytes of the rows `among`, line ends included, one behind the other."""
+        offsets = pa.py_buffer(np.append(self.starts, len(self.data)))
+        lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.n, [None, offsets, self.buffer])
+        taken = lines.take(pa.array(np.flatnonzero(among))).buffers()[2]
+        return np.frombuffer(taken or b"", dtype=np.uint8)
+
+    def _texts(self, heads: Rows, stops: Rows) -> pa.LargeBinaryArray:
+        """Lines at even places, what stands between them at odd ones, without a copy of the bytes."""
+        offsets = np.empty(2 * self.n, dtype=np.int64)
+        offsets[0::2], offsets[1::2] = heads, stops
+        parts = [None, pa.py_buffer(offsets), self.buffer]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * self.n - 1, parts)
+
+    def text(self, row: int) -> bytes:
+        """The visible text of a row, with its leading blanks."""
+        return bytes(self.view[int(self.starts[row]) : int(self.stops[row])])
+
+    def matching(self, rule: Rule, rows: Rows, tail: bool = False) -> Mask:
+        """For each of `rows`, whether its head, or tail, matches."""
+        if not len(rows):
+            return np.zeros(0, dtype=bool)
+        texts = (self.tail_texts if tail else self.head_texts).take(pa.array(2 * rows))
+        found: Mask = pc.match_substring_regex(texts, rule.pattern).to_numpy(zero_copy_only=False)
+        return found
+
+    def matches(self, rule: Rule, among: Mask, tail: bool = False) -> Mask:
+        """Rows of those `among` whose head, or tail, matches."""
+        out = np.zeros(self.n, dtype=bool)
+        rows = np.flatnonzero(among)
+        if rule.table is not None:
+            rows = rows[rule.table[self.pair[rows]]]
+        out[rows] = self.matching(rule, rows, tail)
+        return out
+
+    def spans_matching(self, rule: Rule, starts: Rows, ends: Rows) -> Mask:
+        """For each run of rows `[start, end]`, whether its text matches, line ends included."""
+        if not len(starts):
+            return np.zeros(0, dtype=bool)
+        heads = np.maximum(self.heads[starts], self.stops[ends] - 2 * READ_BYTES).tolist()
+        texts = [self.view[a:b].tobytes() for a, b in zip(heads, self.stops[ends].tolist(), strict=True)]
+        found: Mask = pc.match_substring_regex(pa.array(texts, pa.large_binary()), rule.pattern).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
+    def shifted(self, mask: Mask, by: int) -> Mask:
+        """`mask` moved down by `by` rows (up if negative) within each mail, false where nothing comes in."""
+        out = np.zeros_like(mask)
+        if abs(by) >= self.n:
+            return out
+        to, source = (slice(by, None), slice(None, -by)) if by > 0 else (slice(None, by), slice(-by, None))
+        if abs(by) == 1:
+            out[to] = mask[source] & ~self.first[1:]
+        else:
+            out[to] = mask[source] & (self.m[source] == self.m[to])
+        return out
+
+    def author(self) -> Mask:
+        """Rows that no step has settled yet."""
+        return self.kind == AUTHOR
+
+    def mark(self, rows: Mask, kind: int, inferred: bool = False) -> None:
+        """Sets the kind of rows."""
+        self.kind[rows] = kind
+        if inferred:
+            self.inferred[rows] = True
+
+    @cached_property
+    def next_filled(self) -> Rows:
+        """For each row, the next row of the same mail that is not blank; its own row if none."""
+        following = np.append(next_true(~self.blank), self.n)[1:]
+        return np.where(following < self.message_end, following, np.arange(self.n))
+
+    def behind(self, mask: Mask) -> Rows:
+        """For each row, the next row behind it where `mask` holds, at most the end of its mail."""
+        return np.minimum(np.append(next_true(mask), self.n)[1:], self.message_end)

@@ -1,0 +1,116 @@
+"""Quotes: lines that carry a quote mark, and their depth."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from transforms import block_rules as rules
+from transforms.block_lines import (
+    LETTER,
+    QUOTE,
+    VECTOR_STEPS,
+    Lines,
+    Mask,
+    Rows,
+    byte_table,
+    counted,
+    covered,
+    next_at,
+)
+
+MAX_FOLDED_LINES = 8
+FOLDED = byte_table(bytes(range(97, 123)) + b"(\"'0123456789")
+SENTENCE_END = byte_table(b".?!:;>")
+
+
+class Marks(NamedTuple):
+    """What looks like a quote and is none: `>>>>> "XY" == …` headings, and Python sessions."""
+
+    supercite: Mask
+    python: Mask
+
+
+def mark_quotes(lines: Lines) -> Marks:
+    """Marks lines that begin with `>`, with the depth their marks say."""
+    marked = (lines.byte == ord(">")) & (lines.indent <= 8)
+    supercite = lines.matches(rules.SUPERCITE_HEADER, marked & (lines.last == ord(":")))
+    marked &= ~supercite
+    marked &= ~lines.matches(rules.CLOSED_TAG, marked)
+    near = lines.shifted(marked, 1) | lines.shifted(marked, -1)
+    marked &= ~(lines.matches(rules.FROM_LINE, marked) & ~near)
+    marked &= ~lines.matches(rules.GNATS, marked & LETTER[lines.pair & 255])
+    python = _python_sessions(lines, marked)
+    marked &= ~python
+    lines.mark(marked, QUOTE)
+    _count_marks(lines, np.flatnonzero(marked))
+    _mark_folded(lines)
+    return Marks(supercite, python)
+
+
+def _python_sessions(lines: Lines, marked: Mask) -> Mask:
+    """Statements behind `>>> ` in mails that quote nothing else."""
+    third = lines.data[np.minimum(lines.heads + 3, len(lines.data) - 1)]
+    python = lines.matches(rules.PYTHON_PROMPT, marked & (third == 32))
+    if python.any():
+        plain = counted(marked & (lines.pair != ord(">") * 257))
+        python &= plain[lines.message_end] == plain[lines.message_start]
+    return python
+
+
+def _count_marks(lines: Lines, rows: Rows) -> None:
+    """Sets the depth of quoted lines; up to three blanks stand between two marks."""
+    at, stops = lines.heads[rows], lines.stops[rows]
+    gap = np.zeros(len(rows), dtype=np.int8)
+    for _ in range(VECTOR_STEPS):
+        byte = lines.data[at]
+        mark = byte == ord(">")
+        lines.depth[rows[mark]] += 1
+        gap = np.where(mark, 0, gap + 1).astype(np.int8)
+        at = at + 1
+        going = (mark | (((byte == 32) | (byte == 9)) & (gap <= 3))) & (at < stops)
+        rows, at, stops, gap = rows[going], at[going], stops[going], gap[going]
+        if not len(rows):
+            return
+    for row in rows.tolist():
+        found = rules.QUOTE_MARKS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
+        lines.depth[row] = found.group().count(b">") if found else 1
+
+
+def _mark_folded(lines: Lines) -> None:
+    """What a mailer folded: unmarked lines right between two quote lines of one depth.
+
+    Either a paragraph that goes on in lower case where a long quote line stops inside its
+    sentence, or one short line below a long one.
+    """
+    author, quote = lines.author(), lines.kind == QUOTE
+    size = lines.stops - lines.starts
+    inside = lines.shifted(quote & (size >= 60) & ~SENTENCE_END[lines.last], 1)
+    heads = inside & (lines.byte >= ord("a")) & (lines.byte <= ord("z"))
+    below = lines.shifted(quote & (size >= 65), 1) & lines.shifted(quote, -1)
+    heads |= below & (size <= 24) & FOLDED[lines.byte]
+    rows = np.flatnonzero(heads & author)
+    stops = np.minimum(next_at(~author, rows), lines.n - 1)
+    kept = quote[stops] & (lines.depth[stops] == lines.depth[rows - 1]) & (stops - rows <= MAX_FOLDED_LINES)
+    kept &= stops < lines.message_end[rows]
+    lines.mark(covered(rows[kept], stops[kept], lines.n), QUOTE, inferred=True)
+    for row, stop in zip(rows[kept].tolist(), stops[kept].tolist(), strict=True):
+        lines.depth[row:stop] = lines.depth[row - 1]
+
+
+def mark_initials(lines: Lines, supercite: Mask) -> None:
+    """Marks quotes behind initials (`XY> text`) where a mail has two of the same or names their owner."""
+    maybe = lines.author() & LETTER[lines.byte] & (lines.indent <= 1)
+    rows = np.flatnonzero(maybe)
+    near = np.minimum(lines.heads[rows, None] + np.arange(1, 5), len(lines.data) - 1)
+    names: dict[tuple[int, bytes], list[int]] = {}
+    for row in rows[(lines.data[near] == ord(">")).any(axis=1)].tolist():
+        found = rules.INITIALS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
+        if found and found[1] not in rules.PROMPT_NAMES:
+            names.setdefault((int(lines.m[row]), found[1]), []).append(row)
+    named = set(lines.m[supercite].tolist())
+    for (mail, _), found_rows in names.items():
+        if len(found_rows) >= 2 or mail in named:
+            lines.kind[found_rows] = QUOTE
+            lines.depth[found_rows] = 1

@@ -1,0 +1,202 @@
+"""Signatures: who wrote, with or without a mark, and what lists, devices and PGP add below a text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms import block_rules as rules
+from transforms.block_lines import (
+    BLANK,
+    HEADER,
+    QUOTE,
+    SIGNATURE,
+    Counts,
+    Lines,
+    Mask,
+    Rows,
+    counted,
+    covered,
+    last_true,
+    next_at,
+    next_true,
+)
+from transforms.block_words import Words
+
+# A footer has at most this many lines, and names its list within this many lines.
+FOOTER_LINES = 40
+FOOTER_WORD_LINES = 9
+# Lines below a closing rule, at the end of the mail and above a quote.
+CLOSING_LINES = 8
+CLOSING_LINES_ABOVE_QUOTE = 4
+# Lines of a notice between two rules, and of a paragraph that says who wrote.
+BOX_LINES = 6
+NAME_LINES = 6
+# Lines of text that may follow a disclaimer, and how wide the lines of a name and its title are.
+DISCLAIMER_LINES = 12
+NAME_BYTES = 64
+
+
+def mark_signatures(lines: Lines, words: Words, diff: Mask, max_lines: int) -> None:
+    """Marks signatures and footers, from their mark to the next quote, header, diff or end of the mail."""
+    author = lines.author()
+    filled = counted(~lines.blank)
+    section = (lines.kind == QUOTE) | (lines.kind == HEADER) | (diff & ~lines.blank) | lines.first
+    ends = lines.behind(section & ~_mottos(lines, author, filled, max_lines))
+    left = filled[ends] - filled[np.arange(1, lines.n + 1)]
+    dashes = lines.matches(rules.DASHES, author)
+    drawn = _drawn_rules(lines, author & ~lines.matches(rules.PGP, author))
+    footer, reach = _footers(lines, author, dashes | drawn | lines.matches(rules.CUT, author), ends, left)
+    footer |= _closing(lines, author, drawn, ends, left) | lines.matches(rules.BROADCAST, author)
+    next_footer = np.minimum(lines.behind(footer), ends)
+    own = filled[next_footer] - filled[np.arange(1, lines.n + 1)]
+    dashes &= own <= max_lines
+    dashes &= (next_footer == ends) | footer[np.minimum(next_footer, lines.n - 1)]
+    marks = np.flatnonzero((dashes | footer) & ~lines.first)
+    signature = covered(marks, np.where(dashes, ends, reach)[marks], lines.n)
+    signature |= lines.matches(rules.DEVICE, author) | lines.matches(rules.TIP, author)
+    signature |= _armour(lines, author) | _boxes(lines, drawn)
+    signature |= _disclaimers(lines, author & ~signature, ends)
+    signature |= _last_paragraphs(lines, words, author, signature & author)
+    signature &= author | lines.blank | (lines.kind == QUOTE)
+    lines.mark(signature, SIGNATURE)
+    lines.depth[signature] = 0
+    _free_last_blanks(lines)
+
+
+def _drawn_rules(lines: Lines, author: Mask) -> Mask:
+    """Lines drawn with signs, but not those of tables."""
+    rule = lines.matches(rules.RULE_LINE, author)
+    table = lines.matches(rules.COLUMN_MARK, author & (lines.shifted(rule, 1) | lines.shifted(rule, -1)))
+    return rule & ~(lines.shifted(table, 1) | lines.shifted(table, -1))
+
+
+def _footers(lines: Lines, author: Mask, marks: Mask, ends: Rows, left: Rows) -> tuple[Mask, Rows]:
+    """Marks with words of list footers below them, and where each ends.
+
+    A footer in the middle of a long text ends with the paragraph of those words.
+    """
+    here = np.arange(lines.n)
+    rows = np.flatnonzero(marks)
+    near = covered(rows, np.minimum(ends[rows], rows + FOOTER_WORD_LINES + 1), lines.n)
+    word = lines.behind(lines.matches(rules.FOOTER_WORDS, author & near))
+    footer = marks & (word <= here + FOOTER_WORD_LINES) & (word < ends)
+    paragraph_end = np.append(next_true(~author), lines.n)[np.minimum(word, lines.n)]
+    return footer, np.where(left <= FOOTER_LINES, ends, np.minimum(paragraph_end, ends))
+
+
+def _closing(lines: Lines, author: Mask, drawn: Mask, ends: Rows, left: Rows) -> Mask:
+    """Rules with a few lines below that end a mail or stand above its quotes; no underlined title."""
+    size = lines.stops - lines.heads
+    above = np.append(0, size[:-1])
+    title = (np.abs(above - size) <= 3) & lines.shifted(author, 1) & rules.UNDERLINE[lines.byte]
+    most = np.where(ends == lines.message_end, CLOSING_LINES, CLOSING_LINES_ABOVE_QUOTE)
+    return drawn & lines.shifted(author, -1) & (left >= 1) & (left <= most) & ~title
+
+
+def _boxes(lines: Lines, drawn: Mask) -> Mask:
+    """Notices of a program between two rules, wherever they stand."""
+    rows = np.flatnonzero(drawn)
+    if not len(rows):
+        return drawn
+    close = lines.behind(drawn)[rows]
+    fits = (close - rows <= BOX_LINES) & (close < lines.message_end[rows])
+    rows, close = rows[fits], close[fits]
+    notice = counted(lines.matches(rules.AUTOMATIC, covered(rows, close, lines.n) & lines.author()))
+    kept = notice[close] > notice[rows]
+    return covered(rows[kept], close[kept] + 1, lines.n)
+
+
+def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
+    """Paragraphs near the end of a text that say who may read it, with a short rule above."""
+    long = author & (lines.stops - lines.heads >= 40)
+    rows = np.flatnonzero(lines.matches(rules.DISCLAIMER, long & _near_end(lines, author, ends)))
+    if not len(rows):
+        return np.zeros(lines.n, dtype=bool)
+    starts = last_true(~author | lines.first)[rows] + 1
+    starts = np.where(lines.first[starts - 1] & author[starts - 1], starts - 1, starts)
+    stops = np.minimum(next_at(~author, rows), lines.message_end[rows])
+    out = covered(starts, stops, lines.n)
+    short = lines.matches(rules.SHORT_RULE, author & lines.shifted(out, -1) & ~out)
+    return out | short
+
+
+def _near_end(lines: Lines, author: Mask, ends: Rows) -> Mask:
+    """Rows with few lines of text below them in their section."""
+    total = counted(author)
+    return total[ends] - total[np.arange(lines.n)] <= DISCLAIMER_LINES
+
+
+def _last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -> Mask:
+    """Last paragraphs, of a mail or above a header, that are a list footer or say who wrote.
+
+    Those are a name with the ways to reach its owner, or a full name with a title below it.
+    """
+    open_text = author & ~signature
+    behind = lines.behind(~lines.blank & ~signature)
+    final = behind >= lines.message_end
+    header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
+    opening = open_text & ~lines.shifted(open_text, 1)
+    lasts = np.flatnonzero(open_text & (final | header))
+    starts = last_true(opening)[lasts]
+    if not len(starts):
+        return np.zeros(lines.n, dtype=bool)
+    stops = lasts + 1
+    paragraph = covered(starts, stops, lines.n)
+    footer = counted(lines.matches(rules.FOOTER_WORDS, paragraph & final))
+    short = stops - starts <= NAME_LINES
+    kept = short & (footer[stops] > footer[starts])
+    greeting = lines.matches(rules.GREETING, paragraph & opening)[starts]
+    starts = np.where(greeting & (stops - starts > 1), starts + 1, starts)
+    kept |= short & _names_writer(lines, words, starts, stops)
+    return covered(starts[kept], stops[kept], lines.n)
+
+
+def _names_writer(lines: Lines, words: Words, starts: Rows, stops: Rows) -> Mask:
+    """For each paragraph, whether it is a name and how to reach its owner, or a full name and a title."""
+    paragraph = covered(starts, stops, lines.n)
+    opening = np.zeros(lines.n, dtype=bool)
+    opening[starts] = True
+    contact = counted(lines.matches(rules.CONTACT, paragraph & (words.symbols > 0)))
+    prose = counted(paragraph & (words.small > 3))
+    plain = (stops - starts > 1) & (prose[stops] == prose[starts]) & (starts > lines.message_start[starts])
+    reached = lines.matches(rules.NAME, opening)[starts] & (contact[stops] > contact[starts])
+    talk = paragraph & (
+        (lines.stops - lines.heads > NAME_BYTES) | (words.gaps > 6) | rules.SPOKEN_END[lines.last]
+    )
+    talking = counted(talk)
+    titled = lines.matches(rules.FULL_NAME, opening)[starts] & (talking[stops] == talking[starts])
+    return plain & (reached | titled)
+
+
+def _mottos(lines: Lines, author: Mask, filled: Counts, max_lines: int) -> Mask:
+    """Quotes that stand inside a short signature, with no blank line above: a motto, not a reply."""
+    following = np.append(np.arange(1, lines.n), lines.n - 1)
+    header = next_true((lines.kind == HEADER) | lines.matches(rules.BROADCAST, author))
+    ends = np.minimum(np.append(header, lines.n)[1:], lines.message_end)
+    size = filled[ends] - filled[following]
+    blank_behind = lines.data[np.minimum(lines.stops, len(lines.data) - 1)] == 32
+    marks = lines.matches(rules.DASHES, author & (lines.indent == 0) & blank_behind)
+    marks &= size <= max_lines
+    rows = np.flatnonzero(marks)
+    quote = lines.kind == QUOTE
+    first_quote = np.minimum(np.append(next_true(quote), lines.n)[1:], lines.n - 1)[rows]
+    kept = ~lines.blank[first_quote - 1] & (first_quote < ends[rows])
+    return quote & covered(rows[kept], ends[rows][kept], lines.n)
+
+
+def _armour(lines: Lines, author: Mask) -> Mask:
+    """PGP armour."""
+    armour = lines.matches(rules.PGP, author)
+    begin = np.flatnonzero(lines.matches(rules.PGP_BEGIN, armour))
+    signed = lines.matches(rules.PGP_SIGNED, armour)
+    signed |= lines.matches(rules.PGP_HASH, author & lines.shifted(signed, 1))
+    if not len(begin):
+        return signed
+    end = np.minimum(next_at(lines.matches(rules.PGP_END, armour), begin) + 1, lines.message_end[begin])
+    return signed | covered(begin, end, lines.n)
+
+
+def _free_last_blanks(lines: Lines) -> None:
+    """Makes blank lines behind a signature blank again, unless the mail ends there."""
+    ends = lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled] != SIGNATURE)
+    lines.kind[ends] = BLANK
