@@ -8,7 +8,7 @@ import ibis
 from assets.partitions import table_metadata
 from transforms import context as context_transforms
 from transforms import schemas, terms, threads
-from transforms.settings import ChunkSettings, TermSettings
+from transforms.settings import ChunkSettings, TermSettings, ThreadSettings
 
 
 def memberships_asset() -> dg.AssetsDefinition:
@@ -27,7 +27,7 @@ def memberships_asset() -> dg.AssetsDefinition:
     return memberships
 
 
-def threads_asset() -> dg.AssetsDefinition:
+def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     """The multi-asset `threads`, `thread_tree`."""
     tables = {"threads": schemas.THREADS, "thread_tree": schemas.THREAD_TREE}
 
@@ -37,7 +37,7 @@ def threads_asset() -> dg.AssetsDefinition:
         outs={
             name: dg.AssetOut(
                 description=table.comment,
-                code_version=threads.VERSION,
+                code_version=f"{threads.VERSION}-{settings.digest()}",
                 metadata=table_metadata(table),
                 kinds={"parquet"},
             )
@@ -56,7 +56,8 @@ def threads_asset() -> dg.AssetsDefinition:
             "effective_at",
         ]
         mails = threads.canonical(messages.select(columns), memberships)
-        return threads.build_threads(mails.to_pyarrow())
+        lists = memberships.select("message_id", "list_id")
+        return threads.build_threads(mails.to_pyarrow(), lists.to_pyarrow(), settings)
 
     return build_threads
 

@@ -59,7 +59,14 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
     recorded = settings.model_dump(
         mode="json",
-        include={"mail": True, "blocks": True, "chunks": True, "terms": True, "embedding": {"model"}},
+        include={
+            "mail": True,
+            "blocks": True,
+            "chunks": True,
+            "terms": True,
+            "threads": True,
+            "embedding": {"model"},
+        },
     )
     return DuckDBPublisher(
         lake, settings.root / "index", settings.index, settings.embedding, settings.terms, recorded
@@ -92,7 +99,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             message_chunks_asset(settings.chunks),
             message_terms_asset(settings.terms),
             memberships_asset(),
-            threads_asset(),
+            threads_asset(settings.threads),
             chunk_context_asset(settings.chunks, settings.terms),
             embeddings_asset(settings.embedding),
             search_index_asset(),

@@ -20,6 +20,7 @@ from transforms.settings import (
     SearchSettings,
     StageSettings,
     TermSettings,
+    ThreadSettings,
 )
 
 CONFIG_VARIABLE = "WEFT_CONFIG"
@@ -69,6 +70,7 @@ class Settings(StageSettings):
     blocks: BlockSettings = BlockSettings()
     chunks: ChunkSettings = ChunkSettings()
     terms: TermSettings = TermSettings()
+    threads: ThreadSettings = ThreadSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()

@@ -292,7 +292,11 @@ THREADS = Table(
     "One discussion.",
     ("thread_id",),
     (
-        _column("thread_id", pa.string(), "hash of the root's Message-ID"),
+        _column(
+            "thread_id",
+            pa.string(),
+            "hash of the oldest Message-ID that the earliest mail refers to; stays while the thread grows",
+        ),
         _column("root_id", pa.string(), "Message-ID of the root, which may be a ghost"),
         _column("subject", pa.string(), "subject of the earliest mail"),
         _column("message_count", pa.int64(), "mails, without ghosts"),
@@ -313,7 +317,12 @@ THREAD_TREE = Table(
         Column("parent_id", pa.string(), "Message-ID it answers; null for the root"),
         _column("depth", pa.int64(), "steps from the root"),
         _column("position", pa.int64(), "place in the thread read depth first, from 0"),
-        _column("link_method", pa.string(), "root, in_reply_to, references or inferred (ghosts)"),
+        _column(
+            "link_method",
+            pa.string(),
+            "how the parent was found: in_reply_to, references, subject, or inferred (of a ghost, from the "
+            "References of others); root if there is none",
+        ),
         _column("is_ghost", pa.bool_(), "true if no archive holds the mail"),
     ),
 )

@@ -91,6 +91,17 @@ class TermSettings(StageSettings):
         return name
 
 
+class ThreadSettings(StageSettings):
+    """How mails become threads."""
+
+    subject_days: int = Field(
+        30,
+        ge=0,
+        description="days that a reply whose headers name no mail may be younger than the mail of its "
+        "subject that it is taken to answer; 0 never links by subject",
+    )
+
+
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 
