@@ -69,6 +69,7 @@ def search_index_asset() -> dg.AssetsDefinition:
             "memberships",
             "threads",
             "thread_tree",
+            "message_links",
             "chunk_context",
             "context_terms",
             "embeddings",

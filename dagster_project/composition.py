@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
+from assets.references import message_links_asset, message_references_asset
 from assets.relations import chunk_context_asset, memberships_asset, threads_asset
 from assets.text import message_blocks_asset, message_chunks_asset, message_terms_asset
 from dagster_project.resources.embedders import make_embedder
@@ -31,9 +32,11 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "message_chunks": schemas.CHUNKS,
         "message_exclusions": schemas.EXCLUSIONS,
         "message_terms": schemas.TERMS,
+        "message_references": schemas.MESSAGE_REFERENCES,
         "memberships": schemas.MEMBERSHIPS,
         "threads": schemas.THREADS,
         "thread_tree": schemas.THREAD_TREE,
+        "message_links": schemas.LINKS,
         "chunk_context": schemas.CHUNK_CONTEXT,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
@@ -98,8 +101,10 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             message_blocks_asset(settings.blocks),
             message_chunks_asset(settings.chunks),
             message_terms_asset(settings.terms),
+            message_references_asset(),
             memberships_asset(),
             threads_asset(settings.threads),
+            message_links_asset(),
             chunk_context_asset(settings.chunks, settings.terms),
             embeddings_asset(settings.embedding),
             search_index_asset(),

@@ -36,11 +36,20 @@ LAKE_NAMES = {
     "threads": "threads",
     "thread_tree": "thread_tree",
     "chunk_context": "chunk_context",
+    "links": "message_links",
 }
 """The lake table that each published table is taken from; the other published tables are made there."""
 
 MADE_TYPES = {
     ("attachments", "partition"): "VARCHAR",
+    ("backlinks", "byte_end"): "BIGINT",
+    ("backlinks", "byte_start"): "BIGINT",
+    ("backlinks", "from_id"): "VARCHAR",
+    ("backlinks", "kind"): "VARCHAR",
+    ("backlinks", "source_kind"): "VARCHAR",
+    ("backlinks", "target"): "VARCHAR",
+    ("backlinks", "text"): "VARCHAR",
+    ("backlinks", "to_id"): "VARCHAR",
     ("blocks", "partition"): "VARCHAR",
     ("chunk_lengths", "chunk_no"): "INTEGER",
     ("chunk_lengths", "context_length"): "INTEGER",
@@ -88,6 +97,7 @@ the words.
 """
 
 LAKE_ONLY = {
+    "message_references": "References as found in each mail; published resolved, as `links`.",
     "message_terms": "Counted per chunk and field; published as `terms`, `postings` and `chunk_lengths`.",
     "context_terms": "The same for the text of `chunk_context`, over the whole lake.",
     "embeddings": "Published per chunk as `embeddings`.",

@@ -399,6 +399,35 @@ DOCUMENT_NODES = Table(
     ),
 )
 
+MESSAGE_REFERENCES = Table(
+    "message_references",
+    "One place in a mail that names another mail, by its Message-ID or by the title of its patch.",
+    ("message_id", "byte_start"),
+    (
+        MESSAGE_ID,
+        SOURCE,
+        UNIT,
+        _column("byte_start", pa.int64(), "first byte of the reference in the body"),
+        _column("byte_end", pa.int64(), "byte behind it"),
+        _column(
+            "kind",
+            pa.string(),
+            "name of the trailer in lower case, such as link or fixes; url, commit or mention outside of "
+            "trailers; quoted in a marked quote",
+        ),
+        _column("target", pa.string(), "what the reference says, as written"),
+        Column("named_id", pa.string(), "Message-ID it names, decoded; null if it names a title"),
+        Column("named_title", pa.string(), "title of the patch it names, lower case"),
+        _column("text", pa.string(), "title of the patch as written; empty for others"),
+        _column(
+            "is_explicit",
+            pa.bool_(),
+            "true if a trailer or an archive's URL says that a mail is meant; false where that is known "
+            "only when such a mail is found",
+        ),
+    ),
+)
+
 LINKS = Table(
     "links",
     "One reference from a place in a text to another mail, document or node.",
@@ -410,7 +439,12 @@ LINKS = Table(
         _column("byte_end", pa.int64(), "byte behind it"),
         Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
         _column("target", pa.string(), "what the reference says, as written"),
-        _column("kind", pa.string(), "what the reference is: a trailer's name, wiki, embed or markdown"),
+        _column(
+            "kind",
+            pa.string(),
+            "what the reference is: of mail the trailer's name in lower case, url, commit, mention or "
+            "quoted; of documents wiki, embed or markdown",
+        ),
         _column("text", pa.string(), "text shown for the reference; empty if none"),
     ),
 )

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from transforms import schemas
 
-LAYOUT = "1"
+LAYOUT = "2"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 _SQL_TYPES = {
@@ -69,11 +69,17 @@ MADE_HERE = {"chunks": "chunk_no", "quarantine": "first_seen"}
 
 NO_QUARANTINE = "(SELECT '' AS source, '' AS unit, '' AS place, '' AS bytes_sha256, NULL::TIMESTAMPTZ AS first_seen LIMIT 0)"
 
+LINKS_FROM = ("message_links",)
+"""The lake's tables of links, one per family of sources; `links` holds the rows of all."""
+
+_LINKS = " UNION ALL BY NAME ".join(f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in LINKS_FROM)
+
 # In the order in which they are made. `{kept}` is KEPT or nothing.
 TABLES = {
     "memberships": "CREATE TABLE memberships AS SELECT * EXCLUDE (partition) FROM lake_memberships",
     "threads": "CREATE TABLE threads AS SELECT * EXCLUDE (partition) FROM lake_threads",
     "thread_tree": "CREATE TABLE thread_tree AS SELECT * EXCLUDE (partition) FROM lake_thread_tree",
+    "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
@@ -94,6 +100,13 @@ numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEG
 SELECT chunk_no, rows.* FROM rows JOIN numbered USING (chunk_id)
 """,
 }
+VIEWS = {
+    "backlinks": """
+SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
+WHERE to_id IS NOT NULL AND to_id <> from_id
+"""
+}
+
 _NEW_COUNTS = """
 CREATE TEMP TABLE new_counts AS
 SELECT term, chunk_no,
@@ -220,6 +233,14 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
+    "links": _of(schemas.LINKS),
+    "backlinks": (
+        "The links that lead to a mail, document or node, its own to itself left out.",
+        {
+            "to_id": "Message-ID, document or node that is referred to",
+            **{c.name: c.comment for c in schemas.LINKS.columns if c.name != "to_id"},
+        },
+    ),
     "terms": (
         "The dictionary of the inverted index.",
         {"term_id": "number of the term in this file", "term": "the term", "df": "chunks that hold the term"},

@@ -11,6 +11,7 @@ from tests.archives import Mail, Workspace, differences, discussion, embedded, m
 
 MAIL = ("messages", "attachments", "quarantine")
 CHUNKS = ("message_chunks", "message_exclusions", "message_terms")
+REFERENCES = ("message_references",)
 JANUARY, FEBRUARY = "dev/dev.2004-01.mbox", "dev/dev.2004-02.mbox"
 USERS = "users/users.2004-01.mbox"
 DEV_UNITS = ["dev/dev.2004-01", "dev/dev.2004-02"]
@@ -131,6 +132,18 @@ def _same_id_and_text_at_another_time(work: Workspace) -> None:
     )
 
 
+def _what_is_linked_goes_away(work: Workspace) -> None:
+    (work.folder / "mail" / USERS).unlink()
+    work.write("users/users.2004-03.mbox", [Mail(700)])
+    work.write("dev/dev.2004-03.mbox", [Mail(800, "See https://lore.kernel.org/r/m200@example.org", "gone")])
+
+
+def _a_link_turns_up(work: Workspace) -> None:
+    work.write(
+        "dev/dev.2004-03.mbox", [Mail(800, "Link: https://lore.kernel.org/r/m200@example.org", "there")]
+    )
+
+
 def _everything_at_once(work: Workspace) -> None:
     _change_one_mail(work)
     (work.folder / "mail" / USERS).unlink()
@@ -146,6 +159,8 @@ def _everything_at_once(work: Workspace) -> None:
         _parent_comes_late,
         _context_goes_away,
         _same_id_with_other_content,
+        _what_is_linked_goes_away,
+        _a_link_turns_up,
         _everything_at_once,
         _same_id_and_text_at_another_time,
     ],
@@ -164,7 +179,7 @@ def test_an_incremental_build_equals_a_full_one(
     [
         ({"chunks": {"message_chars": 40, "overlap_chars": 10}}, CHUNKS),
         ({"terms": {"stemmer": "porter"}}, ("message_terms",)),
-        ({"mail": {"max_message_bytes": 300}}, (*MAIL, "message_blocks", *CHUNKS)),
+        ({"mail": {"max_message_bytes": 300}}, (*MAIL, "message_blocks", *CHUNKS, *REFERENCES)),
         ({"index": {"keep_versions": 1}}, ()),
         ({"search": {"limit": 3}}, None),
     ],
