@@ -70,6 +70,7 @@ def search_index_asset() -> dg.AssetsDefinition:
             "threads",
             "thread_tree",
             "message_links",
+            "families",
             "chunk_context",
             "context_terms",
             "embeddings",

@@ -4,11 +4,13 @@ from typing import Any
 
 import dagster as dg
 import ibis
+import pyarrow as pa
 
 from assets.partitions import table_metadata
 from transforms import context as context_transforms
+from transforms import families as families_transforms
 from transforms import schemas, terms, threads
-from transforms.settings import ChunkSettings, TermSettings, ThreadSettings
+from transforms.settings import ChunkSettings, FamilySettings, TermSettings, ThreadSettings
 
 
 def memberships_asset() -> dg.AssetsDefinition:
@@ -60,6 +62,28 @@ def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
         return threads.build_threads(mails.to_pyarrow(), lists.to_pyarrow(), settings)
 
     return build_threads
+
+
+def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
+    """The asset `families`."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=f"{families_transforms.VERSION}-{settings.digest()}",
+        description=schemas.FAMILIES.comment,
+        metadata=table_metadata(schemas.FAMILIES),
+    )
+    def families(
+        messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
+    ) -> pa.Table:
+        columns = ["source", "unit", "message_id", "subject", "from_addr", "from_name", "effective_at"]
+        mails = threads.canonical(messages.select(columns), memberships)
+        return families_transforms.families(
+            mails.to_pyarrow(), thread_tree.to_pyarrow(), message_links.to_pyarrow(), settings
+        )
+
+    return families
 
 
 def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) -> dg.AssetsDefinition:

@@ -10,7 +10,7 @@ import dagster as dg
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
 from assets.references import message_links_asset, message_references_asset
-from assets.relations import chunk_context_asset, memberships_asset, threads_asset
+from assets.relations import chunk_context_asset, families_asset, memberships_asset, threads_asset
 from assets.text import message_blocks_asset, message_chunks_asset, message_terms_asset
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
@@ -37,6 +37,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "threads": schemas.THREADS,
         "thread_tree": schemas.THREAD_TREE,
         "message_links": schemas.LINKS,
+        "families": schemas.FAMILIES,
         "chunk_context": schemas.CHUNK_CONTEXT,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
@@ -68,6 +69,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             "chunks": True,
             "terms": True,
             "threads": True,
+            "families": True,
             "embedding": {"model"},
         },
     )
@@ -105,6 +107,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             memberships_asset(),
             threads_asset(settings.threads),
             message_links_asset(),
+            families_asset(settings.families),
             chunk_context_asset(settings.chunks, settings.terms),
             embeddings_asset(settings.embedding),
             search_index_asset(),

@@ -15,6 +15,7 @@ from transforms.settings import (
     BlockSettings,
     ChunkSettings,
     EmbeddingSettings,
+    FamilySettings,
     IndexSettings,
     MailSettings,
     SearchSettings,
@@ -71,6 +72,7 @@ class Settings(StageSettings):
     chunks: ChunkSettings = ChunkSettings()
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
+    families: FamilySettings = FamilySettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()

@@ -37,6 +37,7 @@ LAKE_NAMES = {
     "thread_tree": "thread_tree",
     "chunk_context": "chunk_context",
     "links": "message_links",
+    "families": "families",
 }
 """The lake table that each published table is taken from; the other published tables are made there."""
 

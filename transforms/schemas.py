@@ -327,6 +327,42 @@ THREAD_TREE = Table(
     ),
 )
 
+FAMILIES = Table(
+    "families",
+    "One patch mail, or one mail of the discussion below it, in the family of all revisions of its series.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        _column(
+            "family_id",
+            pa.string(),
+            "the family: hash of the Message-ID of its earliest patch; stays while revisions come",
+        ),
+        _column("series_id", pa.string(), "one posting: hash of the Message-ID of its earliest patch"),
+        _column(
+            "patch_id",
+            pa.string(),
+            "Message-ID of the patch or cover letter; for others the one they discuss",
+        ),
+        _column("version", pa.int64(), "version that the subject of the patch names, 1 if none"),
+        Column(
+            "part", pa.int64(), "part of the series, 0 for a cover letter; null for a patch that is alone"
+        ),
+        Column(
+            "parts", pa.int64(), "parts of the series, the cover letter not counted; null for a patch alone"
+        ),
+        _column("title", pa.string(), "title of the patch, lower case, without tags and version"),
+        _column("is_cover", pa.bool_(), "true for the cover letter and what discusses it"),
+        _column("is_reply", pa.bool_(), "true for a mail of the discussion, false for the patch itself"),
+        Column(
+            "previous_id",
+            pa.string(),
+            "Message-ID of the patch or cover letter in the revision before; null for replies and what is new",
+        ),
+        _column("is_latest", pa.bool_(), "true in the latest posting of the highest version of the family"),
+    ),
+)
+
 MEMBERSHIPS = Table(
     "memberships",
     "One mail in one archive: a cross-post has several rows, one of them canonical.",

@@ -102,6 +102,17 @@ class ThreadSettings(StageSettings):
     )
 
 
+class FamilySettings(StageSettings):
+    """How patch series become families of revisions."""
+
+    revision_days: int = Field(
+        365, gt=0, description="days between two postings of one title beyond which they are not revisions"
+    )
+    posting_minutes: int = Field(
+        60, gt=0, description="minutes within which the parts of a series that are not threaded are sent"
+    )
+
+
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 

@@ -43,14 +43,14 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     is_patch = pl.col("tag").is_not_null()
     tail = pl.when(is_patch).then(pl.col("rest").str.extract(_TITLE_VERSION, 1))
     title = pl.when(is_patch).then(pl.col("rest").str.replace(_TITLE_VERSION, "")).otherwise(pl.col("rest"))
-    version = pl.coalesce(pl.col("tag").str.extract(_VERSION, 1), tail).cast(pl.Int64)
+    version = pl.coalesce(pl.col("head").str.extract(_VERSION, 1), tail).cast(pl.Int64)
     without_version = pl.col("tag").str.replace_all(r"(?i)v[\s.]?\d+(?:\.\d+)?", "")
     return tagged.select(
         is_reply=is_reply(pl.col("subject")),
         is_patch=is_patch,
         version=pl.when(is_patch).then(version.fill_null(1)),
-        part=pl.col("tag").str.extract(_PART, 1).cast(pl.Int64),
-        parts=pl.col("tag").str.extract(_PART, 2).cast(pl.Int64),
+        part=pl.when(is_patch).then(pl.col("head").str.extract(_PART, 1).cast(pl.Int64)),
+        parts=pl.when(is_patch).then(pl.col("head").str.extract(_PART, 2).cast(pl.Int64)),
         branch=without_version.str.extract(_BRANCH, 1),
         title=title.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase(),
     )

@@ -79,6 +79,7 @@ TABLES = {
     "memberships": "CREATE TABLE memberships AS SELECT * EXCLUDE (partition) FROM lake_memberships",
     "threads": "CREATE TABLE threads AS SELECT * EXCLUDE (partition) FROM lake_threads",
     "thread_tree": "CREATE TABLE thread_tree AS SELECT * EXCLUDE (partition) FROM lake_thread_tree",
+    "families": "CREATE TABLE families AS SELECT * EXCLUDE (partition) FROM lake_families",
     "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
@@ -233,6 +234,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
+    "families": _of(schemas.FAMILIES),
     "links": _of(schemas.LINKS),
     "backlinks": (
         "The links that lead to a mail, document or node, its own to itself left out.",

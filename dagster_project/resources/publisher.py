@@ -41,6 +41,7 @@ _WHOLE = (
     "chunk_context",
     "context_terms",
     "embeddings",
+    "families",
     *published.LINKS_FROM,
 )
 

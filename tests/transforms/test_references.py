@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms import schemas
@@ -84,6 +84,7 @@ def test_what_names_no_mail_is_left_alone(text: str):
     assert references(text) == []
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.sampled_from(
