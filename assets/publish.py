@@ -71,6 +71,7 @@ def search_index_asset() -> dg.AssetsDefinition:
             "thread_tree",
             "message_links",
             "families",
+            "inferred_quotes",
             "chunk_context",
             "context_terms",
             "embeddings",

@@ -9,8 +9,15 @@ import pyarrow as pa
 from assets.partitions import table_metadata
 from transforms import context as context_transforms
 from transforms import families as families_transforms
+from transforms import inferred_quotes as quotes
 from transforms import schemas, terms, threads
-from transforms.settings import ChunkSettings, FamilySettings, TermSettings, ThreadSettings
+from transforms.settings import (
+    ChunkSettings,
+    FamilySettings,
+    InferredQuoteSettings,
+    TermSettings,
+    ThreadSettings,
+)
 
 
 def memberships_asset() -> dg.AssetsDefinition:
@@ -86,6 +93,31 @@ def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
     return families
 
 
+def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinition:
+    """The asset `inferred_quotes`."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=f"{quotes.VERSION}-{settings.digest()}",
+        description=schemas.INFERRED_QUOTES.comment,
+        metadata=table_metadata(schemas.INFERRED_QUOTES),
+    )
+    def inferred_quotes(
+        messages: ibis.Table, memberships: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table
+    ) -> pa.Table:
+        columns = ["source", "unit", "message_id", "subject", "from_addr", "body"]
+        mails = threads.canonical(messages.select(columns), memberships)
+        columns = ["source", "unit", "doc_id", "attachment_id", "spans", "has_patch_markers"]
+        chunks = threads.canonical(message_chunks.select(columns), memberships, "doc_id")
+        of_bodies = chunks.filter(chunks.attachment_id.isnull())
+        return quotes.inferred_quotes(
+            mails.to_pyarrow(), of_bodies.to_pyarrow(), thread_tree.to_pyarrow(), settings
+        )
+
+    return inferred_quotes
+
+
 def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) -> dg.AssetsDefinition:
     """The multi-asset `chunk_context`, `context_terms`."""
     version = f"{context_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
@@ -104,10 +136,20 @@ def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) ->
             for name, table in tables.items()
         },
     )
-    def build_chunk_context(message_chunks: ibis.Table, memberships: ibis.Table) -> tuple[Any, Any]:
+    def build_chunk_context(
+        message_chunks: ibis.Table,
+        memberships: ibis.Table,
+        messages: ibis.Table,
+        thread_tree: ibis.Table,
+        inferred_quotes: ibis.Table,
+    ) -> tuple[Any, Any]:
         published = threads.canonical(message_chunks, memberships, "doc_id")
-        parents = context_transforms.parent_texts(published, settings).to_pyarrow()
-        added = context_transforms.chunk_context(parents, settings)
-        return added, terms.context_terms(added, term_settings)
+        parents = context_transforms.parent_texts(published, thread_tree, settings).to_pyarrow()
+        requoted = context_transforms.requoted(published, inferred_quotes)
+        bodies = threads.canonical(messages.select("source", "unit", "message_id", "body"), memberships)
+        needed = bodies.semi_join(inferred_quotes, "message_id").to_pyarrow()
+        restated = context_transforms.restated(requoted.to_pyarrow(), needed)
+        added = context_transforms.chunk_context(parents, restated, settings)
+        return added, terms.context_terms(added, restated, term_settings)
 
     return build_chunk_context

@@ -10,7 +10,13 @@ import dagster as dg
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
 from assets.references import message_links_asset, message_references_asset
-from assets.relations import chunk_context_asset, families_asset, memberships_asset, threads_asset
+from assets.relations import (
+    chunk_context_asset,
+    families_asset,
+    inferred_quotes_asset,
+    memberships_asset,
+    threads_asset,
+)
 from assets.text import message_blocks_asset, message_chunks_asset, message_terms_asset
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
@@ -38,6 +44,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "thread_tree": schemas.THREAD_TREE,
         "message_links": schemas.LINKS,
         "families": schemas.FAMILIES,
+        "inferred_quotes": schemas.INFERRED_QUOTES,
         "chunk_context": schemas.CHUNK_CONTEXT,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
@@ -70,6 +77,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             "terms": True,
             "threads": True,
             "families": True,
+            "inferred_quotes": True,
             "embedding": {"model"},
         },
     )
@@ -108,6 +116,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             threads_asset(settings.threads),
             message_links_asset(),
             families_asset(settings.families),
+            inferred_quotes_asset(settings.inferred_quotes),
             chunk_context_asset(settings.chunks, settings.terms),
             embeddings_asset(settings.embedding),
             search_index_asset(),

@@ -17,6 +17,7 @@ from transforms.settings import (
     EmbeddingSettings,
     FamilySettings,
     IndexSettings,
+    InferredQuoteSettings,
     MailSettings,
     SearchSettings,
     StageSettings,
@@ -73,6 +74,7 @@ class Settings(StageSettings):
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
     families: FamilySettings = FamilySettings()
+    inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()

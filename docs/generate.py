@@ -38,6 +38,7 @@ LAKE_NAMES = {
     "chunk_context": "chunk_context",
     "links": "message_links",
     "families": "families",
+    "inferred_quotes": "inferred_quotes",
 }
 """The lake table that each published table is taken from; the other published tables are made there."""
 

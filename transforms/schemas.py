@@ -363,6 +363,20 @@ FAMILIES = Table(
     ),
 )
 
+INFERRED_QUOTES = Table(
+    "inferred_quotes",
+    "Lines of a mail that look like its author's and are the answered mail's, without a quote mark.",
+    ("message_id", "byte_start"),
+    (
+        MESSAGE_ID,
+        _column("byte_start", pa.int64(), "first byte in the body"),
+        _column("byte_end", pa.int64(), "byte behind the last"),
+        _column("parent_id", pa.string(), "Message-ID of the mail that the lines are found in"),
+        _column("line_count", pa.int64(), "lines that are long enough to count"),
+        _column("char_count", pa.int64(), "characters of these lines"),
+    ),
+)
+
 MEMBERSHIPS = Table(
     "memberships",
     "One mail in one archive: a cross-post has several rows, one of them canonical.",
@@ -383,8 +397,13 @@ CHUNK_CONTEXT = Table(
     ("chunk_id",),
     (
         _column("chunk_id", pa.string(), "the chunk"),
-        _column("context", TEXT, "the added text"),
-        _column("context_kind", pa.string(), "parent: text of the answered mail"),
+        _column("context", TEXT, "the added text; empty if none"),
+        _column(
+            "context_kind",
+            pa.string(),
+            "parent: text of the answered mail is added; unquoted: inferred quotes are taken out of the chunk's "
+            "own text; parent_unquoted: both; quote: the chunk is an inferred quote and nothing else",
+        ),
         _column("text_embed", TEXT, "the text that is embedded, in place of the chunk's own"),
         _column("checksum", pa.string(), "hash of text_embed"),
     ),

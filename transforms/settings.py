@@ -113,6 +113,18 @@ class FamilySettings(StageSettings):
     )
 
 
+class InferredQuoteSettings(StageSettings):
+    """How quotes without a mark are told from the author's own lines."""
+
+    line_chars: int = Field(
+        20, gt=0, description="characters below which a line of the answered mail may be there by chance"
+    )
+    min_lines: int = Field(
+        2, gt=0, description="longer lines that a run of the answered mail's lines must have"
+    )
+    min_chars: int = Field(80, gt=0, description="characters that these lines must have together")
+
+
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 

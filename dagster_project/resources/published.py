@@ -28,7 +28,8 @@ def sql_type(type_: pa.DataType) -> str:
     return _SQL_TYPES[type_]
 
 
-# Partitions whose rows come from the lake: their files changed, or which of their mails are canonical did.
+# Partitions whose rows come from the lake: their files changed, which of their mails are canonical did, or a
+# chunk of theirs is no longer restated.
 CHANGED = """
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
@@ -42,6 +43,10 @@ SELECT DISTINCT partition FROM (
   SELECT partition FROM (SELECT * FROM partitions EXCEPT SELECT * FROM prev.partitions)
   UNION ALL SELECT partition FROM (FROM canonical_now EXCEPT FROM canonical_before)
   UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
+  UNION ALL SELECT partition FROM prev.chunks WHERE chunk_id IN (
+    SELECT chunk_id FROM prev.chunk_context WHERE context_kind <> 'parent'
+    EXCEPT SELECT chunk_id FROM lake_chunk_context WHERE context_kind <> 'parent'
+  )
 ) WHERE partition IN (SELECT partition FROM partitions)
 """
 
@@ -80,6 +85,7 @@ TABLES = {
     "threads": "CREATE TABLE threads AS SELECT * EXCLUDE (partition) FROM lake_threads",
     "thread_tree": "CREATE TABLE thread_tree AS SELECT * EXCLUDE (partition) FROM lake_thread_tree",
     "families": "CREATE TABLE families AS SELECT * EXCLUDE (partition) FROM lake_families",
+    "inferred_quotes": "CREATE TABLE inferred_quotes AS SELECT * EXCLUDE (partition) FROM lake_inferred_quotes",
     "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
@@ -108,6 +114,22 @@ WHERE to_id IS NOT NULL AND to_id <> from_id
 """
 }
 
+# Text and quote of a chunk with inferred quotes are counted in context_terms, in place of its own.
+_RESTATED = """
+CREATE TEMP VIEW restated AS SELECT chunk_id FROM lake_chunk_context WHERE context_kind <> 'parent'
+"""
+
+_STATED_TERMS = """
+CREATE TEMP VIEW stated_terms AS SELECT * FROM new_message_terms
+WHERE field NOT IN ('text', 'quote') OR chunk_id NOT IN (SELECT chunk_id FROM restated)
+"""
+
+_KEPT_POSTINGS = """
+CREATE TEMP VIEW kept_postings AS
+SELECT p.* REPLACE (if(r.chunk_id IS NULL, p.text_tf, 0) AS text_tf, if(r.chunk_id IS NULL, p.quote_tf, 0) AS quote_tf)
+FROM prev.postings p JOIN prev.chunks b USING (chunk_no) LEFT JOIN restated r ON r.chunk_id = b.chunk_id
+"""
+
 _NEW_COUNTS = """
 CREATE TEMP TABLE new_counts AS
 SELECT term, chunk_no,
@@ -116,7 +138,7 @@ SELECT term, chunk_no,
   coalesce(sum(tf) FILTER (field = 'quote'), 0) AS quote_tf,
   coalesce(sum(tf) FILTER (field = 'context'), 0) AS context_tf
 FROM (
-  SELECT chunk_id, field, term, tf FROM new_message_terms SEMI JOIN chunks USING (chunk_id, partition)
+  SELECT chunk_id, field, term, tf FROM stated_terms SEMI JOIN chunks USING (chunk_id, partition)
   UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
 ) JOIN chunks USING (chunk_id)
 GROUP BY term, chunk_no
@@ -132,7 +154,7 @@ _NO_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms (term_id INTEGER, term VA
 _KEPT_COUNTS = """
 CREATE TEMP TABLE kept_counts AS
 SELECT p.term_id, n.chunk_no, p.title_tf, p.text_tf, p.quote_tf, 0::USMALLINT AS context_tf
-FROM prev.postings p
+FROM kept_postings p
 JOIN (
   SELECT b.chunk_no AS old_no, c.chunk_no FROM prev.chunks b JOIN chunks c USING (chunk_id)
   WHERE c.partition NOT IN (SELECT partition FROM changed)
@@ -181,8 +203,21 @@ FROM (SELECT chunk_no FROM chunks) LEFT JOIN postings USING (chunk_no)
 GROUP BY chunk_no ORDER BY chunk_no
 """
 
-INVERTED_INDEX = (_NEW_COUNTS, _KEPT_COUNTS, _PREVIOUS_TERMS, _COUNTS, _TERMS, _POSTINGS, _LENGTHS)
+INVERTED_INDEX = (
+    _RESTATED,
+    _STATED_TERMS,
+    _KEPT_POSTINGS,
+    _NEW_COUNTS,
+    _KEPT_COUNTS,
+    _PREVIOUS_TERMS,
+    _COUNTS,
+    _TERMS,
+    _POSTINGS,
+    _LENGTHS,
+)
 INVERTED_INDEX_FROM_NOTHING = (
+    _RESTATED,
+    _STATED_TERMS,
     _NEW_COUNTS,
     _NO_KEPT_COUNTS,
     _NO_PREVIOUS_TERMS,
@@ -235,6 +270,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
     "families": _of(schemas.FAMILIES),
+    "inferred_quotes": _of(schemas.INFERRED_QUOTES),
     "links": _of(schemas.LINKS),
     "backlinks": (
         "The links that lead to a mail, document or node, its own to itself left out.",

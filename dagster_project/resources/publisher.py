@@ -42,6 +42,7 @@ _WHOLE = (
     "context_terms",
     "embeddings",
     "families",
+    "inferred_quotes",
     *published.LINKS_FROM,
 )
 
