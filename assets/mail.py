@@ -1,59 +1,70 @@
-"""Raw mail to messages, attachments and quarantine: the first stage, one partition per unit of a source."""
+"""Mail: archives to messages, blocks, chunks and terms, one partition per unit of a source."""
 
-from typing import Any
+from __future__ import annotations
 
 import dagster as dg
-import pyarrow as pa
 
-from assets.partitions import BACKFILL, UNITS, stage_partitions, table_metadata
-from assets.protocols import Lake, Progress, Sources
-from transforms import mail, schemas
-from transforms.settings import MailSettings
-
-TABLES = {
-    "messages": schemas.MESSAGES,
-    "attachments": schemas.ATTACHMENTS,
-    "quarantine": schemas.QUARANTINE,
-}
+from assets.partitions import MAIL
+from assets.stages import reading_asset, stage_asset
+from transforms import blocks, chunks, mail, references, schemas, terms
+from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 
 
-def mail_assets(settings: MailSettings) -> dg.AssetsDefinition:
-    """The multi-asset `messages`, `attachments`, `quarantine`."""
-    version = f"{mail.VERSION}-{settings.digest()}"
-
-    @dg.multi_asset(
-        name="mail",
-        partitions_def=UNITS,
-        backfill_policy=BACKFILL,
-        group_name="mail",
-        outs={
-            name: dg.AssetOut(
-                description=table.comment,
-                code_version=version,
-                metadata=table_metadata(table),
-                kinds={"parquet"},
-            )
-            for name, table in TABLES.items()
-        },
-    )
-    def read_mail(
-        context: dg.AssetExecutionContext,
-        sources: dg.ResourceParam[Sources],
-        lake: dg.ResourceParam[Lake],
-        progress: dg.ResourceParam[Progress],
-    ) -> tuple[Any, Any, Any]:
-        def make(partition: str) -> tuple[pa.Table, ...]:
-            unit = sources.unit(partition)
-            return mail.read_mail(
+def mail_assets(
+    settings: MailSettings,
+    block_settings: BlockSettings,
+    chunk_settings: ChunkSettings,
+    term_settings: TermSettings,
+) -> list[dg.AssetsDefinition]:
+    """The partitioned assets of mail, in order."""
+    return [
+        reading_asset(
+            MAIL,
+            "mail",
+            {
+                "messages": schemas.MESSAGES,
+                "attachments": schemas.ATTACHMENTS,
+                "quarantine": schemas.QUARANTINE,
+            },
+            f"{mail.VERSION}-{settings.digest()}",
+            lambda sources, unit: mail.read_mail(
                 sources.mails(unit),
                 source=unit.source,
                 unit=unit.unit,
                 list_id=unit.list_id,
                 settings=settings,
-            )
-
-        return stage_partitions(
-            context, lake, progress, list(TABLES), [], make, fingerprint=lambda p: sources.unit(p).fingerprint
-        )
-
-    return read_mail
+            ),
+        ),
+        stage_asset(
+            MAIL,
+            "message_blocks",
+            {"message_blocks": schemas.MESSAGE_BLOCKS},
+            ["messages"],
+            f"{blocks.VERSION}-{block_settings.digest()}",
+            lambda partition, mails: (blocks.message_blocks(mails, block_settings),),
+        ),
+        stage_asset(
+            MAIL,
+            "chunk_messages",
+            {"message_chunks": schemas.CHUNKS, "message_exclusions": schemas.EXCLUSIONS},
+            ["messages", "message_blocks", "attachments"],
+            f"{chunks.VERSION}-{chunk_settings.digest()}",
+            lambda partition, mails, runs, parts: chunks.message_chunks(mails, runs, parts, chunk_settings),
+        ),
+        stage_asset(
+            MAIL,
+            "message_terms",
+            {"message_terms": schemas.TERMS},
+            ["message_chunks"],
+            f"{terms.VERSION}-{term_settings.digest()}",
+            lambda partition, table: (terms.chunk_terms(table, term_settings),),
+        ),
+        stage_asset(
+            MAIL,
+            "message_references",
+            {"message_references": schemas.MESSAGE_REFERENCES},
+            ["messages"],
+            references.VERSION,
+            lambda partition, mails: (references.message_references(mails),),
+        ),
+    ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 import pyarrow as pa
@@ -11,7 +11,47 @@ import pyarrow as pa
 from assets.protocols import Lake, Partitions, Progress, Staged
 from transforms import schemas
 
-UNITS = dg.DynamicPartitionsDefinition(name="units")
+
+@dataclass(frozen=True)
+class Family:
+    """What one kind of source becomes: its name, its partitions, and its partitioned tables in order.
+
+    The first table is there for every unit; by it the lake's partitions are listed.
+    """
+
+    name: str
+    partitions: dg.DynamicPartitionsDefinition
+    tables: tuple[str, ...]
+
+
+MAIL = Family(
+    "mail",
+    dg.DynamicPartitionsDefinition(name="units"),
+    (
+        "messages",
+        "attachments",
+        "quarantine",
+        "message_blocks",
+        "message_chunks",
+        "message_exclusions",
+        "message_terms",
+        "message_references",
+    ),
+)
+DOCUMENTS = Family(
+    "documents",
+    dg.DynamicPartitionsDefinition(name="document_units"),
+    (
+        "documents",
+        "document_quarantine",
+        "document_nodes",
+        "document_references",
+        "document_chunks",
+        "document_exclusions",
+        "document_terms",
+    ),
+)
+FAMILIES = (MAIL, DOCUMENTS)
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)
 
 
@@ -38,13 +78,15 @@ def stage_partitions(
     make: Callable[..., Sequence[pa.Table]],
     *,
     fingerprint: Callable[[str], str] | None = None,
-) -> Any:
-    """For each of `outputs`, the staged partitions of this run by key, as a tuple.
+    compared: str | None = None,
+) -> list[dict[str, Staged]]:
+    """For each of `outputs`, the staged partitions of this run by key.
 
     `make(partition, *tables)` gets the partition's input tables and returns one table per output.
     What a partition was made from (the inputs' content hashes, or the unit's fingerprint) is
-    written into its files, so that a later run can tell whether it is still right. One partition
-    is in memory at a time.
+    written into its files, so that a later run can tell whether it is still right. The metadata of
+    the output `compared` says how many of its ids came, stayed and went. One partition is in
+    memory at a time.
     """
     staged: list[dict[str, Staged]] = [{} for _ in outputs]
     versions = {k.path[-1]: v or "" for k, v in context.assets_def.code_versions_by_key.items()}
@@ -56,19 +98,32 @@ def stage_partitions(
             made_from["unit"] = fingerprint(partition)
         tables = make(partition, *(part.table for part in loaded))
         for name, data, parts in zip(outputs, tables, staged, strict=True):
+            facts = _ids_compared(lake, name, partition, data) if name == compared else {}
             parts[partition] = lake.stage(
                 name, partition, data, code_version=versions[name], inputs=made_from
             )
-            _record(context, name, partition, parts[partition], alone=len(keys) == 1)
+            _record(context, name, partition, parts[partition], facts, alone=len(keys) == 1)
         progress.step(outputs[0], partition, tables[0].num_rows)
-    return tuple(staged)
+    return staged
+
+
+def _ids_compared(lake: Lake, table: str, partition: str, data: pa.Table) -> dict[str, int]:
+    """How many ids of a partition's table are new, were there before, and are gone."""
+    before, now = lake.ids(table, partition), set(data.column(0).to_pylist())
+    return {"added": len(now - before), "kept": len(now & before), "removed": len(before - now)}
 
 
 def _record(
-    context: dg.AssetExecutionContext, name: str, partition: str, part: Staged, *, alone: bool
+    context: dg.AssetExecutionContext,
+    name: str,
+    partition: str,
+    part: Staged,
+    facts: Mapping[str, int],
+    *,
+    alone: bool,
 ) -> None:
     context.add_asset_metadata(
-        {"dagster/row_count": part.row_count, "content_hash": part.content_hash},
+        {"dagster/row_count": part.row_count, "content_hash": part.content_hash, **facts},
         asset_key=name,
         partition_key=partition,
     )

@@ -9,17 +9,22 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from transforms.documents import RawFile
 from transforms.mail import RawMail
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit of a source: `fingerprint` changes whenever a byte of its files does."""
+    """One unit of a source: `fingerprint` changes whenever a byte of its files does.
+
+    `family` says what its files become: mail or documents.
+    """
 
     source: str
     unit: str
     list_id: str | None
     fingerprint: str
+    family: str = "mail"
 
     @property
     def partition(self) -> str:
@@ -35,6 +40,9 @@ class Sources(Protocol):
 
     def mails(self, unit: Unit) -> Iterable[RawMail]:
         """The unit's mails in order; what cannot be read is a mail with a fault."""
+
+    def files(self, unit: Unit) -> Iterable[RawFile]:
+        """The files of a unit of documents in order; what cannot be read is a file with a fault."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,9 @@ class Lake(Protocol):
         inputs: Mapping[str, str],
     ) -> Staged:
         """`data` checked against the table's schema and written beside its place."""
+
+    def ids(self, table: str, partition: str) -> set[str]:
+        """The first column of the table that is stored for the partition; empty if there is none."""
 
 
 class Embedder(Protocol):

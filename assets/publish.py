@@ -6,10 +6,10 @@ import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import table_metadata
+from assets.partitions import FAMILIES, table_metadata
 from assets.protocols import Embedder, EmbeddingCache, Progress, Publisher
-from transforms import checks, schemas, threads, vectors
-from transforms.context import texts_to_embed
+from transforms import checks, schemas, vectors
+from transforms.context import published_chunks, texts_to_embed
 from transforms.settings import EmbeddingSettings
 
 
@@ -27,13 +27,14 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
     def embeddings(
         context: dg.AssetExecutionContext,
         message_chunks: ibis.Table,
+        document_chunks: ibis.Table,
         memberships: ibis.Table,
         chunk_context: ibis.Table,
         embedder: dg.ResourceParam[Embedder],
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
     ) -> pa.Table:
-        published = threads.canonical(message_chunks, memberships, "doc_id")
+        published = published_chunks(message_chunks, document_chunks, memberships)
         texts = texts_to_embed(published, chunk_context)
         hashes = texts.select("text_hash").distinct().to_pyarrow().column("text_hash").to_pylist()
         known = embedding_cache.hashes(embedder.model, embedder.dimensions, "document")
@@ -59,13 +60,8 @@ def search_index_asset() -> dg.AssetsDefinition:
         group_name="publish",
         kinds={"duckdb"},
         deps=[
-            "messages",
-            "attachments",
-            "quarantine",
-            "message_blocks",
-            "message_chunks",
-            "message_exclusions",
-            "message_terms",
+            *(table for family in FAMILIES for table in family.tables),
+            "document_links",
             "memberships",
             "threads",
             "thread_tree",
@@ -90,7 +86,15 @@ def search_index_asset() -> dg.AssetsDefinition:
 
 def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     """The blocking checks between the tables and the publisher."""
-    inputs = ["embeddings", "message_chunks", "memberships", "message_terms", "chunk_context"]
+    inputs = [
+        "embeddings",
+        "message_chunks",
+        "document_chunks",
+        "memberships",
+        "message_terms",
+        "document_terms",
+        "chunk_context",
+    ]
 
     @dg.multi_asset_check(
         name="publish_checks",
@@ -105,13 +109,20 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     def check(
         embeddings: ibis.Table,
         message_chunks: ibis.Table,
+        document_chunks: ibis.Table,
         memberships: ibis.Table,
         message_terms: ibis.Table,
+        document_terms: ibis.Table,
         chunk_context: ibis.Table,
     ) -> Iterator[dg.AssetCheckResult]:
-        published = threads.canonical(message_chunks, memberships, "doc_id")
+        published = published_chunks(message_chunks, document_chunks, memberships)
         rules = checks.broken(
-            published, message_terms, chunk_context, embeddings, settings.model_id, settings.dimensions
+            published,
+            message_terms.union(document_terms),
+            chunk_context,
+            embeddings,
+            settings.model_id,
+            settings.dimensions,
         )
         for name, rows in rules.items():
             count = rows.count().to_pyarrow().as_py()

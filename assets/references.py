@@ -1,43 +1,11 @@
-"""References between mails: found in each partition, resolved over the whole lake."""
+"""References between mails, resolved over the whole lake."""
 
 import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import BACKFILL, UNITS, stage_partitions, table_metadata
-from assets.protocols import Lake, Partitions, Progress
+from assets.partitions import table_metadata
 from transforms import references, schemas, threads
-
-
-def message_references_asset() -> dg.AssetsDefinition:
-    """The asset `message_references`."""
-
-    @dg.asset(
-        partitions_def=UNITS,
-        backfill_policy=BACKFILL,
-        group_name="mail",
-        kinds={"parquet", "polars"},
-        code_version=references.VERSION,
-        description=schemas.MESSAGE_REFERENCES.comment,
-        metadata=table_metadata(schemas.MESSAGE_REFERENCES),
-    )
-    def message_references(
-        context: dg.AssetExecutionContext,
-        messages: Partitions,
-        lake: dg.ResourceParam[Lake],
-        progress: dg.ResourceParam[Progress],
-    ) -> object:
-        (staged,) = stage_partitions(
-            context,
-            lake,
-            progress,
-            ["message_references"],
-            [messages],
-            lambda partition, mails: (references.message_references(mails),),
-        )
-        return staged
-
-    return message_references
 
 
 def message_links_asset() -> dg.AssetsDefinition:

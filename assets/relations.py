@@ -10,7 +10,7 @@ from assets.partitions import table_metadata
 from transforms import context as context_transforms
 from transforms import families as families_transforms
 from transforms import inferred_quotes as quotes
-from transforms import schemas, terms, threads
+from transforms import links, schemas, terms, threads
 from transforms.settings import (
     ChunkSettings,
     FamilySettings,
@@ -116,6 +116,37 @@ def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinitio
         )
 
     return inferred_quotes
+
+
+def document_links_asset() -> dg.AssetsDefinition:
+    """The asset `document_links`."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=links.VERSION,
+        description=schemas.LINKS.comment,
+        metadata=table_metadata(schemas.LINKS),
+    )
+    def document_links(
+        context: dg.AssetExecutionContext,
+        document_references: ibis.Table,
+        documents: ibis.Table,
+        document_nodes: ibis.Table,
+        memberships: ibis.Table,
+    ) -> pa.Table:
+        named = documents.select("doc_id", "source", "path", "title", "aliases")
+        mails = memberships.select("message_id").distinct().to_pyarrow()
+        resolved = links.document_links(
+            document_references.to_pyarrow(),
+            named.to_pyarrow(),
+            document_nodes.to_pyarrow(),
+            set(mails.column("message_id").to_pylist()),
+        )
+        context.add_output_metadata({"broken": resolved.column("to_id").null_count})
+        return resolved
+
+    return document_links
 
 
 def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) -> dg.AssetsDefinition:

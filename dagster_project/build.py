@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.composition import make_assets, make_embedding_cache, make_lake, make_sources
-from dagster_project.definitions import REFRESH, build_definitions
+from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
 from dagster_project.plan import Plan, make_plan, ranges, sync_partitions
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
@@ -98,11 +98,11 @@ def _build(
         return BuildResult(plan, None, time.monotonic() - start)
     progress = CountedProgress(tell)
     definitions = build_definitions(settings, {"progress": progress})
-    job = definitions.resolve_job_def(REFRESH)
-    for first, last, tables in ranges(instance, plan):
+    for family, first, last, tables in ranges(instance, plan):
+        job = definitions.resolve_job_def(refresh_job(family))
         _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, ROOT_TAG: str(settings.root)})
     whole = [k.path[-1] for d in make_assets(settings) if d.partitions_def is None for k in d.keys]
-    result = _run(job, instance, whole, {ROOT_TAG: str(settings.root)})
+    result = _run(definitions.resolve_job_def(PUBLISH), instance, whole, {ROOT_TAG: str(settings.root)})
     progress.step("search_index", None, 0)
     (event,) = result.asset_materializations_for_node("search_index")
     published = {k: v.value for k, v in event.metadata.items()}
@@ -131,7 +131,7 @@ def _close_dead_runs(instance: dg.DagsterInstance, root: Path) -> None:
     They hold the build lock of `root` as long as they live, and this process has it now.
     """
     begun = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
-    going = dg.RunsFilter(job_name=REFRESH, statuses=begun, tags={ROOT_TAG: str(root)})
+    going = dg.RunsFilter(statuses=begun, tags={ROOT_TAG: str(root)})
     for run in instance.get_runs(filters=going):
         instance.report_run_failed(run, "its process ended before the run did")
     # A killed run keeps its place in a pool, and the next step of that pool would wait for ever.

@@ -48,7 +48,7 @@ def explained(command: Callable[..., None]) -> Callable[..., None]:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="weft")
 def main() -> None:
-    """Turn mailing-list archives into a searchable DuckDB file.
+    """Turn mail, notes and documentation into a searchable DuckDB file.
 
     \b
     Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
@@ -85,8 +85,12 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @CONFIG
 @JSON
 @click.option("--list", "list_id", help="Only mail of this mailing list.")
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only mail from this day on.")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only mail before this day.")
+@click.option("--source", help="Only what comes from this source.")
+@click.option(
+    "--kind", type=click.Choice(["message", "attachment", "document"]), help="Only hits of this kind."
+)
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
 )
@@ -96,6 +100,8 @@ def search(
     config: Path | None,
     as_json: bool,
     list_id: str | None,
+    source: str | None,
+    kind: str | None,
     since: datetime | None,
     until: datetime | None,
     limit: int | None,
@@ -110,7 +116,8 @@ def search(
     index = open_current(
         settings.root / "index", make_embedder(settings.embedding), settings.terms, settings.search
     )
-    filters = Filters(list_id, since and since.replace(tzinfo=UTC), until and until.replace(tzinfo=UTC))
+    since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
+    filters = Filters(list_id, source, kind, since, until)
     result = index.search(list(queries), filters, limit)
     if as_json:
         click.echo(json.dumps(result.as_json(list(queries), index.manifest["version"]), ensure_ascii=False))
@@ -152,7 +159,7 @@ def ui(config: Path | None, port: int) -> None:
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
-        add_partitions(instance, [u.partition for u in make_sources(settings).discover()])
+        add_partitions(instance, make_sources(settings).discover())
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(instance_home(settings)),

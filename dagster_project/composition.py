@@ -7,17 +7,18 @@ from typing import Any
 
 import dagster as dg
 
+from assets.documents import document_assets
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
-from assets.references import message_links_asset, message_references_asset
+from assets.references import message_links_asset
 from assets.relations import (
     chunk_context_asset,
+    document_links_asset,
     families_asset,
     inferred_quotes_asset,
     memberships_asset,
     threads_asset,
 )
-from assets.text import message_blocks_asset, message_chunks_asset, message_terms_asset
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
@@ -39,6 +40,14 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "message_exclusions": schemas.EXCLUSIONS,
         "message_terms": schemas.TERMS,
         "message_references": schemas.MESSAGE_REFERENCES,
+        "documents": schemas.DOCUMENTS,
+        "document_quarantine": schemas.QUARANTINE,
+        "document_nodes": schemas.DOCUMENT_NODES,
+        "document_references": schemas.DOCUMENT_REFERENCES,
+        "document_chunks": schemas.CHUNKS,
+        "document_exclusions": schemas.EXCLUSIONS,
+        "document_terms": schemas.TERMS,
+        "document_links": schemas.LINKS,
         "memberships": schemas.MEMBERSHIPS,
         "threads": schemas.THREADS,
         "thread_tree": schemas.THREAD_TREE,
@@ -68,18 +77,19 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
+    sections = (
+        "mail",
+        "blocks",
+        "chunks",
+        "documents",
+        "document_chunks",
+        "terms",
+        "threads",
+        "families",
+        "inferred_quotes",
+    )
     recorded = settings.model_dump(
-        mode="json",
-        include={
-            "mail": True,
-            "blocks": True,
-            "chunks": True,
-            "terms": True,
-            "threads": True,
-            "families": True,
-            "inferred_quotes": True,
-            "embedding": {"model"},
-        },
+        mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
     return DuckDBPublisher(
         lake, settings.root / "index", settings.index, settings.embedding, settings.terms, recorded
@@ -107,14 +117,12 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         # Backfill policies are marked beta in Dagster 1.13; the pin keeps them as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return [
-            mail_assets(settings.mail),
-            message_blocks_asset(settings.blocks),
-            message_chunks_asset(settings.chunks),
-            message_terms_asset(settings.terms),
-            message_references_asset(),
+            *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
+            *document_assets(settings.documents, settings.chunkers(), settings.terms),
             memberships_asset(),
             threads_asset(settings.threads),
             message_links_asset(),
+            document_links_asset(),
             families_asset(settings.families),
             inferred_quotes_asset(settings.inferred_quotes),
             chunk_context_asset(settings.chunks, settings.terms),

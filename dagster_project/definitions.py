@@ -7,25 +7,41 @@ from typing import Any
 
 import dagster as dg
 
+from assets.partitions import FAMILIES, Family
 from assets.publish import publish_checks
 from dagster_project.composition import make_assets, make_resources
 from dagster_project.schedules import hourly_job, hourly_schedule
 from dagster_project.settings import Settings, load_settings
 
-REFRESH = "refresh"
-"""The job that materializes assets: all of them, for the partitions of the run."""
+PUBLISH = "publish"
+"""The job of everything over the whole lake: relations, vectors, checks and the published file."""
+
+
+def refresh_job(family: Family) -> str:
+    """Name of the job that makes a family's partitions."""
+    return f"refresh_{family.name}"
 
 
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
+    partitioned = dg.AssetSelection.assets(*(table for family in FAMILIES for table in family.tables))
     return dg.Definitions(
         assets=make_assets(settings),
         asset_checks=[publish_checks(settings.embedding)],
         jobs=[
+            *(
+                dg.define_asset_job(
+                    refresh_job(family),
+                    selection=dg.AssetSelection.assets(*family.tables),
+                    description=f"Read, parse and chunk {family.name}, for the partitions of the run.",
+                    executor_def=dg.in_process_executor,
+                )
+                for family in FAMILIES
+            ),
             dg.define_asset_job(
-                REFRESH,
-                selection=dg.AssetSelection.all(),
-                description="Parse, chunk, embed and publish; for the partitions of the run.",
+                PUBLISH,
+                selection=dg.AssetSelection.all() - partitioned,
+                description="Relate, embed, check and publish what the partitions hold.",
                 executor_def=dg.in_process_executor,
             ),
             hourly_job(settings),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.partitions import BACKFILL, UNITS
+from assets.partitions import BACKFILL, FAMILIES, Family
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
@@ -17,8 +17,9 @@ from dagster_project.settings import Settings
 
 @dataclass(frozen=True)
 class Stage:
-    """One partitioned asset definition: its tables, their code version, the tables they are made from."""
+    """One partitioned asset definition: its family, its tables, their code version, the tables they are made from."""
 
+    family: str
     tables: tuple[str, ...]
     code_version: str
     inputs: tuple[str, ...]
@@ -45,11 +46,12 @@ def stages(settings: Settings) -> list[Stage]:
     for definition in make_assets(settings):
         if definition.partitions_def is None:
             continue
+        (family,) = (f for f in FAMILIES if f.partitions == definition.partitions_def)
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
         inputs = tuple(sorted(k.path[-1] for k in definition.keys_by_input_name.values()))
         versions = set(definition.code_versions_by_key.values())
         assert len(versions) == 1, f"{tables} must share one code version"
-        found.append(Stage(tables, versions.pop() or "", inputs))
+        found.append(Stage(family.name, tables, versions.pop() or "", inputs))
     return found
 
 
@@ -63,12 +65,13 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     order = stages(settings)
     stale = {u.partition: tables for u in units if (tables := _stale_tables(u, order, lake))}
     present = {u.partition for u in units}
-    vanished = tuple(p for p in lake.partitions("messages") if p not in present)
+    kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
+    vanished = tuple(p for p in kept if p not in present)
     publisher = make_publisher(settings, lake)
     publish = (
         bool(stale or vanished)
         or not _whole_tables_are_right(settings, lake)
-        or not publisher.is_current([u.partition for u in units])
+        or not publisher.is_current({u.partition: u.family for u in units})
     )
     return Plan(tuple(units), stale, vanished, publish)
 
@@ -77,6 +80,8 @@ def _stale_tables(unit: Unit, order: Sequence[Stage], lake: ParquetLake) -> tupl
     stale: list[str] = []
     hashes = {"unit": unit.fingerprint}
     for stage in order:
+        if stage.family != unit.family:
+            continue
         footers = [lake.footer(table, unit.partition) for table in stage.tables]
         expected = {name: hashes.get(name) for name in stage.inputs or ("unit",)}
         if set(stage.inputs) & set(stale) or not all(_is_right(f, stage, expected) for f in footers):
@@ -104,35 +109,40 @@ def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | 
 
 def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake) -> None:
     """Make Dagster's partitions and the lake's files those of the plan's units."""
-    assert UNITS.name
-    wanted = [u.partition for u in plan.units]
-    add_partitions(instance, wanted)
-    for gone in sorted(set(instance.get_dynamic_partitions(UNITS.name)) - set(wanted)):
-        instance.delete_dynamic_partition(UNITS.name, gone)
+    add_partitions(instance, plan.units)
+    wanted = {u.partition for u in plan.units}
+    for name in (_name(family) for family in FAMILIES):
+        for gone in sorted(set(instance.get_dynamic_partitions(name)) - wanted):
+            instance.delete_dynamic_partition(name, gone)
     for gone in plan.vanished:
         lake.remove(gone)
 
 
-def add_partitions(instance: dg.DagsterInstance, wanted: Sequence[str]) -> None:
+def add_partitions(instance: dg.DagsterInstance, units: Sequence[Unit]) -> None:
     """Tell Dagster of the partitions that it does not know yet."""
-    assert UNITS.name
-    known = set(instance.get_dynamic_partitions(UNITS.name))
-    if added := [p for p in wanted if p not in known]:
-        instance.add_dynamic_partitions(UNITS.name, added)
+    for family in FAMILIES:
+        known = set(instance.get_dynamic_partitions(_name(family)))
+        if added := [u.partition for u in units if u.family == family.name and u.partition not in known]:
+            instance.add_dynamic_partitions(_name(family), added)
 
 
-def ranges(instance: dg.DagsterInstance, plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:
-    """First and last partition of each run, and the tables to make: neighbours with equal needs together."""
-    assert UNITS.name
+def _name(family: Family) -> str:
+    assert family.partitions.name
+    return family.partitions.name
+
+
+def ranges(instance: dg.DagsterInstance, plan: Plan) -> list[tuple[Family, str, str, tuple[str, ...]]]:
+    """Family, first and last partition and tables of each run: neighbours with equal needs together."""
     most = BACKFILL.max_partitions_per_run or 1
-    groups: list[tuple[list[str], tuple[str, ...]]] = []
-    previous: tuple[str, ...] | None = None
-    for partition in instance.get_dynamic_partitions(UNITS.name):
-        tables = plan.stale.get(partition)
-        if tables is not None:
-            if tables == previous and len(groups[-1][0]) < most:
-                groups[-1][0].append(partition)
-            else:
-                groups.append(([partition], tables))
-        previous = tables
-    return [(members[0], members[-1], tables) for members, tables in groups]
+    groups: list[tuple[Family, list[str], tuple[str, ...]]] = []
+    for family in FAMILIES:
+        previous: tuple[str, ...] | None = None
+        for partition in instance.get_dynamic_partitions(_name(family)):
+            tables = plan.stale.get(partition)
+            if tables is not None:
+                if tables == previous and len(groups[-1][1]) < most:
+                    groups[-1][1].append(partition)
+                else:
+                    groups.append((family, [partition], tables))
+            previous = tables
+    return [(family, members[0], members[-1], tables) for family, members, tables in groups]

@@ -6,14 +6,17 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from transforms.errors import SettingsError
 from transforms.settings import (
+    DOCUMENT_FORMATS,
     BlockSettings,
     ChunkSettings,
+    DocumentChunkSettings,
+    DocumentSettings,
     EmbeddingSettings,
     FamilySettings,
     IndexSettings,
@@ -30,10 +33,22 @@ DEFAULT_CONFIG = "weft.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class SourceSettings(StageSettings):
-    """One place that mail comes from."""
+class _Named(StageSettings):
+    """What every source has."""
 
     name: str = Field(description="name of the source; the part of a partition before the slash")
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name) or ".." in name:
+            raise ValueError("use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit")
+        return name
+
+
+class SourceSettings(_Named):
+    """One place that mail comes from."""
+
     kind: Literal["mbox", "maildir", "eml"] = Field(description="how mails are stored there")
     path: str = Field(description="file, folder or glob; relative to the settings file")
     list_id: str | None = Field(
@@ -46,12 +61,42 @@ class SourceSettings(StageSettings):
         "mboxrd", description="how From_ lines are escaped in mbox files"
     )
 
-    @field_validator("name")
-    @classmethod
-    def _plain_name(cls, name: str) -> str:
-        if not _NAME.fullmatch(name) or ".." in name:
-            raise ValueError("use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit")
-        return name
+    @property
+    def family(self) -> str:
+        """What the source's files become."""
+        return "mail"
+
+
+class DocumentSourceSettings(_Named):
+    """One folder of notes or of documentation."""
+
+    kind: Literal["vault", "tree"] = Field(
+        description="vault: notes that link to each other by name, as Obsidian keeps them; tree: any folder of documents"
+    )
+    path: str = Field(description="the root folder; relative to the settings file")
+    include: tuple[str, ...] = Field(
+        tuple(f"*.{ending}" for ending in DOCUMENT_FORMATS),
+        description="patterns of files that are read; one without a slash counts at any depth",
+    )
+    exclude: tuple[str, ...] = Field(
+        ("node_modules/", "__pycache__/", "All Tasks.md"),
+        description="patterns of files, and with a slash at the end of folders, that are left out; "
+        "hidden ones always are",
+    )
+    grain: Literal["whole", "folder"] = Field(
+        "whole", description="what one partition holds: the whole folder, or each of its top-level folders"
+    )
+    chunker: Literal["tree", "sections", "semantic"] | None = Field(
+        None, description="how documents become chunks; default: `document_chunks.chunker`"
+    )
+
+    @property
+    def family(self) -> str:
+        """What the source's files become."""
+        return "documents"
+
+
+AnySource = Annotated[SourceSettings | DocumentSourceSettings, Field(discriminator="kind")]
 
 
 class StorageSettings(StageSettings):
@@ -66,11 +111,13 @@ class StorageSettings(StageSettings):
 class Settings(StageSettings):
     """Everything a settings file may say; every section but `sources` has defaults."""
 
-    sources: tuple[SourceSettings, ...] = Field(description="where mail comes from")
+    sources: tuple[AnySource, ...] = Field(description="where mail and documents come from")
     storage: StorageSettings = StorageSettings()
     mail: MailSettings = MailSettings()
     blocks: BlockSettings = BlockSettings()
     chunks: ChunkSettings = ChunkSettings()
+    documents: DocumentSettings = DocumentSettings()
+    document_chunks: DocumentChunkSettings = DocumentChunkSettings()
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
     families: FamilySettings = FamilySettings()
@@ -100,7 +147,17 @@ class Settings(StageSettings):
             return given
         return str((self.base / given).resolve() if given else self.root / "lake")
 
-    def source(self, name: str) -> SourceSettings:
+    def chunkers(self) -> dict[str, DocumentChunkSettings]:
+        """How the documents of each source become chunks, by name of the source; the default under `""`."""
+        return {"": self.document_chunks} | {
+            s.name: self.document_chunks.model_copy(update={"chunker": s.chunker})
+            if s.chunker
+            else self.document_chunks
+            for s in self.sources
+            if isinstance(s, DocumentSourceSettings)
+        }
+
+    def source(self, name: str) -> SourceSettings | DocumentSourceSettings:
         """The source of that name; KeyError if there is none."""
         return {s.name: s for s in self.sources}[name]
 
@@ -137,7 +194,9 @@ def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:
     """One line per fault: the file, the entry, the fault and, for unknown names, the known ones."""
     lines = []
     for fault in error.errors():
-        place = ".".join(str(p) for p in fault["loc"]) or "file"
+        # Behind the number of a source, the library names the kind that it took it for.
+        steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
+        place = ".".join(str(p) for p in steps) or "file"
         if fault["type"] == "extra_forbidden":
             lines.append(f"{path}: {place}: unknown setting; docs/settings.md lists the known ones")
         else:

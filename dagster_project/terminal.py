@@ -21,6 +21,11 @@ _STAGES = {
     "message_blocks": "parsing blocks",
     "message_chunks": "cutting chunks",
     "message_terms": "counting terms",
+    "documents": "reading documents",
+    "document_nodes": "finding headings",
+    "document_references": "finding links",
+    "document_chunks": "cutting sections",
+    "document_terms": "counting terms",
     "embeddings": "embedding texts",
     "search_index": "publishing",
 }
@@ -30,6 +35,9 @@ _SHOWN = (
     "threads",
     "attachments",
     "blocks",
+    "documents",
+    "nodes",
+    "links",
     "chunks",
     "embeddings",
     "terms",
@@ -135,17 +143,16 @@ def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
 
 def _print_hit(console: Console, hit: dict[str, Any]) -> None:
     when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
-    author = hit["from_name"] or hit["from_addr"] or "unknown author"
     console.print(Text(f"{hit['rank']:>3}. ") + Text(hit["subject"] or "(no subject)", style="bold cyan"))
-    thread = (
-        f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
-        if hit["thread_size"] > 1
-        else "single mail"
-    )
-    file = f" · {hit['filename']}" if hit["filename"] else ""
-    console.print(
-        f"     {author} · {when} · {hit['list_id']} · {thread} · {hit['chunk_kind']}{file}", markup=False
-    )
+    if hit["source_kind"] == "document":
+        facts = [hit["breadcrumb"], *([when] if hit["effective_at"] else []), hit["source"]]
+    else:
+        single = hit["thread_size"] == 1
+        thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
+        author = hit["from_name"] or hit["from_addr"] or "unknown author"
+        facts = [author, when, hit["list_id"], thread]
+    file = [hit["filename"]] if hit["filename"] else []
+    console.print("     " + " · ".join([*facts, hit["chunk_kind"], *file]), markup=False)
     snippet = Text(hit["snippet"])
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
@@ -161,11 +168,14 @@ def scores(hit: dict[str, Any]) -> str:
 
 
 def citation(hit: dict[str, Any]) -> str:
-    """Where the text stands: Message-ID, then attachment or block, then bytes."""
-    place = (
-        f"attachment {hit['attachment_id'][:12]}" if hit["attachment_id"] else f"block {hit['block_index']}"
-    )
-    return f"{hit['doc_id']} {place} bytes {hit['byte_start']}-{hit['byte_end']}"
+    """Where the text stands: node of a document, or Message-ID and attachment or block; then bytes."""
+    if hit["node_id"]:
+        place = hit["node_id"]
+    elif hit["attachment_id"]:
+        place = f"{hit['doc_id']} attachment {hit['attachment_id'][:12]}"
+    else:
+        place = f"{hit['doc_id']} block {hit['block_index']}"
+    return f"{place} bytes {hit['byte_start']}-{hit['byte_end']}"
 
 
 def print_rows(rows: pa.Table) -> None:

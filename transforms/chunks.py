@@ -16,6 +16,7 @@ from typing import NamedTuple
 import polars as pl
 import pyarrow as pa
 
+from transforms.chunk_table import chunk_table
 from transforms.hashing import parts_hash, text_hash
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import ChunkSettings
@@ -202,7 +203,11 @@ class _Rows:
     def __init__(self, settings: ChunkSettings) -> None:
         self.settings = settings
         self.columns: dict[str, list[object]] = {
-            c: [] for c in CHUNKS.names if c not in ("spans", "heading_path", "chunk_count", "chunker")
+            c: []
+            for c in CHUNKS.names
+            if c not in ("spans", "heading_path", "chunk_count", "chunker", "added_lex", "removed_lex")
+            and c not in ("anchor_source", "content_class")
+            and c not in ("diff_files", "diff_functions", "lines_added", "lines_removed")
         }
         self.append = {name: column.append for name, column in self.columns.items()}
         self.counts: list[int] = []
@@ -256,17 +261,14 @@ class _Rows:
             "chunk_count": pa.array(self.counts, pa.int64()),
             "chunker": pa.array([CHUNKER] * n, pa.string()),
         }
-        arrow = CHUNKS.arrow
-        for name, column in self.columns.items():
-            built[name] = pa.array(column, arrow.field(name).type)
-        chunks = pa.table([built[name] for name in CHUNKS.names], names=CHUNKS.names)
+        chunks = chunk_table({**self.columns, **built})
         excluded = pa.table(
             {
                 name: pa.array(column, EXCLUSIONS.arrow.field(name).type)
                 for name, column in self.excluded.items()
             }
         )
-        return ChunkTables(CHUNKS.conform(chunks), EXCLUSIONS.conform(excluded))
+        return ChunkTables(chunks, EXCLUSIONS.conform(excluded))
 
 
 class _Body:

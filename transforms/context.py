@@ -7,7 +7,7 @@ import re
 import ibis
 import pyarrow as pa
 
-from transforms import schemas
+from transforms import schemas, threads
 from transforms.hashing import text_hash
 from transforms.settings import ChunkSettings
 
@@ -121,6 +121,15 @@ def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings
 def _embedded(title: str, context: str, reply: str, settings: ChunkSettings) -> str:
     subject = f"Subject: {title}\n\n" if settings.embed_subject and title else ""
     return f"{subject}In reply to:\n{context.strip()}\n\nReply:\n{reply.strip()}"
+
+
+def published_chunks(
+    message_chunks: ibis.Table, document_chunks: ibis.Table, memberships: ibis.Table
+) -> ibis.Table:
+    """The chunks of all families that are published: of mail those of the canonical copies."""
+    return threads.canonical(message_chunks, memberships, "doc_id").union(
+        document_chunks.select(schemas.CHUNKS.names)
+    )
 
 
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:

@@ -11,17 +11,16 @@ import pyarrow as pa
 
 from transforms.settings import SearchSettings
 
-FIELDS = ("title", "text", "quote", "context")
+FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
 
 
 @dataclass(frozen=True)
 class Postings:
     """The postings of the terms of some queries, and what BM25 has to know of all chunks.
 
-    `rows` has the columns term_id, chunk_no and the four term frequencies title_tf, text_tf,
-    quote_tf, context_tf, the rows of a term together. `terms` gives the term and its document
-    frequency (chunks that hold it) by id. `lengths` has one int32 array per field, the terms each
-    chunk holds in it.
+    `rows` has the columns term_id, chunk_no and one term frequency per field (title_tf, text_tf and
+    so on), the rows of a term together. `terms` gives the term and its document frequency (chunks
+    that hold it) by id. `lengths` has one int32 array per field, the terms each chunk holds in it.
     """
 
     rows: pa.Table
@@ -41,6 +40,10 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
         "text": settings.text_weight,
         "quote": settings.quote_weight,
         "context": settings.quote_weight,
+        "file": settings.file_weight,
+        "function": settings.function_weight,
+        "added": settings.added_weight,
+        "removed": settings.removed_weight,
     }
 
 

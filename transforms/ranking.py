@@ -1,4 +1,4 @@
-"""Scores to ranked hits: candidates, fusion, gathering by message and thread."""
+"""Scores to ranked hits: candidates, fusion, gathering by document and thread."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ RANKED = {
 
 @dataclass(frozen=True)
 class Places:
-    """The message and the thread of every chunk, as numbers, int32 arrays by chunk number."""
+    """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number."""
 
-    message: np.ndarray
+    document: np.ndarray
     thread: np.ndarray
 
 
@@ -82,13 +82,13 @@ def ranked_hits(
     limit: int,
     settings: SearchSettings,
 ) -> pl.DataFrame:
-    """The best chunk of each of the best `limit` messages for one query: the columns of RANKED.
+    """The best chunk of each of the best `limit` documents for one query: the columns of RANKED.
 
     `lexical` holds the scores of all chunks; `allowed` masks those that a filter keeps.
     Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
     `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
-    `_fused`; a message is as good as its best chunk, plus the share `thread_weight` of the best
-    message of its thread. Ties break on the chunk number.
+    `_fused`; a document is as good as its best chunk, plus the share `thread_weight` of the best
+    document of its thread. Ties break on the chunk number.
     """
     mask = np.ones(len(lexical), dtype=bool) if allowed is None else allowed
     by_lexical = top_k(np.where(mask & (lexical > 0), lexical, -np.inf), settings.candidates_lexical)
@@ -105,7 +105,7 @@ def ranked_hits(
         _scaled(scores["vector_score"], vector.low, vector.high),
     )
     fused = _fused(scaled, tuple(ranks.values()), settings)
-    kept, share = _best_messages(fused, chosen, places, settings.thread_weight, limit)
+    kept, share = _best_documents(fused, chosen, places, settings.thread_weight, limit)
     columns = {
         "query": np.full(len(kept), query),
         "rank": np.arange(1, len(kept) + 1),
@@ -136,12 +136,12 @@ def _fused(
     return settings.lexical_weight * lexical + (1 - settings.lexical_weight) * vector
 
 
-def _best_messages(
+def _best_documents(
     fused: np.ndarray, chosen: np.ndarray, places: Places, thread_weight: float, limit: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the best chunk of each message, best message first, and the thread's share of each."""
+    """Positions of the best chunk of each document, best document first, and the thread's share of each."""
     by_score = np.lexsort((chosen, -fused))
-    _, first = np.unique(places.message[chosen[by_score]], return_index=True)
+    _, first = np.unique(places.document[chosen[by_score]], return_index=True)
     best = by_score[first]
     _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
     thread_best = np.full(thread.max() + 1, -np.inf)

@@ -217,12 +217,12 @@ CHUNKS = Table(
             pa.string(),
             "hash of document, its content, kind, text and occurrence; no position inside",
         ),
-        _column("source_kind", pa.string(), "message or attachment"),
+        _column("source_kind", pa.string(), "message, attachment or document"),
         SOURCE,
         UNIT,
-        _column("doc_id", pa.string(), "what per-document dedup counts: the Message-ID for mail"),
+        _column("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
-        Column("parent_id", pa.string(), "Message-ID this mail answers, for expansion"),
+        Column("parent_id", pa.string(), "Message-ID this mail answers, or node the text stands in"),
         _column(
             "chunk_kind",
             pa.string(),
@@ -234,8 +234,10 @@ CHUNKS = Table(
         _column("title", pa.string(), "subject of the mail; with the file name for attachments"),
         _column("text_display", TEXT, "the text as people see it, quote marks kept"),
         _column("text_embed", TEXT, "the text that is embedded"),
-        _column("text_lex", TEXT, "authored text for the lexical index"),
+        _column("text_lex", TEXT, "authored text for the lexical index, without the changed lines of a diff"),
         _column("quote_lex", TEXT, "quoted text for the lexical index"),
+        _column("added_lex", TEXT, "lines a diff adds, for the lexical index"),
+        _column("removed_lex", TEXT, "lines a diff removes, for the lexical index"),
         _column(
             "spans",
             pa.list_(SPAN),
@@ -244,8 +246,23 @@ CHUNKS = Table(
         ),
         _column("char_count", pa.int64(), "characters of text_display"),
         _column("quote_anchor_chars", pa.int64(), "characters of the quote anchor, marks removed"),
+        _column(
+            "anchor_source",
+            pa.string(),
+            "where the anchor comes from: quote (quoted text or a hunk of the same mail), parent (the answered "
+            "mail, in the published table only) or none",
+        ),
         _column("quote_depth_max", pa.int64(), "deepest quote in the chunk"),
         _column("has_patch_markers", pa.bool_(), "true if a diff is inside"),
+        _column("content_class", pa.string(), "what most of the text is: text, code, patch or log"),
+        _column("diff_files", pa.list_(pa.string()), "files a diff in it changes; empty without one"),
+        _column(
+            "diff_functions",
+            pa.list_(pa.string()),
+            "functions or sections that the hunk headers name; empty without a diff",
+        ),
+        Column("lines_added", pa.int64(), "lines the diff adds; null without one"),
+        Column("lines_removed", pa.int64(), "lines the diff removes; null without one"),
         _column("is_quote_heavy", pa.bool_(), "true if the anchor is longer than the authored text"),
         _column("is_code", pa.bool_(), "true if most of it is patch or code"),
         _column("lane", pa.string(), "fast or slow"),
@@ -257,10 +274,10 @@ CHUNKS = Table(
 
 EXCLUSIONS = Table(
     "exclusions",
-    "A piece of a mail that became no chunk, with the reason.",
+    "A piece of a mail or document that became no chunk, with the reason.",
     ("doc_id", "attachment_id", "byte_start"),
     (
-        _column("doc_id", pa.string(), "Message-ID"),
+        _column("doc_id", pa.string(), "Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment, null for the body"),
         SOURCE,
         UNIT,
@@ -281,7 +298,9 @@ TERMS = Table(
     ("chunk_id", "field", "term"),
     (
         _column("chunk_id", pa.string(), "the chunk"),
-        _column("field", pa.string(), "title, text, quote or context"),
+        _column(
+            "field", pa.string(), "title, text, quote, context, or of a diff: file, function, added, removed"
+        ),
         _column("term", pa.string(), "the term after the tokenizer and the stemmer"),
         _column("tf", pa.int32(), "occurrences of the term in the field"),
     ),
@@ -422,12 +441,17 @@ DOCUMENTS = Table(
         _column("title", pa.string(), "title of the frontmatter, else the first h1, else the file name"),
         _column("format", pa.string(), "markdown, text, rst or html"),
         Column("doc_type", pa.string(), "type of the frontmatter"),
+        Column("description", pa.string(), "description of the frontmatter"),
         _column("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),
         _column("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),
         Column("frontmatter", pa.string(), "the frontmatter as JSON"),
         Column("created_at", TIME, "time of creation the frontmatter gives"),
         Column("modified_at", TIME, "time of change the frontmatter gives"),
-        _column("text", TEXT, "stored text; all offsets are UTF-8 bytes into it"),
+        _column(
+            "text",
+            TEXT,
+            "stored text: the file's own, or the Markdown made of it; all offsets are UTF-8 bytes into it",
+        ),
         _column("body_start", pa.int64(), "first byte behind the frontmatter"),
         _column("content_hash", pa.string(), "hash of the text"),
         _column("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
@@ -450,6 +474,7 @@ DOCUMENT_NODES = Table(
         _column("heading_start", pa.int64(), "first byte of the heading; 0 for the document"),
         _column("byte_start", pa.int64(), "first byte of the span, behind the heading"),
         _column("byte_end", pa.int64(), "byte behind the span, children included"),
+        _column("body_end", pa.int64(), "byte behind the node's own text, which begins at byte_start"),
         _column("sibling_count", pa.int64(), "children of the parent, this node included"),
     ),
 )
@@ -483,6 +508,26 @@ MESSAGE_REFERENCES = Table(
     ),
 )
 
+DOCUMENT_REFERENCES = Table(
+    "document_references",
+    "One reference in a document, not yet looked up, or one block id that references can lead to.",
+    ("doc_id", "byte_start"),
+    (
+        _column("doc_id", pa.string(), "document that holds the reference"),
+        SOURCE,
+        UNIT,
+        _column("byte_start", pa.int64(), "first byte of the reference in the stored text"),
+        _column("byte_end", pa.int64(), "byte behind it"),
+        _column(
+            "kind",
+            pa.string(),
+            "wiki, embed, markdown, image, url (another scheme or host), or block_id (`^id`, the place itself)",
+        ),
+        _column("target", pa.string(), "what the reference says, unescaped; the id for block_id"),
+        _column("text", pa.string(), "text shown for the reference; empty if none"),
+    ),
+)
+
 LINKS = Table(
     "links",
     "One reference from a place in a text to another mail, document or node.",
@@ -498,7 +543,7 @@ LINKS = Table(
             "kind",
             pa.string(),
             "what the reference is: of mail the trailer's name in lower case, url, commit, mention or "
-            "quoted; of documents wiki, embed or markdown",
+            "quoted; of documents wiki, embed, markdown, image or url",
         ),
         _column("text", pa.string(), "text shown for the reference; empty if none"),
     ),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import Stemmer
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
 
@@ -53,6 +54,23 @@ class BlockSettings(StageSettings):
     )
 
 
+DOCUMENT_FORMATS = {
+    "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
+    "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
+    "xhtml": "html",
+}  # fmt: skip
+"""The format of a document by the extension of its file name; a source looks for these."""
+
+
+class DocumentSettings(StageSettings):
+    """How files become documents."""
+
+    max_document_bytes: int = Field(16 << 20, gt=0, description="bytes; a larger file is set aside")
+    max_rst_bytes: int = Field(
+        1 << 20, gt=0, description="bytes; a larger reStructuredText file is set aside (docutils is slow)"
+    )
+
+
 class ChunkSettings(StageSettings):
     """How blocks become chunks (defaults: the pginbox design, seed 000)."""
 
@@ -75,6 +93,63 @@ class ChunkSettings(StageSettings):
     )
     slow_body_chars: int = Field(200_000, gt=0, description="characters; a longer body goes to the slow lane")
     embed_subject: bool = Field(True, description="put the subject before the text that is embedded")
+
+
+_DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "seed": {"target_chars": 700, "overlap_chars": 100, "min_chars": 100, "context_chars": 0},
+}
+
+
+class DocumentChunkSettings(StageSettings):
+    """How documents become chunks.
+
+    The profile `seed` has the sizes of the SecondBrain design (seed 001); `recommended` those that
+    found most in `benchmarks/passages.py`. A size that is given holds in both.
+    """
+
+    profile: Literal["recommended", "seed"] = Field("recommended", description="which sizes are the default")
+    chunker: Literal["tree", "sections", "semantic"] = Field(
+        "sections",
+        description="tree: one chunk per heading (seed 002); sections: pieces of about one size that keep to "
+        "headings, lists and code (seed 001); semantic: sections gathered by tokens (seed 004)",
+    )
+    target_chars: int = Field(700, gt=0, description="sections: characters; longer text is split (seed 700)")
+    overlap_chars: int = Field(
+        0, ge=0, description="sections: characters a chunk repeats of the one before (seed 100)"
+    )
+    min_chars: int = Field(
+        100, ge=0, description="sections: characters; what is shorter joins a neighbour (seed 100)"
+    )
+    context_chars: int = Field(
+        400, ge=0, description="characters around a chunk that the lexical index reads with it (seed 0)"
+    )
+    embed_headings: bool = Field(True, description="put title and headings before the text that is embedded")
+    code_share: float = Field(
+        0.5, gt=0, le=1, description="lines of code : lines with text from which a chunk is code (seed 004)"
+    )
+    semantic_min_tokens: int = Field(
+        250, gt=0, description="semantic: tokens from which an equal or higher heading begins a chunk"
+    )
+    semantic_deep_tokens: int = Field(
+        500, gt=0, description="semantic: tokens from which a deeper heading begins a chunk"
+    )
+    semantic_max_tokens: int = Field(750, gt=0, description="semantic: tokens that no further line may pass")
+    strict: bool = Field(
+        False, description="semantic: repeat the faults of the original, lost tails included"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {**_DOCUMENT_PROFILES.get(given.get("profile", "recommended"), {}), **given}
+
+
+def digest_of(settings: Mapping[str, StageSettings]) -> str:
+    """Hash of several settings by name; what the code version of a stage that takes them all is derived from."""
+    return text_hash(json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True))[:12]
 
 
 class TermSettings(StageSettings):
@@ -180,6 +255,10 @@ class SearchSettings(StageSettings):
     title_weight: float = Field(2.0, ge=0, description="weight of subject terms")
     text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
     quote_weight: float = Field(0.3, ge=0, description="weight of quoted terms")
+    file_weight: float = Field(1.0, ge=0, description="weight of the names of files that a diff changes")
+    function_weight: float = Field(1.0, ge=0, description="weight of the functions that hunk headers name")
+    added_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff adds")
+    removed_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff removes")
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )

@@ -12,9 +12,18 @@ import Stemmer
 from transforms import schemas
 from transforms.settings import TermSettings
 
-VERSION = "1"
+VERSION = "2"
 _STEM = {"term": pl.String, "stem": pl.String}
-FIELDS = {"title": "title", "text": "text_lex", "quote": "quote_lex"}
+FIELDS = {
+    "title": "title",
+    "text": "text_lex",
+    "quote": "quote_lex",
+    "file": "diff_files",
+    "function": "diff_functions",
+    "added": "added_lex",
+    "removed": "removed_lex",
+}
+"""Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
 
 # A word is a run of letters, marks, digits and underscores with a letter or digit in it.
 _WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
@@ -70,7 +79,11 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of `chunks`: how often each term stands in each field of each chunk."""
     frame = pl.from_arrow(chunks.select(["chunk_id", *FIELDS.values()]))
     assert isinstance(frame, pl.DataFrame)
-    return field_terms({name: frame.select("chunk_id", column) for name, column in FIELDS.items()}, settings)
+    lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
+    frame = frame.with_columns(pl.col(lists).list.join("\n"))
+    fields = {name: frame.select("chunk_id", column) for name, column in FIELDS.items()}
+    filled = {n: f.filter(pl.col(FIELDS[n]).str.len_bytes() > 0) for n, f in fields.items()}
+    return field_terms(filled, settings)
 
 
 def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:

@@ -139,6 +139,16 @@ class ParquetLake:
             metadata = parquet.metadata.metadata or {}
         return Loaded(self.tables[table].conform(data), metadata.get(_CONTENT, b"").decode())
 
+    def ids(self, table: str, partition: str) -> set[str]:
+        """The first column of a stored table; empty if there is none or it cannot be read."""
+        try:
+            with self.path(table, partition).open("rb") as stream:
+                parquet = pq.ParquetFile(stream)
+                first = parquet.schema_arrow.names[0]
+                return set(parquet.read(columns=[first]).column(first).to_pylist())
+        except (FileNotFoundError, pa.ArrowInvalid, OSError):
+            return set()
+
     def partitions(self, table: str) -> list[str]:
         """The partitions that are stored for a table, sorted."""
         folder = self.base / table
@@ -233,7 +243,9 @@ class LakeIOManager(UPathIOManager):
         paths = [self.lake.path(name, p) for p in partitions]
         files = [str(p) for p in paths if p.exists()]
         if not files:
-            return ibis.memtable(self.lake.tables[name].empty())
+            # As of Parquet files: Ibis refuses a union of tables that say other things of nulls.
+            fields = [field.with_nullable(True) for field in self.lake.tables[name].arrow]
+            return ibis.memtable(pa.schema(fields).empty_table())
         return self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
-from transforms import schemas
+from transforms import lexical, schemas
 
-LAYOUT = "2"
+LAYOUT = "3"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 _SQL_TYPES = {
@@ -74,7 +76,7 @@ MADE_HERE = {"chunks": "chunk_no", "quarantine": "first_seen"}
 
 NO_QUARANTINE = "(SELECT '' AS source, '' AS unit, '' AS place, '' AS bytes_sha256, NULL::TIMESTAMPTZ AS first_seen LIMIT 0)"
 
-LINKS_FROM = ("message_links",)
+LINKS_FROM = ("message_links", "document_links")
 """The lake's tables of links, one per family of sources; `links` holds the rows of all."""
 
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in LINKS_FROM)
@@ -91,10 +93,15 @@ TABLES = {
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
     "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
-    "exclusions": f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} {{kept}}",
+    "documents": "CREATE TABLE documents AS SELECT * FROM new_documents {kept}",
+    "nodes": "CREATE TABLE nodes AS SELECT * FROM new_document_nodes {kept}",
+    "exclusions": (
+        f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} "
+        "UNION ALL BY NAME FROM new_document_exclusions {kept}"
+    ),
     "quarantine": """
 CREATE TABLE quarantine AS
-WITH rows AS (SELECT * FROM new_quarantine {kept})
+WITH rows AS (SELECT * FROM new_quarantine UNION ALL BY NAME FROM new_document_quarantine {kept})
 SELECT rows.*, coalesce(before.first_seen, now()) AS first_seen FROM rows
 LEFT JOIN (SELECT DISTINCT ON (source, unit, place, bytes_sha256) * FROM {before}) before
   USING (source, unit, place, bytes_sha256)
@@ -102,9 +109,14 @@ ORDER BY source, unit, place
 """,
     "chunks": f"""
 CREATE TABLE chunks AS
-WITH rows AS ({_canonical("new_message_chunks", "doc_id")} {{kept}}),
+WITH rows AS (
+  {_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks {{kept}}
+),
 numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no FROM rows)
-SELECT chunk_no, rows.* FROM rows JOIN numbered USING (chunk_id)
+SELECT chunk_no, rows.* REPLACE (CASE
+  WHEN chunk_id IN (SELECT chunk_id FROM lake_chunk_context WHERE context <> '') THEN 'parent'
+  WHEN anchor_source = 'parent' THEN 'none' ELSE anchor_source END AS anchor_source)
+FROM rows JOIN numbered USING (chunk_id)
 """,
 }
 VIEWS = {
@@ -130,56 +142,60 @@ SELECT p.* REPLACE (if(r.chunk_id IS NULL, p.text_tf, 0) AS text_tf, if(r.chunk_
 FROM prev.postings p JOIN prev.chunks b USING (chunk_no) LEFT JOIN restated r ON r.chunk_id = b.chunk_id
 """
 
-_NEW_COUNTS = """
+_TF = {field: f"{field}_tf" for field in lexical.FIELDS}
+_TFS = ", ".join(_TF.values())
+# The context of a chunk is counted anew at each publish; the other fields of a kept chunk are taken over.
+_OWN = [tf for field, tf in _TF.items() if field != "context"]
+
+
+def _each(form: str, names: Iterable[str] = tuple(_TF.values())) -> str:
+    """One SQL expression per column of frequencies, separated by commas."""
+    return ", ".join(form.format(tf=tf, field=tf.removesuffix("_tf")) for tf in names)
+
+
+_NEW_COUNTS = f"""
 CREATE TEMP TABLE new_counts AS
-SELECT term, chunk_no,
-  coalesce(sum(tf) FILTER (field = 'title'), 0) AS title_tf,
-  coalesce(sum(tf) FILTER (field = 'text'), 0) AS text_tf,
-  coalesce(sum(tf) FILTER (field = 'quote'), 0) AS quote_tf,
-  coalesce(sum(tf) FILTER (field = 'context'), 0) AS context_tf
+SELECT term, chunk_no, {_each("coalesce(sum(tf) FILTER (field = '{field}'), 0) AS {tf}")}
 FROM (
   SELECT chunk_id, field, term, tf FROM stated_terms SEMI JOIN chunks USING (chunk_id, partition)
+  UNION ALL SELECT chunk_id, field, term, tf FROM new_document_terms
   UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
 ) JOIN chunks USING (chunk_id)
 GROUP BY term, chunk_no
 """
 
-_NO_KEPT_COUNTS = """
-CREATE TEMP TABLE kept_counts (term_id INTEGER, chunk_no INTEGER, title_tf USMALLINT, text_tf USMALLINT,
-  quote_tf USMALLINT, context_tf USMALLINT)
+_NO_KEPT_COUNTS = f"""
+CREATE TEMP TABLE kept_counts (term_id INTEGER, chunk_no INTEGER, {_each("{tf} USMALLINT")})
 """
 
 _NO_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms (term_id INTEGER, term VARCHAR)"
 
-_KEPT_COUNTS = """
+_KEPT_COUNTS = f"""
 CREATE TEMP TABLE kept_counts AS
-SELECT p.term_id, n.chunk_no, p.title_tf, p.text_tf, p.quote_tf, 0::USMALLINT AS context_tf
+SELECT p.term_id, n.chunk_no, {_each("p.{tf}", _OWN)}, 0::USMALLINT AS context_tf
 FROM kept_postings p
 JOIN (
   SELECT b.chunk_no AS old_no, c.chunk_no FROM prev.chunks b JOIN chunks c USING (chunk_id)
   WHERE c.partition NOT IN (SELECT partition FROM changed)
 ) n ON n.old_no = p.chunk_no
-WHERE p.title_tf > 0 OR p.text_tf > 0 OR p.quote_tf > 0
+WHERE {" OR ".join(f"p.{tf} > 0" for tf in _OWN)}
 """
 
 _PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms AS SELECT term_id, term FROM prev.terms"
 
 # A chunk with parent context can have the same term among the kept and the new counts: those are added up.
-_COUNTS = """
+_COUNTS = f"""
 CREATE TEMP TABLE counts AS
 WITH mixed AS (SELECT chunk_no FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM lake_chunk_context)),
 kept AS (SELECT t.term, k.* EXCLUDE (term_id) FROM kept_counts k JOIN previous_terms t USING (term_id)),
 both_sides AS (
   FROM kept WHERE chunk_no IN (FROM mixed) UNION ALL BY NAME FROM new_counts WHERE chunk_no IN (FROM mixed)
 )
-SELECT term, chunk_no, sum(title_tf)::USMALLINT AS title_tf, sum(text_tf)::USMALLINT AS text_tf,
-  sum(quote_tf)::USMALLINT AS quote_tf, sum(context_tf)::USMALLINT AS context_tf
+SELECT term, chunk_no, {_each("least(sum({tf}), 65535)::USMALLINT AS {tf}")}
 FROM both_sides GROUP BY term, chunk_no
-UNION ALL BY NAME SELECT term, chunk_no, title_tf, text_tf, quote_tf, context_tf FROM kept
+UNION ALL BY NAME SELECT term, chunk_no, {_TFS} FROM kept
 WHERE chunk_no NOT IN (FROM mixed)
-UNION ALL BY NAME SELECT term, chunk_no, least(title_tf, 65535)::USMALLINT AS title_tf,
-  least(text_tf, 65535)::USMALLINT AS text_tf, least(quote_tf, 65535)::USMALLINT AS quote_tf,
-  least(context_tf, 65535)::USMALLINT AS context_tf
+UNION ALL BY NAME SELECT term, chunk_no, {_each("least({tf}, 65535)::USMALLINT AS {tf}")}
 FROM new_counts WHERE chunk_no NOT IN (FROM mixed)
 """
 
@@ -189,16 +205,15 @@ SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, count(
 FROM counts GROUP BY term ORDER BY term_id
 """
 
-_POSTINGS = """
+_POSTINGS = f"""
 CREATE TABLE postings AS
-SELECT term_id, chunk_no, title_tf, text_tf, quote_tf, context_tf
+SELECT term_id, chunk_no, {_TFS}
 FROM counts JOIN terms USING (term) ORDER BY term_id, chunk_no
 """
 
-_LENGTHS = """
+_LENGTHS = f"""
 CREATE TABLE chunk_lengths AS
-SELECT chunk_no, coalesce(sum(title_tf), 0)::INTEGER AS title_length, coalesce(sum(text_tf), 0)::INTEGER AS text_length,
-  coalesce(sum(quote_tf), 0)::INTEGER AS quote_length, coalesce(sum(context_tf), 0)::INTEGER AS context_length
+SELECT chunk_no, {_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length")}
 FROM (SELECT chunk_no FROM chunks) LEFT JOIN postings USING (chunk_no)
 GROUP BY chunk_no ORDER BY chunk_no
 """
@@ -239,13 +254,31 @@ ORDER BY c.chunk_no
 RULES = {
     "a message has one row": "SELECT count(*) - count(DISTINCT message_id) FROM messages",
     "a chunk has one row": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
-    "a chunk belongs to a message": "SELECT count(*) FROM chunks WHERE doc_id NOT IN (SELECT message_id FROM messages)",
+    "a document has one row": "SELECT count(*) - count(DISTINCT doc_id) FROM documents",
+    "a node has one row": "SELECT count(*) - count(DISTINCT node_id) FROM nodes",
+    "a chunk belongs to a message or a document": (
+        "SELECT count(*) FROM chunks WHERE doc_id NOT IN "
+        "(SELECT message_id FROM messages UNION ALL SELECT doc_id FROM documents)"
+    ),
     "a chunk has one vector": "SELECT abs((SELECT count(*) FROM chunks) - (SELECT count(*) FROM embeddings))",
-    "a chunk has terms": "SELECT count(*) FROM chunk_lengths WHERE title_length + text_length + quote_length = 0",
+    "a chunk has terms": (
+        f"SELECT count(*) FROM chunk_lengths WHERE {' + '.join(tf.replace('_tf', '_length') for tf in _OWN)} = 0"
+    ),
     "all vectors are of one model": "SELECT greatest(count(DISTINCT model) - 1, 0) FROM embeddings",
     "a message is in the thread tree": (
         "SELECT count(*) FROM messages WHERE message_id NOT IN (SELECT message_id FROM thread_tree)"
     ),
+}
+
+_FIELD_NAMES = {
+    "title": "the title",
+    "text": "the authored text",
+    "quote": "the quoted text",
+    "context": "the added context",
+    "file": "the names of changed files",
+    "function": "the functions of hunk headers",
+    "added": "added lines",
+    "removed": "removed lines",
 }
 
 _PARTITION = {"partition": "partition of the lake that the row comes from, as source/unit"}
@@ -266,6 +299,8 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "chunks": _of(schemas.CHUNKS, {**_PARTITION, "chunk_no": "number of the chunk in this file, from 0"}),
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
+    "documents": _of(schemas.DOCUMENTS, _PARTITION),
+    "nodes": _of(schemas.DOCUMENT_NODES, _PARTITION),
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
@@ -288,20 +323,14 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "term_id": "the term",
             "chunk_no": "the chunk",
-            "title_tf": "occurrences in the title",
-            "text_tf": "occurrences in the authored text",
-            "quote_tf": "occurrences in the quoted text",
-            "context_tf": "occurrences in the added context",
+            **{tf: f"occurrences in {_FIELD_NAMES[field]}" for field, tf in _TF.items()},
         },
     ),
     "chunk_lengths": (
         "Terms per chunk and field, for length normalisation.",
         {
             "chunk_no": "the chunk",
-            "title_length": "terms of the title",
-            "text_length": "terms of the authored text",
-            "quote_length": "terms of the quoted text",
-            "context_length": "terms of the added context",
+            **{f"{field}_length": f"terms of {name}" for field, name in _FIELD_NAMES.items()},
         },
     ),
     "embeddings": (

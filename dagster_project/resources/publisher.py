@@ -9,13 +9,14 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from assets.partitions import FAMILIES
 from dagster_project.resources import published
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
@@ -25,26 +26,18 @@ from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, TermSettings
 
 CURRENT = "CURRENT"
-_PER_UNIT = (
-    "messages",
-    "attachments",
-    "message_blocks",
-    "message_chunks",
-    "message_exclusions",
-    "message_terms",
-    "quarantine",
-)
 _WHOLE = (
     "memberships",
     "threads",
     "thread_tree",
-    "chunk_context",
-    "context_terms",
-    "embeddings",
     "families",
     "inferred_quotes",
     *published.LINKS_FROM,
+    "chunk_context",
+    "context_terms",
+    "embeddings",
 )
+_TABLES = {family.name: family.tables for family in FAMILIES}
 
 
 @dataclass(frozen=True)
@@ -59,6 +52,7 @@ class Published:
     reused: bool
     rows: Mapping[str, int] = field(default_factory=dict)
     vector_search: str = "exact"
+    unusable: str | None = None
 
 
 class DuckDBPublisher:
@@ -82,8 +76,8 @@ class DuckDBPublisher:
         """Hash of what must be equal for rows of an older version to be taken over."""
         return parts_hash([published.LAYOUT, self.terms.digest(), self.embedding.digest()])[:16]
 
-    def publish(self, partitions: Sequence[str]) -> Published:
-        """Publish the lake's tables restricted to `partitions`.
+    def publish(self, partitions: Mapping[str, str]) -> Published:
+        """Publish the lake's tables restricted to `partitions`, which maps each to its family.
 
         Nothing is built when the current version holds just that. Rows of unchanged partitions
         come from the current version, all others from the lake. A crash at any point leaves the
@@ -100,18 +94,20 @@ class DuckDBPublisher:
             if previous and previous.name == place.name:
                 return Published(version, place, False, len(partitions), 0, True)
             try:
-                result = self._build(previous, hashes, version, settings, place)
-            except duckdb.Error:
+                result = self._build(previous, partitions, hashes, version, settings, place)
+            except duckdb.Error as error:
                 if previous is None:
                     raise
                 # The previous version is damaged where its manifest does not show it: do without.
-                result = self._build(None, hashes, version, settings, place)
+                made = self._build(None, partitions, hashes, version, settings, place)
+                result = replace(made, unusable=str(error).splitlines()[0])
             self._prune(keep=place)
             return result
 
     def _build(
         self,
         previous: Path | None,
+        partitions: Mapping[str, str],
         hashes: Mapping[str, Mapping[str, str]],
         version: str,
         settings: str,
@@ -119,7 +115,6 @@ class DuckDBPublisher:
     ) -> Published:
         """Build a version aside and switch to it."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
-        partitions = [p for p in hashes if p]
         try:
             result = _Build(self, building, previous, hashes, partitions).run(version, settings)
             _durable(building)
@@ -129,7 +124,7 @@ class DuckDBPublisher:
             _remove(self.folder.glob(f"{building.name}*"))
         return result
 
-    def is_current(self, partitions: Sequence[str]) -> bool:
+    def is_current(self, partitions: Mapping[str, str]) -> bool:
         """True if the current version is readable and shows the lake as it is now."""
         previous = self._usable_previous()
         if previous is None:
@@ -149,10 +144,11 @@ class DuckDBPublisher:
         link = self.folder / CURRENT
         return link.resolve() if link.is_symlink() and link.exists() else None
 
-    def _content_hashes(self, partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+    def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Content hash of every table of every partition, and of the whole tables under the key ''."""
         hashes: dict[str, dict[str, str]] = {}
-        for partition, tables in [("", _WHOLE), *((p, _PER_UNIT) for p in sorted(partitions))]:
+        per_unit = [(p, _TABLES[partitions[p]]) for p in sorted(partitions)]
+        for partition, tables in [("", _WHOLE), *per_unit]:
             for table in tables:
                 footer = self.lake.footer(table, partition or None)
                 if footer is None:
@@ -219,10 +215,10 @@ class _Build:
         place: Path,
         previous: Path | None,
         hashes: Mapping[str, Mapping[str, str]],
-        partitions: Sequence[str],
+        partitions: Mapping[str, str],
     ):
         self.publisher, self.lake, self.place = publisher, publisher.lake, place
-        self.previous, self.hashes, self.partitions = previous, hashes, sorted(partitions)
+        self.previous, self.hashes, self.partitions = previous, hashes, partitions
 
     def run(self, version: str, settings: str) -> Published:
         """Fill the file at `place`, check it, close it."""
@@ -284,7 +280,7 @@ class _Build:
 
     def _changed(self) -> list[str]:
         """Partitions whose rows must be taken from the lake."""
-        now = [(p, t, h) for p in self.partitions for t, h in self.hashes[p].items()]
+        now = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
         self.connection.execute(
             "CREATE TABLE partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
         )
@@ -299,8 +295,9 @@ class _Build:
         ]
 
     def _tables(self, changed: list[str]) -> None:
-        for name in _PER_UNIT:
-            self._from_lake(f"new_{name}", name, changed)
+        for family, tables in _TABLES.items():
+            for name in tables:
+                self._from_lake(f"new_{name}", name, [p for p in changed if self.partitions[p] == family])
         for name, statement in published.TABLES.items():
             made_here = published.MADE_HERE.get(name)
             columns = f"* EXCLUDE ({made_here})" if made_here else "*"
@@ -404,8 +401,10 @@ class PartitionPublisher:
 
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
-        made = set(self.publisher.lake.partitions("messages")) | self.publisher.published_partitions()
-        partitions = [u.partition for u in self.sources.discover() if u.partition in made]
+        lake = self.publisher.lake
+        made = {p for family in FAMILIES for p in lake.partitions(family.tables[0])}
+        made |= self.publisher.published_partitions()
+        partitions = {u.partition: u.family for u in self.sources.discover() if u.partition in made}
         done = self.publisher.publish(partitions)
         return {
             "version": done.version,
@@ -414,6 +413,7 @@ class PartitionPublisher:
             "partitions": done.partitions,
             "changed_partitions": done.changed,
             "built_on_previous": done.reused,
+            **({"previous_version_unusable": done.unusable} if done.unusable else {}),
             "vector_search": done.vector_search,
             **{f"rows_{name}": count for name, count in done.rows.items()},
         }

@@ -29,9 +29,15 @@ _SAMPLE = 1000
 
 @dataclass(frozen=True)
 class Filters:
-    """What hits must satisfy: the list they were found in, and times they lie between."""
+    """What hits must satisfy: their list, their source, what they are, and times they lie between.
+
+    `kind` is `message`, `attachment` or `document`. The time of a document is the one its
+    frontmatter gives; one without is in no span of time.
+    """
 
     list_id: str | None = None
+    source: str | None = None
+    kind: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -97,11 +103,12 @@ class SearchIndex:
     def search(
         self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
     ) -> SearchResult:
-        """The best messages for each query, best first.
+        """The best messages and documents for each query, best first.
 
-        `hits` has the columns of `transforms.ranking.RANKED`, and of the chunk and its mail:
-        chunk_id, doc_id, chunk_kind, attachment_id, filename, source, list_id, subject, from_name,
-        from_addr, effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
+        `hits` has the columns of `transforms.ranking.RANKED`, and of the chunk and its mail or
+        document: chunk_id, doc_id, source_kind, chunk_kind, node_id, breadcrumb, attachment_id,
+        filename, source, list_id, subject (title of a document), path, from_name, from_addr,
+        effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
         thread_position, thread_size, snippet, highlights (half-open character ranges in it).
         """
         start = time.perf_counter()
@@ -113,7 +120,8 @@ class SearchIndex:
     ) -> pl.DataFrame:
         """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank."""
         limit = limit or self.settings.limit
-        self._require_list(filters.list_id)
+        self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
+        self._require_known("source", "source FROM chunks", filters.source)
         allowed = self._allowed(filters)
         step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
         parts = [
@@ -145,15 +153,15 @@ class SearchIndex:
 
     @cached_property
     def places(self) -> ranking.Places:
-        """Message and thread of each chunk, by chunk number."""
+        """Document and thread of each chunk, by chunk number; what is no mail is a thread of its own."""
         rows = self.connection.execute(
             """
-            SELECT dense_rank() OVER (ORDER BY c.doc_id) - 1 AS message, dense_rank() OVER (ORDER BY t.thread_id) - 1
-              AS thread
-            FROM chunks c JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_no
+            SELECT dense_rank() OVER (ORDER BY c.doc_id) - 1 AS document,
+              dense_rank() OVER (ORDER BY coalesce(t.thread_id, c.doc_id)) - 1 AS thread
+            FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_no
             """
         ).fetchnumpy()
-        return ranking.Places(*(np.asarray(rows[n], dtype=np.int32) for n in ("message", "thread")))
+        return ranking.Places(*(np.asarray(rows[n], dtype=np.int32) for n in ("document", "thread")))
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -216,36 +224,44 @@ class SearchIndex:
             "SELECT term_id, term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])) ORDER BY term_id",
             [wanted],
         ).fetchall()
-        columns = "term_id, chunk_no, title_tf, text_tf, quote_tf, context_tf"
+        columns = ", ".join(["term_id", "chunk_no", *(f"{f}_tf" for f in lexical.FIELDS)])
         runs = [f"SELECT {columns} FROM postings WHERE term_id = {int(i)}" for i, _, _ in known]
         empty = f"SELECT {columns} FROM postings LIMIT 0"
         rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
         return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
 
-    def _require_list(self, list_id: str | None) -> None:
-        """QueryError naming the known lists if there is no list of that name."""
-        if list_id is None:
+    def _require_known(self, what: str, column: str, name: str | None) -> None:
+        """QueryError naming the known names if there is no `what` of that name."""
+        if name is None:
             return
-        known = [
-            row[0]
-            for row in self.connection.execute(
-                "SELECT DISTINCT list_id FROM memberships ORDER BY ALL"
-            ).fetchall()
-        ]
-        if list_id not in known:
-            names = ", ".join(str(name) for name in known[:20])
-            raise QueryError(f"no mailing list is called {list_id!r}; the index holds {names}")
+        rows = self.connection.execute(f"SELECT DISTINCT {column} ORDER BY ALL").fetchall()
+        known = [str(row[0]) for row in rows]
+        if name not in known:
+            raise QueryError(
+                f"no {what} is called {name!r}; the index holds {', '.join(known[:20]) or 'none'}"
+            )
 
     def _allowed(self, filters: Filters) -> np.ndarray | None:
         if filters.is_empty:
             return None
         numbers = self.connection.execute(
             """
-            SELECT c.chunk_no FROM chunks c JOIN messages m ON m.message_id = c.doc_id
-            WHERE ($list IS NULL OR m.message_id IN (SELECT message_id FROM memberships WHERE list_id = $list))
-              AND ($since IS NULL OR m.effective_at >= $since) AND ($until IS NULL OR m.effective_at < $until)
+            WITH dated AS (
+              SELECT message_id AS doc_id, effective_at FROM messages
+              UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
+            )
+            SELECT c.chunk_no FROM chunks c JOIN dated d USING (doc_id)
+            WHERE ($list IS NULL OR c.doc_id IN (SELECT message_id FROM memberships WHERE list_id = $list))
+              AND ($source IS NULL OR c.source = $source) AND ($kind IS NULL OR c.source_kind = $kind)
+              AND ($since IS NULL OR d.effective_at >= $since) AND ($until IS NULL OR d.effective_at < $until)
             """,
-            {"list": filters.list_id, "since": filters.since, "until": filters.until},
+            {
+                "list": filters.list_id,
+                "source": filters.source,
+                "kind": filters.kind,
+                "since": filters.since,
+                "until": filters.until,
+            },
         ).fetchnumpy()["chunk_no"]
         mask = np.zeros(self.chunk_count, dtype=bool)
         mask[np.asarray(numbers, dtype=np.int64)] = True
@@ -255,9 +271,9 @@ class SearchIndex:
         """The ranked hits with what a reader wants to see of each."""
         numbers = ", ".join(str(int(n)) for n in ranked.get_column("chunk_no").unique()) or "-1"
         chunks = self._frame(_CHUNKS.format(numbers=numbers))
-        mails = self._frame(_MAILS, chunks.get_column("doc_id").unique().to_list())
+        documents = self._frame(_DOCUMENTS, chunks.get_column("doc_id").unique().to_list())
         hits = ranked.join(chunks, on="chunk_no", how="left", maintain_order="left").join(
-            mails, on="doc_id", how="left", maintain_order="left"
+            documents, on="doc_id", how="left", maintain_order="left"
         )
         places = hits.select("attachment_id", "block_ends", "byte_start").iter_rows()
         blocks = pl.Series([_block_index(*place) for place in places], dtype=pl.Int64)
@@ -333,13 +349,15 @@ def _block_index(
 
 
 _CHUNKS = """
-SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.chunk_kind, c.attachment_id, a.filename, c.text_display,
+SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, n.node_id, n.breadcrumb,
+  c.attachment_id, a.filename, c.text_display,
   list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS byte_start,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS byte_end
 FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
+LEFT JOIN nodes n ON n.node_id = c.parent_id
 """
 
-_MAILS = """
+_DOCUMENTS = """
 WITH wanted AS (SELECT unnest($ids::VARCHAR[]) AS message_id),
 mails AS (FROM messages WHERE message_id IN (FROM wanted)),
 places AS (FROM thread_tree WHERE message_id IN (FROM wanted)),
@@ -347,10 +365,13 @@ ends AS (
   SELECT message_id, list(byte_end ORDER BY block_index) AS block_ends FROM blocks
   WHERE message_id IN (FROM wanted) GROUP BY message_id
 )
-SELECT m.message_id AS doc_id, m.source, m.list_id, m.subject, m.from_name, m.from_addr, m.effective_at,
+SELECT m.message_id AS doc_id, m.source, m.list_id, m.subject, NULL AS path, m.from_name, m.from_addr, m.effective_at,
   t.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
   e.block_ends
 FROM mails m JOIN places p USING (message_id) JOIN threads t USING (thread_id) LEFT JOIN ends e USING (message_id)
+UNION ALL BY NAME
+SELECT doc_id, source, title AS subject, path, coalesce(modified_at, created_at) AS effective_at
+FROM documents WHERE doc_id IN (SELECT message_id FROM wanted)
 """
 
 

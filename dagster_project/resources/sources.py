@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from assets.protocols import Unit
-from dagster_project.settings import Settings, SourceSettings
+from dagster_project.resources.trees import tree_files
+from dagster_project.settings import DocumentSourceSettings, Settings, SourceSettings
 from transforms.dates import sent_date
+from transforms.documents import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 from transforms.mail import RawMail, split_mbox
 from transforms.mail_parts import MIME_FAULTS, read_headers
-from transforms.settings import MailSettings
+from transforms.settings import DocumentSettings, MailSettings
 
 _DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
 _COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -33,11 +35,12 @@ _PLAUSIBLE_EXPANSION = 16 << 20
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a unit: where it is, how it is called inside the source, a hash of its bytes."""
+    """A file of a unit: where it is, its name in the source, a hash of its bytes, why it is not read."""
 
     path: Path
     name: str
     digest: str
+    fault: str | None = None
 
 
 class FileSources:
@@ -59,7 +62,12 @@ class FileSources:
         found: dict[str, tuple[Unit, list[_File]]] = {}
         seen: dict[str, list[object]] = {}
         for source in self.settings.sources:
-            for unit, files in self._units_of(source, seen):
+            units = (
+                self._folders_of(source, seen)
+                if isinstance(source, DocumentSourceSettings)
+                else self._units_of(source, seen)
+            )
+            for unit, files in units:
                 found[unit.partition] = (unit, files)
         if seen != self._memory:
             self._remember(seen)
@@ -81,15 +89,36 @@ class FileSources:
         """The mails of the unit's files in order of name, each file read under the caps of the settings."""
         assert self._units is not None
         source = self.settings.source(unit.source)
+        assert isinstance(source, SourceSettings)
         for file in self._units[unit.partition][1]:
             yield from _read(file, source, self.settings.mail)
+
+    def files(self, unit: Unit) -> Iterable[RawFile]:
+        """The files of a unit of documents in order of name, those that are not read with the reason."""
+        assert self._units is not None
+        for file in self._units[unit.partition][1]:
+            yield _read_file(file, self.settings.documents)
+
+    def _folders_of(
+        self, source: DocumentSourceSettings, seen: dict[str, list[object]]
+    ) -> Iterator[tuple[Unit, list[_File]]]:
+        grouped: dict[str, list[_File]] = {}
+        root = self.settings.base / Path(source.path).expanduser()
+        for file in tree_files(source, root, self.settings.root):
+            folder, slash, _ = file.name.partition("/")
+            unit = "all" if source.grain == "whole" else _safe(folder) if slash else "top"
+            digest = file.fault or self._identify(file.path, seen)[0]
+            grouped.setdefault(unit, []).append(_File(file.path, file.name, digest, file.fault))
+        for unit, files in sorted(grouped.items()):
+            named = (part for file in files for part in (file.name, file.digest))
+            yield Unit(source.name, unit, None, parts_hash([source.kind, *named]), source.family), files
 
     def _units_of(
         self, source: SourceSettings, seen: dict[str, list[object]]
     ) -> Iterator[tuple[Unit, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         for path, name in _paths(source, self.settings.base, self.settings.root):
-            digest, date = self._identify(path, source, seen)
+            digest, date = self._identify(path, seen, dated=source.kind != "mbox")
             grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
         taken: set[str] = set()
         for (period, list_id), files in sorted(
@@ -104,9 +133,9 @@ class FileSources:
             yield Unit(source.name, unit, list_id, fingerprint), files
 
     def _identify(
-        self, path: Path, source: SourceSettings, seen: dict[str, list[object]]
+        self, path: Path, seen: dict[str, list[object]], *, dated: bool = False
     ) -> tuple[str, str | None]:
-        """Hash of the file's bytes, and for single mails the month of their Date header."""
+        """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""
         try:
             stat = path.stat()
         except OSError as error:
@@ -124,7 +153,7 @@ class FileSources:
                     digest.update(block)
         except OSError as error:
             return f"unreadable: {error.strerror}", None
-        month = _month(head) if source.kind != "mbox" else None
+        month = _month(head) if dated else None
         seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
@@ -270,6 +299,20 @@ def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterat
         yield RawMail(file.name, data)
     if fault:
         yield RawMail(f"{file.name}:{len(data)}", b"", fault=fault)
+
+
+def _read_file(file: _File, settings: DocumentSettings) -> RawFile:
+    """One file of a tree with its bytes, or with the reason why it has none."""
+    if file.fault:
+        return RawFile(file.name, b"", file.fault)
+    try:
+        size = file.path.stat().st_size
+        if size > settings.max_document_bytes:
+            fault = f"too_large: {size:,} bytes, documents.max_document_bytes is {settings.max_document_bytes:,}"
+            return RawFile(file.name, b"", fault)
+        return RawFile(file.name, file.path.read_bytes(), None)
+    except OSError as error:
+        return RawFile(file.name, b"", _why_unreadable(error))
 
 
 class _TooLargeError(Exception):

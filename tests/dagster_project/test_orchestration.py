@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
+from assets.partitions import MAIL
 from dagster_project.build import RANGE_END, RANGE_START, only_build
 from dagster_project.composition import make_assets
-from dagster_project.definitions import REFRESH, build_definitions
+from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
 from dagster_project.event_log import KeptEngineEventLogStorage
 from dagster_project.plan import ranges, stages, sync_partitions
 from dagster_project.schedules import HOURLY
@@ -56,7 +57,12 @@ def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
 def test_the_definitions_load(built_once: Workspace):
     definitions = build_definitions(built_once.settings)
     dg.Definitions.validate_loadable(definitions)
-    assert {job.name for job in definitions.resolve_all_job_defs()} >= {REFRESH, HOURLY}
+    assert {job.name for job in definitions.resolve_all_job_defs()} >= {
+        "refresh_mail",
+        "refresh_documents",
+        PUBLISH,
+        HOURLY,
+    }
 
 
 def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
@@ -65,7 +71,12 @@ def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
     from dagster_project.definitions import defs
 
     monkeypatch.setenv("WEFT_CONFIG", str(built_once.config))
-    assert {j.name for j in defs().resolve_all_job_defs()} >= {REFRESH, HOURLY}
+    assert {j.name for j in defs().resolve_all_job_defs()} >= {
+        "refresh_mail",
+        "refresh_documents",
+        PUBLISH,
+        HOURLY,
+    }
 
 
 def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
@@ -77,27 +88,29 @@ def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
 
 
 @pytest.mark.parametrize(
-    ("section", "table"),
+    ("section", "tables"),
     [
-        ({"mail": {"max_mime_depth": 8}}, "messages"),
-        ({"blocks": {"min_code_lines": 3}}, "message_blocks"),
-        ({"chunks": {"message_chars": 900}}, "message_chunks"),
-        ({"terms": {"stemmer": "german"}}, "message_terms"),
+        ({"mail": {"max_mime_depth": 8}}, ["messages"]),
+        ({"blocks": {"min_code_lines": 3}}, ["message_blocks"]),
+        ({"chunks": {"message_chars": 900}}, ["message_chunks"]),
+        ({"documents": {"max_document_bytes": 999}}, ["documents"]),
+        ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),
+        ({"terms": {"stemmer": "german"}}, ["message_terms", "document_terms"]),
     ],
-    ids=["mail", "blocks", "chunks", "terms"],
+    ids=lambda value: next(iter(value)),
 )
 def test_the_code_version_of_a_stage_changes_with_its_settings_alone(
-    tmp_path: Path, section: dict[str, dict[str, object]], table: str
+    tmp_path: Path, section: dict[str, dict[str, object]], tables: list[str]
 ):
     work = Workspace(tmp_path).configure()
     before = {t: s.code_version for s in stages(work.settings) for t in s.tables}
     after = {t: s.code_version for s in stages(work.configure(**section).settings) for t in s.tables}
-    stage = next(s.tables for s in stages(work.settings) if table in s.tables)
-    assert {t for t in before if before[t] != after[t]} == set(stage)
+    stage = {t for s in stages(work.settings) if set(tables) & set(s.tables) for t in s.tables}
+    assert {t for t in before if before[t] != after[t]} == stage
 
 
 def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(built.settings).resolve_job_def(REFRESH)
+    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL))
     result = job.execute_in_process(
         instance=instance, partition_key=JANUARY, asset_selection=keys(*PARTITIONED), raise_on_error=True
     )
@@ -116,7 +129,7 @@ def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, inst
         for partition in (JANUARY, FEBRUARY, USERS):
             built.lake.path(table, partition).unlink()
     first, *_, last = instance.get_dynamic_partitions("units")
-    job = build_definitions(built.settings).resolve_job_def(REFRESH)
+    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL))
     result = job.execute_in_process(
         instance=instance,
         asset_selection=keys(*PARTITIONED),
@@ -139,11 +152,11 @@ MATERIALIZE = """
 import sys
 from pathlib import Path
 import dagster as dg
-from dagster_project.definitions import REFRESH, build_definitions
+from dagster_project.definitions import build_definitions
 from dagster_project.instance import open_instance
 from dagster_project.settings import load_settings
 settings = load_settings(sys.argv[1])
-job = build_definitions(settings).resolve_job_def(REFRESH)
+job = build_definitions(settings).resolve_job_def("refresh_mail")
 print("ready", flush=True)
 sys.stdin.readline()
 with open_instance(settings) as instance:
@@ -300,7 +313,7 @@ def test_the_hourly_job_publishes_what_changed(changed: Workspace, instance: dg.
 def test_runs_of_a_build_that_is_gone_are_closed_and_others_left_alone(
     changed: Workspace, instance: dg.DagsterInstance
 ):
-    job = build_definitions(changed.settings).resolve_job_def(REFRESH)
+    job = build_definitions(changed.settings).resolve_job_def(refresh_job(MAIL))
     tags = {"weft/root": str(changed.settings.root)}
     dead = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
     other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
@@ -353,12 +366,12 @@ def test_runs_are_made_of_neighbours_with_equal_needs(workspace: Workspace):
     plan = workspace.plan()
     with workspace.instance() as instance:
         sync_partitions(instance, plan, workspace.lake)
-        assert ranges(instance, plan) == [("dev/dev.2004-01", "dev/dev.2004-05", tuple(PARTITIONED))]
+        assert ranges(instance, plan) == [(MAIL, "dev/dev.2004-01", "dev/dev.2004-05", tuple(PARTITIONED))]
         stale = {p: t for p, t in plan.stale.items() if p != "dev/dev.2004-03"}
         stale["dev/dev.2004-05"] = ("message_terms",)
         some = type(plan)(plan.units, stale, (), True)
         assert ranges(instance, some) == [
-            ("dev/dev.2004-01", "dev/dev.2004-02", tuple(PARTITIONED)),
-            ("dev/dev.2004-04", "dev/dev.2004-04", tuple(PARTITIONED)),
-            ("dev/dev.2004-05", "dev/dev.2004-05", ("message_terms",)),
+            (MAIL, "dev/dev.2004-01", "dev/dev.2004-02", tuple(PARTITIONED)),
+            (MAIL, "dev/dev.2004-04", "dev/dev.2004-04", tuple(PARTITIONED)),
+            (MAIL, "dev/dev.2004-05", "dev/dev.2004-05", ("message_terms",)),
         ]

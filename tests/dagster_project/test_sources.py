@@ -169,7 +169,7 @@ def test_a_file_that_did_not_change_is_not_read_again(workspace: Workspace):
 
     sources = make_sources(workspace.settings)
     sources._memory = sources._recall()
-    sources._identify(Watched(path), workspace.settings.sources[0], {})
+    sources._identify(Watched(path), {})
     assert opened == []
 
 

@@ -102,7 +102,7 @@ def test_a_partition_is_materialized_from_the_ui(server: Server, workspace: Work
     assert keys == ["dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"]
     selector = {
         **(server.repository() or {}),
-        "pipelineName": "refresh",
+        "pipelineName": "refresh_mail",
         "assetSelection": [{"path": [name]} for name in PARTITIONED],
         "assetCheckSelection": [],
     }

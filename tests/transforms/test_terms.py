@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.schemas import CHUNKS
 from transforms.settings import TermSettings
-from transforms.terms import chunk_terms, context_terms, query_terms
+from transforms.terms import FIELDS, chunk_terms, context_terms, query_terms
 
 PLAIN = TermSettings(stemmer="none")
 
@@ -57,20 +60,34 @@ def test_terms_are_stemmed_and_cut_as_the_settings_say(settings: TermSettings, e
         assert found == expected
 
 
+def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
+    """Chunks with these columns; the other fields of the index are empty."""
+    rows: dict[str, pa.Array] = {"chunk_id": pa.array(ids, pa.string())}
+    for column in FIELDS.values():
+        type_ = CHUNKS.arrow.field(column).type
+        empty: object = [] if pa.types.is_list(type_) else ""
+        rows[column] = pa.array(columns.get(column, [empty] * len(ids)), type_)
+    return pa.table(rows)
+
+
 def test_occurrences_are_counted_by_chunk_and_field():
-    chunks = pa.table(
-        {
-            "chunk_id": ["b", "a"],
-            "title": ["fox", ""],
-            "text_lex": ["fox fox dog", "dog"],
-            "quote_lex": ["", "Fox_fox"],
-        }
+    table = chunks(
+        ["b", "a"],
+        title=["fox", ""],
+        text_lex=["fox fox dog", "dog"],
+        quote_lex=["", "Fox_fox"],
+        diff_files=[[], ["src/fox.c", "dog.h"]],
+        added_lex=["dog", ""],
     )
-    rows = sorted(tuple(r.values()) for r in chunk_terms(chunks, PLAIN).to_pylist())
-    assert rows == [
+    rows = sorted(tuple(r.values()) for r in chunk_terms(table, PLAIN).to_pylist())
+    assert [r for r in rows if r[1] == "file"] == [
+        ("a", "file", t, 1) for t in ("c", "dog", "fox", "h", "src")
+    ]
+    assert [r for r in rows if r[1] != "file"] == [
         ("a", "quote", "fox", 2),
         ("a", "quote", "fox_fox", 1),
         ("a", "text", "dog", 1),
+        ("b", "added", "dog", 1),
         ("b", "text", "dog", 1),
         ("b", "text", "fox", 2),
         ("b", "title", "fox", 1),
@@ -83,8 +100,7 @@ def test_context_is_a_field_of_its_own():
 
 
 def test_no_chunks_make_no_terms():
-    empty = pa.table({n: pa.array([], pa.string()) for n in ("chunk_id", "title", "text_lex", "quote_lex")})
-    assert chunk_terms(empty, TermSettings()).num_rows == 0
+    assert chunk_terms(chunks([]), TermSettings()).num_rows == 0
 
 
 @given(st.text())
@@ -93,15 +109,11 @@ def test_a_text_with_a_letter_or_digit_has_a_term(text: str):
 
 
 @given(st.lists(st.text(max_size=30), max_size=5))
+@settings(deadline=None)
 def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
-    settings = TermSettings()
+    defaults = TermSettings()
     names = [str(n) for n in range(len(texts))]
-    chunks = pa.table(
-        {
-            "chunk_id": pa.array(names, pa.string()),
-            **{f: pa.array(texts, pa.string()) for f in ("text_lex", "title", "quote_lex")},
-        }
-    )
-    indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(chunks, settings).to_pylist()}
-    asked = {(str(r["query"]), r["term"]) for r in query_terms(texts, settings).to_pylist()}
+    table = chunks(names, text_lex=texts, title=texts, removed_lex=texts, diff_functions=[[t] for t in texts])
+    indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, defaults).to_pylist()}
+    asked = {(str(r["query"]), r["term"]) for r in query_terms(texts, defaults).to_pylist()}
     assert indexed == asked

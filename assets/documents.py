@@ -1,0 +1,63 @@
+"""Notes and documentation: files to documents, nodes, references, chunks and terms, one partition per unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from assets.partitions import DOCUMENTS
+from assets.stages import reading_asset, stage_asset
+from transforms import document_chunks, documents, links, nodes, schemas, terms
+from transforms.settings import DocumentChunkSettings, DocumentSettings, TermSettings, digest_of
+
+
+def document_assets(
+    settings: DocumentSettings, chunkers: Mapping[str, DocumentChunkSettings], term_settings: TermSettings
+) -> list[dg.AssetsDefinition]:
+    """The partitioned assets of documents, in order; `chunkers` has the chunk settings by source."""
+    return [
+        reading_asset(
+            DOCUMENTS,
+            "read_documents",
+            {"documents": schemas.DOCUMENTS, "document_quarantine": schemas.QUARANTINE},
+            f"{documents.VERSION}-{settings.digest()}",
+            lambda sources, unit: documents.read_documents(
+                sources.files(unit), source=unit.source, unit=unit.unit, settings=settings
+            ),
+        ),
+        stage_asset(
+            DOCUMENTS,
+            "document_nodes",
+            {"document_nodes": schemas.DOCUMENT_NODES},
+            ["documents"],
+            nodes.VERSION,
+            lambda partition, table: (nodes.document_nodes(table),),
+        ),
+        stage_asset(
+            DOCUMENTS,
+            "document_references",
+            {"document_references": schemas.DOCUMENT_REFERENCES},
+            ["documents"],
+            links.VERSION,
+            lambda partition, table: (links.document_references(table),),
+        ),
+        stage_asset(
+            DOCUMENTS,
+            "chunk_documents",
+            {"document_chunks": schemas.CHUNKS, "document_exclusions": schemas.EXCLUSIONS},
+            ["documents", "document_nodes"],
+            f"{document_chunks.VERSION}-{digest_of(chunkers)}",
+            lambda partition, files, tree: document_chunks.document_chunks(
+                files, tree, chunkers[partition.partition("/")[0]]
+            ),
+        ),
+        stage_asset(
+            DOCUMENTS,
+            "document_terms",
+            {"document_terms": schemas.TERMS},
+            ["document_chunks"],
+            f"{terms.VERSION}-{term_settings.digest()}",
+            lambda partition, table: (terms.chunk_terms(table, term_settings),),
+        ),
+    ]

@@ -1,0 +1,263 @@
+"""Notes and documentation are built, published and found beside the mail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli import main
+from tests.archives import Workspace, differences, discussion, embedded
+
+NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
+DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
+
+COMPACTION = """---
+title: Compaction
+aliases: [merging]
+tags: [storage, engine]
+---
+How sorted runs become one.
+
+## Levels
+
+Each level holds ten times the data of the one above it. See [[Snapshots#Reading]] and [[Nowhere]].
+
+## Pauses
+
+A pause longer than a second is a fault: the writer waits for the merge of two neighbouring runs.
+"""
+SNAPSHOTS = """# Snapshots
+
+A snapshot is a number. Taking one costs nothing.
+
+## Reading
+
+A reader sees what was committed before its number, and [compaction](Compaction.md#pauses) keeps it.
+
+## Dropping
+
+Old versions go once no reader holds a number below theirs.
+"""
+GUIDE = """# Guide
+
+Start with [the reference](../reference/options.md).
+
+## First steps
+
+Open a store, write a key, read it back.
+"""
+OPTIONS = "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64 MiB unless it is set.\n"
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A built workspace of a mailing list, a vault and a tree in two folders; for reading only."""
+    work = Workspace(tmp_path_factory.mktemp("documents") / "work").configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*"}, NOTES, DOCS
+    )
+    work.write("dev.2004-01.mbox", discussion(0, 4, "compactor"))
+    for name, text in {
+        "notes/Compaction.md": COMPACTION,
+        "notes/Ideas/Snapshots.md": SNAPSHOTS,
+        "notes/.obsidian/app.json": "{}",
+        "docs/guide/index.md": GUIDE,
+        "docs/reference/options.md": OPTIONS,
+    }.items():
+        write(work, name, text)
+    work.build()
+    return work
+
+
+@pytest.fixture
+def made(made_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of `made_once` that a test may change."""
+    return made_once.copied(tmp_path / "work")
+
+
+def write(work: Workspace, name: str, text: str) -> None:
+    path = work.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def built_anew(work: Workspace, folder: Path) -> Workspace:
+    """The same sources and settings, built from nothing."""
+    shutil.copytree(work.folder, folder, ignore=shutil.ignore_patterns("state"))
+    anew = Workspace(folder)
+    anew.build()
+    return anew
+
+
+def test_each_grain_makes_its_units(made_once: Workspace):
+    units = {u.partition: u.family for u in made_once.plan().units}
+    assert units == {
+        "dev/dev.2004-01": "mail",
+        "docs/guide": "documents",
+        "docs/reference": "documents",
+        "notes/all": "documents",
+    }
+
+
+def test_documents_nodes_and_chunks_are_published_beside_the_mail(made_once: Workspace):
+    assert made_once.column("SELECT doc_id FROM documents ORDER BY 1") == [
+        "docs:guide/index.md",
+        "docs:reference/options.md",
+        "notes:Compaction.md",
+        "notes:Ideas/Snapshots.md",
+    ]
+    assert "notes:Ideas/Snapshots.md#dropping" in made_once.column("SELECT node_id FROM nodes")
+    assert made_once.column("SELECT DISTINCT source_kind FROM chunks ORDER BY 1") == ["document", "message"]
+    assert made_once.column("SELECT count(*) FROM chunks SEMI JOIN embeddings USING (chunk_id)") == (
+        made_once.column("SELECT count(*) FROM chunks")
+    )
+
+
+def test_the_bytes_of_a_chunk_are_its_text(made_once: Workspace):
+    rows = made_once.sql(
+        "SELECT d.text, c.spans, c.text_display FROM chunks c JOIN documents d USING (doc_id) ORDER BY c.chunk_id"
+    )
+    assert rows
+    for text, spans, display in rows:
+        data = text.encode()
+        assert all(data[s["byte_start"] : s["byte_end"]].decode().strip() in display for s in spans)
+
+
+def test_every_chunk_names_its_node(made_once: Workspace):
+    assert made_once.column(
+        "SELECT count(*) FROM chunks WHERE source_kind = 'document' AND parent_id NOT IN (SELECT node_id FROM nodes)"
+    ) == [0]
+
+
+def test_links_are_resolved_over_the_whole_lake_and_broken_ones_kept(made_once: Workspace):
+    links = dict(made_once.sql("SELECT target, to_id FROM links WHERE kind <> 'url'"))
+    assert links["Snapshots#Reading"] == "notes:Ideas/Snapshots.md#reading"
+    assert links["Compaction.md#pauses"] is None  # relative to Ideas/, where there is no such file
+    assert links["../reference/options.md"] == "docs:reference/options.md"
+    assert "Nowhere" in links and links["Nowhere"] is None
+
+
+def test_files_that_are_not_read_are_listed_with_the_reason(made_once: Workspace):
+    assert made_once.sql("SELECT place, reason FROM quarantine") == [
+        (".obsidian", "hidden: the folder's name begins with a dot")
+    ]
+
+
+def test_a_second_build_does_nothing(made: Workspace):
+    assert made.plan().is_empty
+    assert made.build().as_json()["outcome"] == "UNCHANGED"
+
+
+def test_an_edit_makes_one_unit_again_and_embeds_the_changed_section_alone(made: Workspace):
+    write(made, "notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink"))
+    with made.instance() as instance:
+        result = made.build()
+        event = instance.get_latest_materialization_event(dg.AssetKey("document_chunks"))
+    assert list(result.plan.stale) == ["notes/all"]
+    assert embedded(result) == 1
+    assert event and event.asset_materialization
+    facts = event.asset_materialization.metadata
+    assert (facts["added"].value, facts["removed"].value) == (1, 1)
+    assert facts["kept"].value > 1
+
+
+def test_a_moved_note_keeps_its_vectors(made: Workspace):
+    (made.folder / "notes/Old").mkdir()
+    (made.folder / "notes/Ideas/Snapshots.md").rename(made.folder / "notes/Old/Versions.md")
+    result = made.build()
+    assert embedded(result) == 0
+    assert "notes:Old/Versions.md" in made.column("SELECT DISTINCT doc_id FROM chunks")
+
+
+def _edit(work: Workspace) -> None:
+    write(work, "docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
+
+
+def _delete(work: Workspace) -> None:
+    (work.folder / "notes/Compaction.md").unlink()
+
+
+def _delete_a_unit(work: Workspace) -> None:
+    shutil.rmtree(work.folder / "docs/guide")
+
+
+def _add(work: Workspace) -> None:
+    write(work, "notes/Nowhere.md", "Now it is somewhere.")
+    write(work, "docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
+
+
+def _mail(work: Workspace) -> None:
+    work.write("dev.2004-02.mbox", discussion(50, 3, "cache"))
+
+
+def _source_goes(work: Workspace) -> None:
+    work.configure({"name": "dev", "kind": "mbox", "path": "mail/*"}, NOTES)
+
+
+@pytest.mark.parametrize("change", [_edit, _delete, _delete_a_unit, _add, _mail, _source_goes])
+def test_incremental_equals_full(made: Workspace, tmp_path: Path, change: Callable[[Workspace], None]):
+    change(made)
+    result = made.build()
+    assert result.published and result.published["built_on_previous"]
+    assert differences(made.index, built_anew(made, tmp_path / "anew").index) == {}
+
+
+def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
+    found = CliRunner().invoke(
+        main, ["search", "--config", str(made_once.config), "--json", "compactor pauses merge of runs"]
+    )
+    assert found.exit_code == 0, found.output
+    hits = json.loads(found.output)["queries"][0]["hits"]
+    assert {"message", "document"} == {h["source_kind"] for h in hits}
+    best = next(h for h in hits if h["source_kind"] == "document")
+    assert best["node_id"] == "notes:Compaction.md#pauses"
+    text = (made_once.folder / "notes/Compaction.md").read_bytes()
+    assert b"A pause longer than a second" in text[best["byte_start"] : best["byte_end"]]
+    shown = CliRunner().invoke(
+        main, ["search", "--config", str(made_once.config), "--kind", "document", "merge of runs"]
+    )
+    assert "⟨notes:Compaction.md#pauses bytes " in shown.output
+    assert "Compaction › Pauses" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        (["--kind", "document"], {"document"}),
+        (["--kind", "message"], {"message"}),
+        (["--source", "docs"], {"document"}),
+        (["--list", "dev"], {"message"}),
+        (["--since", "2004-01-01"], {"message"}),
+    ],
+)
+def test_filters_choose_between_mail_and_documents(made_once: Workspace, options: list[str], kinds: set[str]):
+    found = CliRunner().invoke(
+        main, ["search", "--config", str(made_once.config), "--json", *options, "compactor cache store"]
+    )
+    assert {h["source_kind"] for h in json.loads(found.output)["queries"][0]["hits"]} == kinds
+
+
+def test_an_unknown_source_is_an_error_that_names_the_known_ones(made_once: Workspace):
+    found = CliRunner().invoke(main, ["search", "--config", str(made_once.config), "--source", "x", "key"])
+    assert found.exit_code == 2
+    assert "the index holds dev, docs, notes" in found.output
+
+
+@pytest.mark.parametrize("chunker", ["tree", "sections", "semantic"])
+def test_each_chunker_is_chosen_per_source(tmp_path: Path, chunker: str):
+    work = Workspace(tmp_path / "work").configure({**NOTES, "chunker": chunker})
+    write(work, "notes/Compaction.md", COMPACTION)
+    work.build()
+    assert [c.split("-")[0] for c in work.column("SELECT DISTINCT chunker FROM chunks")] == [chunker]
+
+
+def test_a_source_may_have_documents_alone(tmp_path: Path):
+    work = Workspace(tmp_path / "work").configure(NOTES)
+    write(work, "notes/a.md", "Just a note.")
+    assert work.build().published
+    assert work.column("SELECT text_display FROM chunks") == ["Just a note."]

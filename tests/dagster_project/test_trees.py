@@ -1,0 +1,100 @@
+"""Which files of a vault or a tree are read, and why the others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagster_project.resources.trees import tree_files
+from dagster_project.settings import DocumentSourceSettings
+from transforms.errors import SourceError
+
+
+def source(**given: object) -> DocumentSourceSettings:
+    return DocumentSourceSettings.model_validate({"name": "notes", "kind": "vault", "path": ".", **given})
+
+
+def found(root: Path, **given: object) -> dict[str, str | None]:
+    """Names of files with the code of their fault."""
+    files = tree_files(source(**given), root, root / "state")
+    return {f.name: f.fault and f.fault.partition(":")[0] for f in files}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("Index.md", "b/Deep.md", "b/c/Deeper.MD", "plan.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}\n")
+    return tmp_path
+
+
+READ = {"Index.md": None, "b/Deep.md": None, "b/c/Deeper.MD": None, "plan.txt": None}
+
+
+def test_files_of_all_depths_are_read_in_order_of_name(root: Path):
+    assert list(found(root).items()) == sorted(READ.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        (".obsidian/app.json", {".obsidian": "hidden"}),
+        ("b/.draft.md", {"b/.draft.md": "hidden"}),
+        ("node_modules/left-pad/README.md", {"node_modules": "excluded"}),
+        ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
+        ("All Tasks.md", {"All Tasks.md": "excluded"}),
+        ("image.png", {"image.png": "not_included"}),
+        ("state/cache/note.md", {}),
+    ],
+)
+def test_what_is_not_read_is_one_entry_with_its_reason(root: Path, name: str, fault: dict[str, str]):
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text("x")
+    assert found(root) == {**READ, **fault}
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"include": ["*.txt"]}, {"plan.txt"}),
+        ({"include": ["b/*.md"]}, {"b/Deep.md"}),
+        ({"include": ["b/**/*.md"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["*.md"], "exclude": ["b/"]}, {"Index.md"}),
+        ({"include": ["*.md"], "exclude": ["b/c/**"]}, {"Index.md", "b/Deep.md"}),
+        ({"include": ["*.md"], "exclude": []}, {"Index.md", "b/Deep.md", "b/c/Deeper.MD"}),
+    ],
+)
+def test_patterns_choose_files(root: Path, given: dict[str, object], read: set[str]):
+    assert {name for name, fault in found(root, **given).items() if fault is None} == read
+
+
+def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root: Path, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret.md").write_text("no")
+    (root / "out.md").symlink_to(outside / "secret.md")
+    (root / "folder").symlink_to(outside)
+    (root / "b" / "circle").symlink_to(root)
+    (root / "nothing.md").symlink_to(root / "gone.md")
+    (root / "same.md").symlink_to(root / "Index.md")
+    assert found(root) == {
+        **READ,
+        "out.md": "outside_root",
+        "folder": "outside_root",
+        "nothing.md": "broken_link",
+        "same.md": None,
+    }
+
+
+def test_a_name_that_is_no_utf8_is_written_with_escapes(root: Path):
+    with open(bytes(root) + b"/caf\xe9.md", "wb") as stream:  # noqa: PTH123 - pathlib has no names in bytes
+        stream.write(b"x")
+    assert "caf\\xe9.md" in found(root)
+
+
+def test_a_missing_root_and_one_without_files_are_errors(tmp_path: Path):
+    with pytest.raises(SourceError, match="is no folder"):
+        tree_files(source(), tmp_path / "gone", tmp_path / "state")
+    (tmp_path / "image.png").write_text("x")
+    with pytest.raises(SourceError, match="no file of .* matches"):
+        tree_files(source(), tmp_path, tmp_path / "state")

@@ -1,0 +1,235 @@
+"""Files to documents: formats, charsets, titles, tags, aliases, times, and what is set aside."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.documents import read
+from transforms.documents import RawFile, file_name, read_documents
+from transforms.settings import DocumentSettings
+
+
+def row(path: str, content: str | bytes) -> dict[str, Any]:
+    """The one document made of a file."""
+    tables = read({path: content})
+    assert tables.quarantine.num_rows == 0, tables.quarantine.to_pylist()
+    return tables.documents.to_pylist()[0]
+
+
+def reason(path: str, content: str | bytes, **settings: int) -> str:
+    """Why a file is no document."""
+    tables = read({path: content}, **settings)
+    assert tables.documents.num_rows == 0
+    return tables.quarantine["reason"][0].as_py()
+
+
+TITLES = [
+    ("frontmatter before h1", "n.md", "---\ntitle: ' A  b'\n---\n# B\n", "A b"),
+    ("number", "n.md", "---\ntitle: 1.10\n---\n# B\n", "1.10"),
+    ("blank title", "n.md", "---\ntitle: ''\n---\n# B\n", "B"),
+    ("title that is a list", "n.md", "---\ntitle: [a]\n---\n# B\n", "B"),
+    ("first h1, not first heading", "n.md", "## A\nx\n# B `c`\nx\n# D\n", "B c"),
+    ("setext h1", "n.md", "B\n===\n", "B"),
+    ("h1 in a fence", "d/my note.v2.md", "```\n# B\n```\n", "my note.v2"),
+    ("empty h1", "n.md", "#\n\nx", "n"),
+    ("plain text has no headings", "d/n.txt", "# B\n", "n"),
+    ("dot file", ".md", None, None),
+    ("html h1", "n.html", "<title>T</title><h1>B &amp; c</h1>", "B & c"),
+    ("html title", "n.htm", "<html><head><title>T\n x</title></head><p>a", "T x"),
+    ("rst title", "n.rst", "B\n=\n\nx\n", "B"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "title"), [c[1:] for c in TITLES], ids=[c[0] for c in TITLES])
+def test_title(path: str, text: str | None, title: str | None):
+    if text is None:
+        assert file_name(path) == path
+    else:
+        assert row(path, text)["title"] == title
+
+
+TAGS = [
+    ("list", "---\ntags: [a, '#b', a, A]\n---\n", ["a", "b"]),
+    ("commas", "---\ntags: a, b c,\n---\n", ["a", "b c"]),
+    ("marks", "---\ntags: '#a #b'\n---\n", ["a", "b"]),
+    ("one, and a number", "---\nTag: 2024\n---\n", ["2024"]),
+    ("nothing", "---\ntags:\n---\n", []),
+    (
+        "in the text",
+        "#one and (#no) x#no #two/three, #four-4\n- #fünf",
+        ["one", "two/three", "four-4", "fünf"],
+    ),
+    ("digits alone", "see #123, #1a #2024/05", ["1a"]),
+    ("not in code", "`#no` \n```\n#no\n```\n\n    #no\n\n#yes", ["yes"]),
+    ("not in comments, links, html", "%%#no%% [a #no](b#no) <!-- #no --> [[x #no]] #yes", ["yes"]),
+    ("headings are none", "# no\n#\n##no\n#yes", ["yes"]),
+    ("both", "---\ntags: [A]\n---\n#a #b", ["A", "b"]),
+]
+
+
+@pytest.mark.parametrize(("text", "tags"), [c[1:] for c in TAGS], ids=[c[0] for c in TAGS])
+def test_tags(text: str, tags: list[str]):
+    assert row("n.md", text)["tags"] == tags
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [("[A, B b, A]", ["A", "B b"]), ("A, B", ["A", "B"]), ("", []), ("{a: b}", []), ("[[x], y]", ["y"])],
+)
+def test_aliases(value: str, names: list[str]):
+    assert row("n.md", f"---\naliases: {value}\n---\nx")["aliases"] == names
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "time"),
+    [
+        ("created: 2024-03-01", "created_at", datetime(2024, 3, 1, tzinfo=UTC)),
+        ("date: 2024-03-01T10:20", "created_at", datetime(2024, 3, 1, 10, 20, tzinfo=UTC)),
+        ("date: 2024/03/01", "created_at", datetime(2024, 3, 1, tzinfo=UTC)),
+        ("Modified: 2024-03-01 10:20:30 +02:00", "modified_at", datetime(2024, 3, 1, 8, 20, 30, tzinfo=UTC)),
+        ("updated: 2024-03-01T10:20:30Z", "modified_at", datetime(2024, 3, 1, 10, 20, 30, tzinfo=UTC)),
+    ],
+)
+def test_times_without_zone_are_utc(line: str, column: str, time: datetime):
+    made = row("n.md", f"---\n{line}\n---\nx")
+    assert made[column] == time
+    assert made["defects"] == []
+
+
+@pytest.mark.parametrize("value", ["yesterday", "2024-13-01", "0001-01-01T00:00+14:00"])
+def test_a_time_that_cannot_be_read_is_a_defect(value: str):
+    made = row("n.md", f"---\ncreated: {value}\n---\nx")
+    assert made["created_at"] is None
+    assert made["defects"] == ["time_unreadable: created"]
+
+
+def test_the_other_fields():
+    text = "---\ntype: log\ndescription: what it is\nextra: {a: [1, ~]}\n---\nx\n"
+    made = row("a/n.md", text)
+    assert (made["doc_id"], made["path"], made["format"]) == ("s:a/n.md", "a/n.md", "markdown")
+    assert (made["doc_type"], made["description"]) == ("log", "what it is")
+    assert json.loads(made["frontmatter"])["extra"] == {"a": ["1", None]}
+    assert made["text"][made["body_start"] :] == "x\n"
+    assert row("n.md", "x")["frontmatter"] is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeff---\r\ntitle: é\r\n---\r\n# A\r\n\tb\r\n",
+        "a\rb",
+        "no line end",
+        "%%hidden%% shown",
+        " \n\nx\n\n",
+    ],
+)
+@pytest.mark.parametrize("path", ["n.md", "n.txt"])
+def test_markdown_and_plain_text_are_stored_as_they_are(path: str, content: str):
+    made = row(path, content)
+    assert made["text"] == content
+    assert made["defects"] == []
+
+
+GERMAN = "Müller und Söhne grüßen aus der Straße"
+CHARSETS = [
+    ("utf-8 with a mark", "\ufeffé".encode(), "\ufeffé", None),
+    ("latin", GERMAN.encode("cp1252"), GERMAN, "charset_detected"),
+    ("utf-16", "\ufeffé x".encode("utf-16-le"), "é x", "charset_detected:utf-16"),
+    ("utf-16 big-endian", "\ufeffé x".encode("utf-16-be"), "é x", "charset_detected:utf-16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "text", "defect"), [c[1:] for c in CHARSETS], ids=[c[0] for c in CHARSETS])
+def test_charsets(data: bytes, text: str, defect: str | None):
+    made = row("n.md", data)
+    assert made["text"] == text
+    assert [d.startswith(defect or "-") for d in made["defects"]] == ([True] if defect else [])
+
+
+def test_an_html_page_may_say_its_charset():
+    page = '<html><head><meta charset="windows-1251"><title>Да</title></head><p>Привет, мир'
+    assert "Привет, мир" in row("n.html", page.encode("cp1251"))["text"]
+
+
+FAULTS = [
+    ("empty", "n.md", b"", {}, "empty"),
+    ("blank", "n.txt", b"\xef\xbb\xbf \r\n\t\n", {}, "empty"),
+    ("NUL", "n.md", b"a\0b", {}, "binary"),
+    ("control characters", "n.md", b"\x01\x02\xff\xfe\x03 abc", {}, "binary"),
+    ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"),
+    ("picture", "n.png", b"\x89PNG", {}, "unknown_format"),
+    ("no extension", "Makefile", b"a", {}, "unknown_format"),
+    ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
+    ("large rst", "n.rst", b"abc", {"max_rst_bytes": 2}, "too_large"),
+    ("lone surrogate", "n\udcff.md", b"abc", {}, "bad_path"),
+    ("page without text", "n.html", b"<script>x</script>", {}, "empty"),
+    ("rst with an endless line", "n.rst", b"a " * 6000, {}, "unreadable"),
+    ("rst nested to death", "n.rst", b"- " * 2000 + b"a", {}, "unreadable"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "settings", "code"), [c[1:] for c in FAULTS], ids=[c[0] for c in FAULTS]
+)
+def test_what_is_no_document_says_why(path: str, data: bytes, settings: dict, code: str):
+    assert reason(path, data, **settings).partition(":")[0] == code
+
+
+def test_a_fault_of_the_source_and_a_second_copy_are_set_aside():
+    files = [RawFile("a.md", b"x", "excluded: by a pattern"), RawFile("b.md", b"x"), RawFile("b.md", b"x")]
+    made = read_documents(files, source="s", unit="u", settings=DocumentSettings())
+    assert made.documents["path"].to_pylist() == ["b.md"]
+    assert made.quarantine["reason"].to_pylist() == [
+        "excluded: by a pattern",
+        "duplicate: the path was given twice",
+    ]
+    assert made.quarantine["byte_count"].to_pylist() == [1, 1]
+
+
+def test_every_file_ends_in_one_table_whatever_the_order():
+    files = {f"{name}.{end}": name * n for n, name in enumerate("abcdef") for end in ("md", "txt", "bin")}
+    one, other = read(files), read(dict(reversed(files.items())))
+    assert one.documents.equals(other.documents) and one.quarantine.equals(other.quarantine)
+    ends = [*one.documents["path"].to_pylist(), *one.quarantine["place"].to_pylist()]
+    assert sorted(ends) == sorted(files)
+
+
+def test_the_text_of_a_page_is_markdown():
+    page = (
+        "<nav>menu</nav><h1>A</h1><p>b <b>c</b> <a href='d.html#e'>f</a>"
+        "<pre><code class=language-py>g # h</code></pre><h2>I</h2>j"
+    )
+    assert row("n.html", page)["text"] == "# A\n\nb **c** [f](d.html#e)\n\n```py\ng # h\n```\n\n## I\n\nj\n"
+
+
+def test_the_text_of_restructured_text_is_markdown_and_keeps_what_docutils_does_not_know():
+    text = (
+        "A\n=\n\nb ``c`` :ref:`d <e>` *f*\n\n.. versionadded:: 1\n   G\n\n.. code-block:: py\n\n   h = 1\n\n"
+        ".. include:: /etc/passwd\n\n.. raw:: html\n\n   <b>i</b>\n\nJ\n-\n\nk undefined_\n"
+    )
+    made = row("n.rst", text)["text"]
+    for piece in (
+        "# A\n",
+        "`c`",
+        "`d`",
+        "*f*",
+        "versionadded:: 1",
+        "G",
+        "h = 1",
+        "include:: /etc/passwd",
+        "<b>i</b>",
+        "## J",
+        "undefined_",
+    ):
+        assert piece in made
+    assert "root:" not in made and "System Message" not in made
+
+
+def test_what_lies_too_deep_in_a_page_is_missing_and_named():
+    made = row("n.html", "<p>shown</p>" + "<div>" * 20_000 + "lost")
+    assert made["text"] == "shown\n"
+    assert [defect.partition(":")[0] for defect in made["defects"]] == ["nesting_too_deep"]

@@ -1,0 +1,87 @@
+"""Ten times the text takes about ten times the work, in many documents and in one; large files are read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tests.documents import read
+from transforms.links import document_links, document_references
+from transforms.nodes import document_nodes
+from transforms.settings import DocumentChunkSettings
+from transforms.tree_chunks import tree_chunks
+
+FEW, TIMES, ALLOWED = 300, 10, 25
+SECTION = "## Same title {n}\n\nText *é* of `x{n}` %%c%% with [[d{m}#Same title {m}|a]] and [b](d{m}.md).\n\n"
+
+
+class Corpus:
+    """All tables of `count` sections: one per document, or all in one."""
+
+    def __init__(self, count: int, together: bool):
+        sections = [SECTION.format(n=n, m=n // 2) for n in range(count)]
+        texts = ["".join(sections)] if together else sections
+        self.files: dict[str, str | bytes] = {f"f/d{n}.md": text for n, text in enumerate(texts)}
+        self.documents: pa.Table = read(self.files).documents
+        self.nodes = document_nodes(self.documents)
+        self.references = document_references(self.documents)
+
+
+STAGES: dict[str, Callable[[Corpus], object]] = {
+    "read_documents": lambda c: read(c.files),
+    "document_nodes": lambda c: document_nodes(c.documents),
+    "document_references": lambda c: document_references(c.documents),
+    "document_links": lambda c: document_links(c.references, c.documents, c.nodes),
+    "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes, DocumentChunkSettings()),
+}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["many documents", "one document"])
+def corpora(request: pytest.FixtureRequest) -> tuple[Corpus, Corpus]:
+    return Corpus(FEW, request.param), Corpus(FEW * TIMES, request.param)
+
+
+def seconds(stage: Callable[[Corpus], object], corpus: Corpus) -> float:
+    """Processor time of the best of three runs."""
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        stage(corpus)
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
+    few, many = corpora
+    ratio = seconds(STAGES[name], many) / max(seconds(STAGES[name], few), 1e-3)
+    assert ratio < ALLOWED, f"{name}: {TIMES} times the text took {ratio:.1f} times the time"
+
+
+def test_a_hundred_thousand_headings():
+    made = read({"d.md": "# a\n\nx\n\n" * 100_000}).documents
+    nodes = document_nodes(made)
+    assert nodes.num_rows == 100_001
+    assert nodes["slug"][-1].as_py() == "a-99999"
+    assert nodes["sibling_count"][1].as_py() == 100_000
+
+
+def test_ten_megabytes():
+    text = "# A\n" + ("word " * 200 + "\n") * 10_000 + "\n## B\nx\n"
+    nodes = document_nodes(read({"d.md": text}).documents)
+    assert nodes["byte_end"].to_pylist() == [len(text)] * 3
+
+
+def test_a_name_that_everybody_has_is_still_looked_up_fast():
+    files: dict[str, str | bytes] = {f"{n}/README.md": f"[[README]] [[{n}/README]]" for n in range(4000)}
+    made = read(files).documents
+    nodes, references = document_nodes(made), document_references(made)
+    start = time.process_time()
+    links = document_links(references, made, nodes)
+    assert time.process_time() - start < 5, "looking a name up must not go through all who bear it"
+    assert links["to_id"].to_pylist() == [
+        id_ for doc in links["from_id"].to_pylist()[::2] for id_ in (doc, doc)
+    ]

@@ -1,0 +1,407 @@
+"""One document as its chunkers see it, and the pieces they cut it into as rows of chunks.
+
+What is here: characters and bytes, sections, code, the texts of a chunk. What is not: where to cut;
+that is in the chunkers (`transforms.sections`, `transforms.semantic`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from transforms.chunk_table import chunk_table
+from transforms.chunks import ChunkTables
+from transforms.hashing import parts_hash, text_hash
+from transforms.markdown import Outline, outline, parse
+from transforms.nodes import BREADCRUMB_START
+from transforms.schemas import EXCLUSIONS
+from transforms.settings import DocumentChunkSettings
+
+_VISIBLE = re.compile(r"[^\r\n]")
+_FENCES = ("```", "~~~")
+
+
+class Piece(NamedTuple):
+    """A half-open range of characters that a chunker cut.
+
+    The `lead` characters before it repeat the end of the piece before. `node` is the place, in the
+    document's list of nodes, of the innermost node that holds all of it; `under` that of the node
+    whose headings stand above it, if that is another.
+    """
+
+    start: int
+    end: int
+    node: int
+    lead: int = 0
+    under: int | None = None
+
+
+class Lost(NamedTuple):
+    """A half-open range of characters that a chunker leaves out, and why."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class Node(NamedTuple):
+    """A heading, or the document: the place of its parent, and the first character of its heading.
+
+    `trail` is the breadcrumb without its opening mark.
+    """
+
+    node_id: str
+    title: str
+    trail: str
+    depth: int
+    parent: int
+    start: int
+
+
+class Offsets:
+    """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
+
+    Only the bytes that begin no character are kept: their places, and how many of the characters
+    up to which they belong.
+    """
+
+    def __init__(self, text: str):
+        self._inner: np.ndarray | None = None
+        if not text.isascii():
+            self._inner = np.flatnonzero(np.frombuffer(text.encode(), np.int8) < -64)
+            self._owners = self._inner - np.arange(1, len(self._inner) + 1)
+
+    def bytes(self, chars: Sequence[int]) -> list[int]:
+        """The bytes at which these characters begin."""
+        if self._inner is None:
+            return list(chars)
+        return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()  # type: ignore[no-any-return]
+
+    def chars(self, places: Sequence[int]) -> list[int]:
+        """The characters that begin at these bytes."""
+        if self._inner is None:
+            return list(places)
+        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()  # type: ignore[no-any-return]
+
+
+@dataclass
+class Document:
+    """A document and its nodes, offsets in characters.
+
+    `nodes` are in document order, the document itself first; the section of a node runs from its
+    heading to the next. `text` has blanks where comments stand, which nobody is to find.
+    """
+
+    doc_id: str
+    source: str
+    unit: str
+    path: str
+    title: str
+    names: list[str]
+    text: str
+    body_start: int
+    nodes: list[Node]
+    offsets: Offsets
+    outline: Outline
+    comments: list[tuple[int, int]]
+
+    @cached_property
+    def section_starts(self) -> list[int]:
+        """Where the section of each node begins."""
+        return [node.start for node in self.nodes]
+
+    @cached_property
+    def _last_below(self) -> list[int]:
+        """The place of the last node below each node, or its own."""
+        last = list(range(len(self.nodes)))
+        for place in range(len(last) - 1, 0, -1):
+            parent = self.nodes[place].parent
+            last[parent] = max(last[parent], last[place])
+        return last
+
+    def section_at(self, place: int) -> int:
+        """The node in whose section a character lies."""
+        return max(bisect_right(self.section_starts, place) - 1, 0)
+
+    def node_over(self, start: int, end: int) -> int:
+        """The innermost node whose heading and all below it hold the range."""
+        node, last = self.section_at(start), self.section_at(end - 1)
+        while self._last_below[node] < last:
+            node = self.nodes[node].parent
+        return node
+
+    def headings(self, node: int) -> list[str]:
+        """The titles of the headings down to a node, without the document's own."""
+        return self._paths[node]
+
+    @cached_property
+    def _paths(self) -> list[list[str]]:
+        paths: list[list[str]] = [[]]
+        for node in self.nodes[1:]:
+            paths.append([*paths[node.parent], node.title])
+        return paths
+
+    @cached_property
+    def _code_edges(self) -> list[int]:
+        """The starts and ends of the code in order, an odd count of which stands before a place in code."""
+        return [edge for start, end, _ in self.outline.code for edge in (start, end)]
+
+    def visible(self, start: int, end: int) -> list[tuple[int, int]]:
+        """A range without the comments in it."""
+        if not self.comments:
+            return [(start, end)]
+        parts = []
+        for hidden, shown in self.comments:
+            if hidden < end and shown > start:
+                parts.append((start, hidden))
+                start = min(shown, end)
+        return [(a, b) for a, b in [*parts, (start, end)] if a < b]
+
+    def display(self, start: int, end: int) -> str:
+        """What people see of a range: no comments, no blank lines around it."""
+        shown = "".join(self.text[a:b] for a, b in self.visible(start, end))
+        return shown.strip("\r\n").rstrip()
+
+    def code_share(self, start: int, end: int) -> float:
+        """Lines of code : lines with something in them, the lines of fences left out (seed 004)."""
+        first = bisect_right(self._code_edges, start) // 2
+        last = (bisect_left(self._code_edges, end) + 1) // 2
+        inside = fences = 0
+        for a, b, fenced in self.outline.code[first:last]:
+            lines = _lines(self.text[max(a, start) : min(b, end)])
+            ends = (*lines[:1], *lines[1:][-1:]) if fenced else ()
+            marks = sum(line.startswith(_FENCES) for line in ends)
+            inside += len(lines) - marks
+            fences += marks
+        return inside / max(len(_lines(self.text[start:end])) - fences, 1) if inside else 0.0
+
+
+def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
+    """The documents of two tables (`documents`, `document_nodes`) in order of their ids."""
+    rows = _frame(documents).sort("doc_id")
+    columns = ["node_id", "parent_id", "title", "breadcrumb", "depth", "heading_start"]
+    tree = _frame(nodes.select(["doc_id", "position", *columns])).sort("doc_id", "position")
+    runs = tree["doc_id"].rle().struct.unnest()
+    ends = runs["len"].cum_sum().to_list()
+    where = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
+    lists = [tree[name].to_list() for name in columns]
+    names = ("doc_id", "source", "unit", "path", "title", "format", "tags", "aliases", "text", "body_start")
+    for values in zip(*(rows[name].to_list() for name in names), strict=True):
+        row = dict(zip(names, values, strict=True))
+        first, last = where.get(row["doc_id"], (0, 0))
+        yield _document(row, [column[first:last] for column in lists])
+
+
+def _document(row: dict, columns: list[list]) -> Document:
+    text, body_start = row["text"], row["body_start"]
+    offsets = Offsets(text)
+    comments: list[tuple[int, int]] = []
+    blocks = Outline([], [], [])
+    if row["format"] != "text":
+        blocks = outline(text, body_start)
+        if text.count("%%") > 1:
+            found = parse(text, body_start).comments
+            comments = list(zip(*(offsets.chars(side) for side in zip(*found, strict=True)), strict=True))
+    shown = _blanked(text, comments)
+    ids, parents, titles, crumbs, depths, starts = columns
+    begin = offsets.chars([body_start])[0]
+    places = {node_id: place for place, node_id in enumerate(ids)}
+    above = [places.get(parent, 0) for parent in parents]
+    trails = [crumb.removeprefix(BREADCRUMB_START) for crumb in crumbs]
+    begins = [max(start, begin) for start in offsets.chars(starts)]
+    kept = [*map(Node, ids, titles, trails, depths, above, begins)]
+    if not kept:
+        kept = [Node(row["doc_id"], row["title"], row["title"], 0, 0, begin)]
+    code = blocks.code
+    if code:
+        sides = [offsets.chars([c[side] for c in code]) for side in (0, 1)]
+        code = list(zip(*sides, [c[2] for c in code], strict=True))
+    return Document(
+        *(row[n] for n in ("doc_id", "source", "unit", "path", "title")),
+        names=[*(row["tags"] or ()), *(row["aliases"] or ())],
+        text=shown,
+        body_start=begin,
+        nodes=kept,
+        offsets=offsets,
+        outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
+        comments=comments,
+    )
+
+
+def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:
+    parts, at = [], 0
+    for start, end in ranges:
+        parts += [text[at:start], _VISIBLE.sub(" ", text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in map(str.strip, text.splitlines()) if line]
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+class ChunkRows:
+    """The growing columns of the chunks of documents, and of what became none."""
+
+    def __init__(self, kind: str, chunker: str, settings: DocumentChunkSettings):
+        self.kind, self.chunker, self.settings = kind, chunker, settings
+        self.columns: dict[str, list] = {name: [] for name in _COLUMNS}
+        self.spans: tuple[list[int], list[int], list[str], list[int]] = ([], [], [], [0])
+        self.excluded: list[tuple] = []
+        self.occurrences: dict[str, int] = {}
+
+    def add(
+        self,
+        document: Document,
+        pieces: Sequence[Piece],
+        lost: Sequence[Lost] = (),
+        embedded: Sequence[str] | None = None,
+    ) -> None:
+        """The chunks of one document, whose pieces are in order, and what the chunker lost.
+
+        `embedded` are the texts to embed if the chunker makes them itself.
+        """
+        texts = [document.display(piece.start - piece.lead, piece.end) for piece in pieces]
+        blank = [(p.start, p.end) for p, text in zip(pieces, texts, strict=True) if not text]
+        self._exclude(document, blank, lost)
+        if blank:
+            pieces = [piece for piece, text in zip(pieces, texts, strict=True) if text]
+            texts = [text for text in texts if text]
+        headers = self._headers(document, pieces)
+        if embedded is None:
+            embedded = [header.prefix + text for header, text in zip(headers, texts, strict=True)]
+        count = len(pieces)
+        columns = (
+            [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
+            [document.source] * count,
+            [document.unit] * count,
+            [document.doc_id] * count,
+            [document.nodes[piece.node].node_id for piece in pieces],
+            range(count),
+            [count] * count,
+            [header.headings for header in headers],
+            [header.title for header in headers],
+            texts,
+            embedded,
+            self._wide(document, pieces),
+            map(len, texts),
+            self._are_code(document, pieces),
+            map(text_hash, embedded),
+        )
+        for column, values in zip(self.columns.values(), columns, strict=True):
+            column.extend(values)
+        self._place(document, pieces)
+
+    def tables(self) -> ChunkTables:
+        """Both tables, as declared."""
+        count = len(self.columns["chunk_id"])
+        starts, ends, roles, offsets = self.spans
+        struct = pa.StructArray.from_arrays(
+            [pa.array(starts, pa.int64()), pa.array(ends, pa.int64()), pa.array(roles, pa.string())],
+            names=["byte_start", "byte_end", "role"],
+        )
+        chunks = chunk_table(
+            {
+                **self.columns,
+                "spans": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), struct),
+                "source_kind": ["document"] * count,
+                "chunk_kind": [self.kind] * count,
+                "chunker": [self.chunker] * count,
+                "content_class": ["code" if code else "text" for code in self.columns["is_code"]],
+            }
+        )
+        rows = [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in self.excluded]
+        return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))
+
+    def _chunk_id(self, scope: str, text: str) -> str:
+        base = parts_hash((scope, text))
+        seen = self.occurrences.get(base, 0)
+        self.occurrences[base] = seen + 1
+        return parts_hash((base, str(seen))) if seen else base
+
+    def _headers(self, document: Document, pieces: Sequence[Piece]) -> list[_Header]:
+        """What stands above each piece; the pieces of one section share it."""
+        made: dict[int, _Header] = {}
+        for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
+            headings, title = document.headings(place), document.nodes[place].trail
+            scope = parts_hash(("document", document.doc_id, self.kind, *headings))
+            prefix = f"{title}\n\n" if self.settings.embed_headings else ""
+            made[place] = _Header(headings, title, prefix, scope)
+        return [made[p.node if p.under is None else p.under] for p in pieces]
+
+    def _wide(self, document: Document, pieces: Sequence[Piece]) -> list[str]:
+        """Each text and what stands around it, with the document's other names, for the lexical index."""
+        text, low, reach = document.text, document.body_start, self.settings.context_chars
+        names = "".join(f"\n{name}" for name in document.names)
+        wide = (text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces)
+        return [part + names for part in wide] if names else list(wide)
+
+    def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
+        if not document.outline.code:
+            return [False] * len(pieces)
+        share = self.settings.code_share
+        return [document.code_share(p.start - p.lead, p.end) >= share for p in pieces]
+
+    def _place(self, document: Document, pieces: Sequence[Piece]) -> None:
+        """The spans of the last pieces, in bytes."""
+        starts, ends, roles, offsets = self.spans
+        begins, closes = [], []
+        for start, end, _, lead, _ in pieces:
+            parts = document.visible(start, end)
+            for role, ranges in (
+                ("overlap", document.visible(start - lead, start) if lead else []),
+                ("own", parts),
+            ):
+                for a, b in ranges:
+                    begins.append(a)
+                    closes.append(b)
+                    roles.append(role)
+            offsets.append(len(roles))
+        starts += document.offsets.bytes(begins)
+        ends += document.offsets.bytes(closes)
+
+    def _exclude(self, document: Document, blank: list[tuple[int, int]], lost: Sequence[Lost]) -> None:
+        """What became no chunk: the frontmatter, comments, pieces with nothing to see, and `lost`."""
+        left = [Lost(0, document.body_start, "frontmatter")] if document.body_start else []
+        left += [Lost(*comment, "comment") for comment in document.comments]
+        for start, end in blank:
+            left += [Lost(*part, "empty") for part in document.visible(start, end)]
+        joined: list[Lost] = []
+        for one in sorted([*left, *lost]):
+            if joined and joined[-1].end == one.start and joined[-1].reason == one.reason:
+                one = Lost(joined.pop().start, one.end, one.reason)
+            joined.append(one)
+        begins = document.offsets.bytes([one.start for one in joined])
+        closes = document.offsets.bytes([one.end for one in joined])
+        place = (document.doc_id, None, document.source, document.unit)
+        for one, start, end in zip(joined, begins, closes, strict=True):
+            self.excluded.append((*place, start, end, one.reason))
+
+
+class _Header(NamedTuple):
+    """What the chunks under the same headings share."""
+
+    headings: list[str]
+    title: str
+    prefix: str
+    scope: str
+
+
+_COLUMNS = (
+    "chunk_id", "source", "unit", "doc_id", "parent_id", "chunk_index", "chunk_count", "heading_path", "title",
+    "text_display", "text_embed", "text_lex", "char_count", "is_code", "checksum",
+)  # fmt: skip

@@ -1,0 +1,244 @@
+"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each ends in one.
+
+What is here: formats, charsets, titles, tags, aliases and times. What is not: finding files, heading
+trees (`transforms.nodes`), links (`transforms.links`), chunks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.charsets import decode_text
+from transforms.hashing import bytes_sha256, text_hash
+from transforms.html_markdown import html_charset, html_markdown, html_title
+from transforms.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
+from transforms.rst_markdown import rst_markdown
+from transforms.settings import DOCUMENT_FORMATS, DocumentSettings
+
+VERSION = "1"
+
+_CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
+_TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_CREATED = ("created", "created_at", "date created", "date_created", "date")
+_MODIFIED = (
+    "modified",
+    "modified_at",
+    "date modified",
+    "date_modified",
+    "updated",
+    "lastmod",
+    "last_modified",
+)
+_SPACED_ZONE = re.compile(r"\s+(?=[+-]\d|Z$)")
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """The bytes of one file and its path below the root of the source, with forward slashes.
+
+    A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it.
+    """
+
+    path: str
+    data: bytes
+    fault: str | None = None
+
+
+class DocumentTables(NamedTuple):
+    """The tables of one unit, as declared in `transforms.schemas`."""
+
+    documents: pa.Table
+    quarantine: pa.Table
+
+
+class _FileFaultError(Exception):
+    """A file is no document; the text is the reason, as `code: explanation`."""
+
+
+class _Text(NamedTuple):
+    """The stored text of a file, the defects of its decoding, and a title its format carries."""
+
+    text: str
+    defects: list[str]
+    title: str | None = None
+
+
+def read_documents(
+    files: Iterable[RawFile], *, source: str, unit: str, settings: DocumentSettings
+) -> DocumentTables:
+    """The documents of one unit in the order of their paths, and what is none.
+
+    The stored text of Markdown and plain text is the file's own, byte order mark and line ends
+    included; that of reStructuredText and HTML is the Markdown it was converted to. Files that are
+    not UTF-8 are decoded and say so in `defects`. Quarantined are files with a fault, of unknown
+    format (`unknown_format`), over `max_document_bytes` (`too_large`), `binary`, `empty` or blank
+    ones, a path given twice (`duplicate`), one that is no Unicode (`bad_path`) and reStructuredText
+    that cannot be read (`unreadable`).
+    """
+    rows: list[dict[str, Any]] = []
+    aside: list[dict[str, Any]] = []
+    shared = {"source": source, "unit": unit}
+    seen: set[str] = set()
+    for file in sorted(files, key=lambda file: (file.path, file.data)):
+        place = file.path.encode("utf-8", "backslashreplace").decode()
+        try:
+            _check(file, place, seen, settings)
+            row = _document(file, source)
+        except _FileFaultError as fault:
+            byte_count, digest = len(file.data), bytes_sha256(file.data)
+            row = {"place": place, "reason": str(fault), "message_id": None}
+            aside.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
+            continue
+        seen.add(file.path)
+        rows.append(shared | row)
+    return DocumentTables(schemas.DOCUMENTS.from_rows(rows), schemas.QUARANTINE.from_rows(aside))
+
+
+def file_name(path: str) -> str:
+    """The last part of a path without its extension."""
+    name = path.rpartition("/")[2]
+    stem, dot, extension = name.rpartition(".")
+    return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
+
+
+def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings) -> None:
+    """Raise `_FileFaultError` for a file that is not even looked into."""
+    if file.fault is not None:
+        raise _FileFaultError(file.fault)
+    if place != file.path:
+        raise _FileFaultError("bad_path: the file name is not valid Unicode; rename the file")
+    if file.path in seen:
+        raise _FileFaultError("duplicate: the path was given twice")
+    if _format(file.path) is None:
+        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(DOCUMENT_FORMATS)}")
+    name = "max_rst_bytes" if _format(file.path) == "rst" else "max_document_bytes"
+    limit = getattr(settings, name)
+    if len(file.data) > limit:
+        raise _FileFaultError(f"too_large: {len(file.data)} bytes, DocumentSettings.{name} is {limit}")
+
+
+def _format(path: str) -> str | None:
+    return DOCUMENT_FORMATS.get(path.rpartition(".")[2].lower())
+
+
+def _document(file: RawFile, source: str) -> dict[str, Any]:
+    """The row of one file without the columns of its unit."""
+    kind = _format(file.path)
+    assert kind is not None
+    stored = _stored_text(file.data, kind)
+    if not stored.text.strip("\ufeff \t\r\n\f\v"):
+        raise _FileFaultError("empty: there is nothing but blanks in it")
+    front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, 0, None)
+    parsed = None if kind == "text" else parse(stored.text, front.body_start)
+    defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
+    fields = {name.lower(): value for name, value in front.fields.items()}
+    created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
+    title = _text_field(fields.get("title")) or _first_h1(parsed) or stored.title or file_name(file.path)
+    return {
+        "doc_id": f"{source}:{file.path}",
+        "path": file.path,
+        "title": title,
+        "format": kind,
+        "doc_type": _text_field(fields.get("type")),
+        "description": _text_field(fields.get("description")),
+        "tags": list(_tags(fields, stored.text, front.body_start, parsed)),
+        "aliases": _listed(fields.get("aliases", fields.get("alias"))),
+        "frontmatter": json.dumps(front.fields, ensure_ascii=False) if front.fields else None,
+        "created_at": created,
+        "modified_at": modified,
+        "text": stored.text,
+        "body_start": front.body_start,
+        "content_hash": text_hash(stored.text),
+        "defects": defects,
+    }
+
+
+def _stored_text(data: bytes, kind: str) -> _Text:
+    text, defects = _decoded(data, html_charset(data) if kind == "html" else None)
+    if kind not in _CONVERTERS:
+        return _Text(text, defects)
+    converted = _CONVERTERS[kind](text.removeprefix(BOM))
+    if converted is None:
+        raise _FileFaultError(f"unreadable: it cannot be converted from {kind} to Markdown")
+    return _Text(converted.text, defects + converted.defects, html_title(text) if kind == "html" else None)
+
+
+def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
+    """The text of the bytes, and how they were read if they are not UTF-8."""
+    if data.startswith(_UTF16):
+        try:
+            text = data.decode("utf-16")
+            text.encode()
+        except UnicodeError:
+            raise _FileFaultError("binary: it begins as UTF-16 and is none") from None
+        return text.replace("\0", "\ufffd"), ["charset_detected:utf-16"]
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise _FileFaultError(f"binary: there is a NUL byte at {nul}")
+    try:
+        return data.decode(), []
+    except UnicodeDecodeError:
+        pass
+    controls = sum(1 for _ in _CONTROL.finditer(data))
+    if controls * 20 > len(data):
+        raise _FileFaultError("binary: it is not UTF-8, and over 5 % of it are control characters")
+    read = decode_text(data, declared)
+    return read.text, [f"charset_{read.outcome}"]
+
+
+def _first_h1(parsed: Markdown | None) -> str | None:
+    if parsed is None:
+        return None
+    return next((b.text for b in parsed.headings if b.level == 1 and b.text), None)
+
+
+def _text_field(value: Any) -> str | None:
+    return " ".join(value.split()) or None if isinstance(value, str) else None
+
+
+def _listed(value: Any) -> list[str]:
+    """The names in a list or a comma-separated text, each once."""
+    values = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    names = (" ".join(v.split()) for v in values if isinstance(v, str))
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def _tags(fields: dict[str, Any], text: str, body_start: int, parsed: Markdown | None) -> Iterator[str]:
+    """The tags of the frontmatter, then those in the text, the first spelling of each."""
+    value = fields.get("tags", fields.get("tag"))
+    if isinstance(value, str) and "," not in value and value.lstrip().startswith("#"):
+        value = value.split()
+    found = [tag.lstrip("#").strip() for tag in _listed(value)]
+    if parsed is not None and "#" in text:
+        hidden = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
+        found += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden).decode())]
+    seen: set[str] = set()
+    for tag in found:
+        if tag and tag.casefold() not in seen:
+            seen.add(tag.casefold())
+            yield tag
+
+
+def _time(fields: dict[str, Any], names: tuple[str, ...], defects: list[str]) -> datetime | None:
+    """The first of the fields that is a time; one without a zone is UTC."""
+    for name in names:
+        value = fields.get(name)
+        if not isinstance(value, str) or not value.strip():
+            continue
+        spelled = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
+        try:
+            time = datetime.fromisoformat(spelled)
+            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        except (ValueError, OverflowError):
+            defects.append(f"time_unreadable: {name}")
+    return None

@@ -1,0 +1,43 @@
+"""HTML pages to Markdown, which nodes, links and chunks are then made from."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from html_to_markdown import ConversionError, ConversionOptions, convert
+from selectolax.lexbor import LexborHTMLParser
+
+_OPTIONS = ConversionOptions(extract_metadata=False, bullets="-")
+_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_PRESCAN_BYTES = 1024
+"""Bytes in which a page says its charset (WHATWG HTML, 13.2.3.2)."""
+
+
+class Converted(NamedTuple):
+    """The Markdown made of a text, and what is missing in it as short codes with an explanation."""
+
+    text: str
+    defects: list[str]
+
+
+def html_markdown(markup: str) -> Converted | None:
+    """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped."""
+    try:
+        result = convert(markup, _OPTIONS)
+    except ConversionError:
+        return None
+    lost = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
+    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in lost])
+
+
+def html_title(markup: str) -> str | None:
+    """The text of the page's title element, None if there is none."""
+    node = LexborHTMLParser(markup).css_first("head > title")
+    return None if node is None else " ".join(node.text().split()) or None
+
+
+def html_charset(data: bytes) -> str | None:
+    """The charset that the page declares, as written."""
+    found = _CHARSET.search(data, 0, _PRESCAN_BYTES)
+    return found[1].decode() if found else None

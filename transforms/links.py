@@ -1,0 +1,337 @@
+"""References of documents, as they stand in each text and, over all documents, with where they lead.
+
+What is here: wiki links, embeds, Markdown links and URLs of documents. What is not: references of
+mails. A target is compared with the paths of known documents, never opened.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from transforms.documents import file_name
+from transforms.markdown import Link, masked, parse
+from transforms.nodes import slug_base
+from transforms.schemas import DOCUMENT_REFERENCES, LINKS
+
+VERSION = "1"
+
+INDEX_NAMES = ("index", "readme", "_index")
+"""File names that a link to their folder opens."""
+MAX_SUFFIX_PARTS = 8
+"""Last parts of a path by which a wiki link may name a document."""
+
+_URL = re.compile(rb"\bhttps?://[^\s<>\"`\\^{|}]+", re.IGNORECASE)
+_URL_END = b".,;:!?'*_~)]"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_BLOCK_ID = re.compile(rb"(?:^|(?<=[ \t]))\^([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE)
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_ID_EDGES = "<>/ "
+
+
+class _Doc(NamedTuple):
+    """A document as links see it."""
+
+    doc_id: str
+    path: str
+    folder: tuple[str, ...]
+
+
+def document_references(documents: pa.Table) -> pa.Table:
+    """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
+
+    Those in code and in comments are none. URLs count that stand bare in the text, as GitHub and
+    Obsidian show them.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
+    names = ("doc_id", "source", "unit", "format", "text", "body_start")
+    for doc_id, source, unit, kind, text, start in zip(
+        *(documents[name].to_pylist() for name in names), strict=True
+    ):
+        found = sorted(_references(text, start, kind == "text"), key=lambda link: (link.start, -link.end))
+        for link in found:
+            values = (doc_id, source, unit, link.start, link.end, link.kind, link.target, link.text)
+            for column, value in zip(columns.values(), values, strict=True):
+                column.append(value)
+    arrow = DOCUMENT_REFERENCES.arrow
+    return pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
+
+
+def document_links(
+    references: pa.Table, documents: pa.Table, nodes: pa.Table, message_ids: Collection[str] = frozenset()
+) -> pa.Table:
+    """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and place.
+
+    Needed are `doc_id`, `source`, `path`, `title` and `aliases` of the documents, and `node_id`,
+    `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all units. `from_id` is
+    the node a reference stands in. A reference leads to a document of its source, or to the node that
+    its fragment names by slug, by the text of the heading or by a block id; a fragment that names
+    nothing leads to the document. `to_id` is null where there is no document, where a path leaves the
+    root of the source, and for a URL, unless a known Message-ID is part of it (`mid:` of RFC 2392,
+    and the addresses of mail archives).
+
+    Wiki links are looked up as Obsidian does, whatever the case: by path from the root or from the
+    folder, by the last parts of a path, by file name, and then by title and by alias; of several
+    documents the nearest by folders counts, then the shallowest, then the first by path. Markdown links
+    are paths from the folder, or from the root if they begin with a slash; the extension and the name
+    of a folder's index file may be left out.
+    """
+    outlines = _Outlines(nodes, references)
+    vaults = _vaults(documents)
+    columns: dict[str, list[Any]] = {name: [] for name in LINKS.names}
+    names = ("doc_id", "source", "kind", "target", "byte_start", "byte_end", "text")
+    for doc_id, source, kind, target, start, end, text in zip(
+        *(references[name].to_pylist() for name in names), strict=True
+    ):
+        if kind == "block_id":
+            continue
+        if kind == "url":
+            to_id = _message(target, message_ids)
+        else:
+            to_id = vaults[source].resolve(doc_id, kind, target, outlines) if source in vaults else None
+        link = (outlines.node_at(doc_id, start), "document", start, end, to_id, target, kind, text)
+        for column, value in zip(columns.values(), link, strict=True):
+            column.append(value)
+    arrow = LINKS.arrow
+    table = pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
+    return table.sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
+
+
+def _references(text: str, body_start: int, plain: bool) -> Iterator[Link]:
+    data = text.encode()
+    hidden: list[tuple[int, int]] = [(0, body_start)]
+    if not plain:
+        parsed = parse(text, body_start)
+        hidden = sorted([*hidden, *parsed.opaque, *parsed.comments])
+        for link in parsed.links:
+            target = link.target
+            if link.kind in ("wiki", "embed"):
+                target = target.rstrip("\\").strip()
+            elif _SCHEME.match(target):
+                link = link._replace(kind="url")
+            yield link._replace(target=target)
+    if b"://" in data or b"^" in data:
+        shown = masked(data, hidden)
+        for found in _URL.finditer(shown):
+            url = _trimmed(found[0])
+            yield Link("url", found.start(), found.start() + len(url), url.decode(), "")
+        for found in _BLOCK_ID.finditer(shown) if not plain else ():
+            yield Link("block_id", found.start(1) - 1, found.end(1), found[1].decode(), "")
+
+
+def _trimmed(url: bytes) -> bytes:
+    """The URL without the punctuation of the sentence around it; a bracket stays if it is a pair."""
+    end, surplus = len(url), url.count(b")") - url.count(b"(")
+    while url[end - 1] in _URL_END:
+        if url[end - 1 : end] == b")":
+            if surplus <= 0:
+                break
+            surplus -= 1
+        end -= 1
+    return url[:end]
+
+
+class _Outlines:
+    """The nodes and block ids of all documents."""
+
+    def __init__(self, nodes: pa.Table, references: pa.Table) -> None:
+        self.ids: dict[str, list[str]] = defaultdict(list)
+        self.starts: dict[str, list[int]] = defaultdict(list)
+        self.slugs: dict[str, dict[str, str]] = defaultdict(dict)
+        self.titles: dict[str, dict[str, str]] = defaultdict(dict)
+        self.blocks: dict[tuple[str, str], int] = {}
+        nodes = nodes.sort_by([("doc_id", "ascending"), ("position", "ascending")])
+        columns = (nodes[n].to_pylist() for n in ("doc_id", "node_id", "heading_start", "slug", "title"))
+        for doc_id, node_id, start, slug, title in zip(*columns, strict=True):
+            self.ids[doc_id].append(node_id)
+            self.starts[doc_id].append(start)
+            if slug is not None:
+                self.slugs[doc_id][slug] = node_id
+                self.titles[doc_id].setdefault(_folded(title), node_id)
+        places = (references[n].to_pylist() for n in ("doc_id", "kind", "target", "byte_start"))
+        for doc_id, kind, target, start in zip(*places, strict=True):
+            if kind == "block_id":
+                self.blocks.setdefault((doc_id, target.lower()), start)
+
+    def node_at(self, doc_id: str, place: int) -> str:
+        """The innermost node at a byte of a document."""
+        starts = self.starts.get(doc_id)
+        return self.ids[doc_id][max(bisect_right(starts, place) - 1, 0)] if starts else doc_id
+
+    def node_named(self, doc_id: str, fragment: str) -> str:
+        """The node that a fragment names, the document if none does."""
+        last = fragment.rpartition("#")[2].strip()
+        if last.startswith("^"):
+            place = self.blocks.get((doc_id, last[1:].lower()))
+            return doc_id if place is None else self.node_at(doc_id, place)
+        slugs, titles = self.slugs.get(doc_id, {}), self.titles.get(doc_id, {})
+        found = slugs.get(last) or titles.get(_folded(last))
+        return found or slugs.get(last.lower()) or slugs.get(slug_base(last)) or doc_id
+
+
+class _Vault:
+    """The documents of one source and the names they go by, all in lower case."""
+
+    def __init__(self) -> None:
+        self.docs: dict[str, _Doc] = {}
+        self.exact: dict[str, _Doc] = {}
+        self.paths: dict[str, _Doc] = {}
+        self.suffixes = _Names()
+        self.titles = _Names()
+        self.aliases = _Names()
+
+    def add(self, doc_id: str, path: str, title: str, aliases: list[str]) -> None:
+        """Note a document; of two paths that differ in case, the first given is found by either."""
+        doc = _Doc(doc_id, path, tuple(_folded(path).split("/")[:-1]))
+        self.docs[doc_id] = doc
+        self.exact[path] = doc
+        parts = _folded(path).split("/")
+        bare = _folded(file_name(path))
+        for last in dict.fromkeys((parts[-1], bare)):
+            self.paths.setdefault("/".join([*parts[:-1], last]), doc)
+            for count in range(min(len(parts), MAX_SUFFIX_PARTS)):
+                self.suffixes.add("/".join([*parts[len(parts) - 1 - count : -1], last]), doc)
+        self.titles.add(_folded(title), doc)
+        for alias in aliases:
+            self.aliases.add(_folded(alias), doc)
+
+    def resolve(self, doc_id: str, kind: str, target: str, outlines: _Outlines) -> str | None:
+        """The id of the document or node that a target of this vault names."""
+        here = self.docs.get(doc_id)
+        if here is None:
+            return None
+        is_wiki = kind in ("wiki", "embed")
+        if is_wiki:
+            name, mark, fragment = _wiki_parts(target)
+            doc = self._wiki(here, name) if name else here
+        else:
+            name, mark, fragment = target.partition("#")
+            fragment = _unquoted(fragment)
+            path = _unquoted(name.partition("?")[0])
+            doc = self._path(here, path) if path else here
+        if doc is None:
+            return None
+        return outlines.node_named(doc.doc_id, fragment) if mark and fragment else doc.doc_id
+
+    def _wiki(self, here: _Doc, name: str) -> _Doc | None:
+        folded = _folded(name)
+        from_root = folded.lstrip("/")
+        if "/" in folded:
+            relative = _joined(here.folder, folded)
+            found = self.paths.get(from_root) or (self.paths.get(relative) if relative else None)
+            if found is not None or folded.startswith(("./", "../")):
+                return found
+        return (
+            self.suffixes.nearest(from_root, here)
+            or self.titles.nearest(folded, here)
+            or self.aliases.nearest(folded, here)
+        )
+
+    def _path(self, here: _Doc, path: str) -> _Doc | None:
+        written = _joined(tuple(here.path.split("/")[:-1]), path)
+        if written is None:
+            return None
+        if written in self.exact:
+            return self.exact[written]
+        folded = _folded(written)
+        inside = f"{folded}/" if folded else ""
+        tried = (folded, *(f"{inside}{name}" for name in INDEX_NAMES))
+        return next((self.paths[name] for name in tried if name in self.paths), None)
+
+
+class _Names:
+    """Documents by a name that several may share, and the nearest of those to a place."""
+
+    def __init__(self) -> None:
+        self._docs: dict[str, list[_Doc]] = defaultdict(list)
+        self._best: dict[str, dict[tuple[str, ...], _Doc]] = {}
+
+    def add(self, name: str, doc: _Doc) -> None:
+        """Note that a document goes by a name."""
+        self._docs[name].append(doc)
+
+    def nearest(self, name: str, here: _Doc) -> _Doc | None:
+        """The document of this name with the fewest steps between its folder and that of `here`."""
+        docs = self._docs.get(name)
+        if docs is None or len(docs) == 1:
+            return docs[0] if docs else None
+        best = self._best.get(name)
+        if best is None:
+            best = self._best[name] = self._by_folder(docs)
+        found = []
+        for up in range(len(here.folder) + 1):
+            depth = len(here.folder) - up
+            doc = best.get(here.folder[:depth])
+            if doc is not None:
+                found.append((up + len(doc.folder) - depth, len(doc.folder), doc.path, doc))
+        return min(found)[3]
+
+    @staticmethod
+    def _by_folder(docs: list[_Doc]) -> dict[tuple[str, ...], _Doc]:
+        """For every folder the document below it that is nearest to it."""
+        best: dict[tuple[str, ...], _Doc] = {}
+        for doc in sorted(docs, key=lambda doc: (len(doc.folder), doc.path)):
+            for depth in range(len(doc.folder) + 1):
+                best.setdefault(doc.folder[:depth], doc)
+        return best
+
+
+def _vaults(documents: pa.Table) -> dict[str, _Vault]:
+    vaults: dict[str, _Vault] = defaultdict(_Vault)
+    documents = documents.select(["doc_id", "source", "path", "title", "aliases"]).sort_by("doc_id")
+    for doc_id, source, path, title, aliases in zip(*(c.to_pylist() for c in documents.columns), strict=True):
+        vaults[source].add(doc_id, path, title, aliases)
+    return vaults
+
+
+def _folded(text: str) -> str:
+    """What is compared: composed characters, no case, single blanks."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _wiki_parts(target: str) -> tuple[str, str, str]:
+    """The name, the mark and the fragment of a wiki target; `Note^block` has no `#`."""
+    name, mark, fragment = target.partition("#")
+    if not mark and "^" in name:
+        name, mark, fragment = name.partition("^")
+        fragment = f"^{fragment}"
+    return name.strip(), mark, fragment
+
+
+def _joined(folder: tuple[str, ...], path: str) -> str | None:
+    """A path from a folder, or from the root if it begins with a slash; None if it leaves the root."""
+    parts = [] if path.startswith("/") else list(folder)
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _unquoted(text: str) -> str:
+    """`text` with its percent-escapes decoded (RFC 3986, 2.1)."""
+    if "%" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), text.encode()).decode("utf-8", "replace")
+
+
+def _message(url: str, message_ids: Collection[str]) -> str | None:
+    """The known Message-ID that a URL names."""
+    if not message_ids:
+        return None
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() == "mid":
+        parts = [rest.partition("/")[0]]
+    else:  # a Message-ID may hold the signs that part the fields of a query
+        parts = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]
+    names = (_unquoted(part).strip(_ID_EDGES) for part in parts if part)
+    return next((name for name in names if name in message_ids), None)

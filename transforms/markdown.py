@@ -1,0 +1,415 @@
+"""Markdown as data: the frontmatter, blocks, links and comments of one text, with UTF-8 byte offsets.
+
+What is here: one pass over the events of a CommonMark parser, and YAML frontmatter. What is not:
+tables of documents, heading trees, chunks; they are made from what `parse` and `frontmatter` return.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import yaml
+from pyromark import Options, events_with_range
+
+DIALECT = (
+    Options.ENABLE_TABLES
+    | Options.ENABLE_FOOTNOTES
+    | Options.ENABLE_STRIKETHROUGH
+    | Options.ENABLE_TASKLISTS
+    | Options.ENABLE_WIKILINKS
+)
+"""CommonMark with what GitHub and Obsidian add. Metadata blocks stay off: `frontmatter` reads them."""
+
+MAX_NESTING = 1000
+"""Quotes and lists one line may open; the parser's time grows with lines times depth."""
+MAX_FRONTMATTER_CHARS = 64 << 10
+MAX_FRONTMATTER_VALUES = 5000
+"""Values of a frontmatter after its aliases are followed."""
+MAX_FRONTMATTER_DEPTH = 32
+
+BOM = "\ufeff"
+
+_KINDS = {
+    "Paragraph": "paragraph",
+    "Heading": "heading",
+    "BlockQuote": "quote",
+    "CodeBlock": "code",
+    "HtmlBlock": "html",
+    "List": "list",
+    "Item": "item",
+    "Table": "table",
+    "FootnoteDefinition": "footnote",
+}
+_CONTAINERS = frozenset({"quote", "list", "item", "footnote"})
+_NESTED_LINKS = 4
+"""Images inside images that get a text; each level repeats the text of those inside."""
+_BREAKS = frozenset({"SoftBreak", "HardBreak"})
+_TOO_DEEP = re.compile(rb"^(?:[ \t]*(?:>|[-+*][ \t]|\d{1,9}[.)][ \t])){%d}" % MAX_NESTING, re.MULTILINE)
+_OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n|\n|\r)")
+_CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)", re.MULTILINE)
+_COMMENT = re.compile(
+    rb"^%%[ \t]*\r?\n(?:.*\n)*?.*%%[ \t]*(?=\r?\n|\Z)|%%(?:[^%\r\n]++|%(?!%)|\r?\n(?![ \t]*\r?\n))*+%%",
+    re.MULTILINE,
+)
+_NOT_NEWLINE = re.compile(rb"[^\r\n]")
+_MAY_HOLD_CODE = re.compile(rb"```|~~~|(?:\t|    )[ \t]*\S")
+
+
+class Block(NamedTuple):
+    """One block of a text.
+
+    `kind` is heading, paragraph, list, item, quote, code, table, html, rule or footnote. The range is
+    half-open. That of a heading, and of every block that is in no other (`depth` 0), covers whole
+    lines, line end included; that of a block inside a list, item, quote or footnote begins behind the
+    marks of those. `depth` counts the blocks around it. `level` is 1 to 6 for headings, else 0.
+    `text` is the plain text of a heading with its code spans, the info string of a code block, the
+    label of a footnote, else empty. `fenced` says how a code block is written.
+    """
+
+    kind: str
+    start: int
+    end: int
+    depth: int = 0
+    level: int = 0
+    text: str = ""
+    fenced: bool = False
+
+
+class Link(NamedTuple):
+    """One link or image, and the half-open byte range of all of it.
+
+    `kind` is wiki, embed (`![[…]]`), markdown, image or url (an autolink). `target` is the destination
+    as the parser unescapes it, `text` the plain text or alternative text.
+    """
+
+    kind: str
+    start: int
+    end: int
+    target: str
+    text: str
+
+
+class Markdown(NamedTuple):
+    """A parsed text.
+
+    `blocks` in document order, containers before what they hold; `links` by where they begin.
+    `opaque` are the ranges of code, HTML, links and images, in which no tag or comment is looked for;
+    `comments` those of Obsidian's `%%…%%`. Headings and links inside comments are left out.
+    `defect` is `nesting_too_deep` for a text that is kept as one paragraph, else None.
+    """
+
+    blocks: list[Block]
+    links: list[Link]
+    opaque: list[tuple[int, int]]
+    comments: list[tuple[int, int]]
+    defect: str | None = None
+
+    @property
+    def headings(self) -> list[Block]:
+        """The headings in document order."""
+        return [block for block in self.blocks if block.kind == "heading"]
+
+
+class Frontmatter(NamedTuple):
+    """The fields of a frontmatter, the first byte behind it, and what is wrong with it.
+
+    Scalars are texts as written, but for true, false and null. `body_start` is the first byte behind
+    the closing line, or behind a byte order mark where there is no frontmatter or a broken one, which
+    is content. `defect` is a short code with a colon and the explanation, or None.
+    """
+
+    fields: dict[str, Any]
+    body_start: int
+    defect: str | None
+
+
+def parse(text: str, body_start: int = 0) -> Markdown:
+    """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
+
+    Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists, wiki links).
+    """
+    data = text.encode()
+    body = data[body_start:]
+    if _is_too_deep(body):
+        whole = Block("paragraph", body_start, len(data))
+        return Markdown([whole], [], [], [], "nesting_too_deep")
+    scan = _Scan(data, body_start)
+    scan.run(body.decode() if body_start else text)
+    comments = _comments(data, body_start, scan.opaque)
+    blocks, links = scan.blocks, scan.links
+    links.sort(key=lambda link: (link.start, -link.end))
+    if comments:
+        blocks = [b for b in blocks if b.kind != "heading" or not _inside(b.start, comments)]
+        links = [link for link in links if not _inside(link.start, comments)]
+    return Markdown(blocks, links, scan.opaque, comments)
+
+
+class Outline(NamedTuple):
+    """The outermost blocks of a text, and its code.
+
+    `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` what they are
+    (see `Block`). `code` are the half-open ranges of all code blocks, outermost or not, each with
+    True where it is fenced.
+    """
+
+    starts: list[int]
+    kinds: list[str]
+    code: list[tuple[int, int, bool]]
+
+
+def outline(text: str, body_start: int = 0) -> Outline:
+    """The outermost blocks of `text` from byte `body_start` on: what `parse` finds, in a fifth of the time.
+
+    What lies inside a block is passed over by its range; only a list, quote or footnote that holds a
+    fence or an indented line is looked into, for the code in it.
+    """
+    data = text.encode()
+    body = data[body_start:]
+    found = Outline([], [], [])
+    if _is_too_deep(body):
+        return found
+    passed = inner_end = 0
+    for event, place in events_with_range(body.decode() if body_start else text, options=DIALECT):
+        start = place["start"]
+        if start < passed:
+            continue
+        if isinstance(event, str):
+            kind = "rule" if event == "Rule" else None
+        elif (tag := event.get("Start")) is not None:  # type: ignore[attr-defined]
+            kind = _KINDS.get(tag if isinstance(tag, str) else next(iter(tag)))
+        else:
+            continue
+        if kind is None:
+            continue
+        end = place["end"]
+        if kind == "code":
+            found.code.append((start + body_start, end + body_start, isinstance(tag["CodeBlock"], dict)))
+        if start >= inner_end:
+            while start and body[start - 1] not in b"\r\n":
+                start -= 1
+            found.starts.append(start + body_start)
+            found.kinds.append(kind)
+            if kind in _CONTAINERS and _MAY_HOLD_CODE.search(body, start, end):
+                inner_end = end
+        passed = passed if start < inner_end and kind in _CONTAINERS else end
+    return found
+
+
+def _is_too_deep(body: bytes) -> bool:
+    """True if a line opens more than `MAX_NESTING` quotes and lists; it has to be that long at least."""
+    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
+    longest = np.diff(ends, prepend=-1, append=len(body)).max()
+    return bool(longest >= MAX_NESTING and _TOO_DEEP.search(body))
+
+
+def frontmatter(text: str) -> Frontmatter:
+    """The YAML frontmatter of a text.
+
+    It is there if the first line, behind a byte order mark, is `---` and a later line `---` or `...`.
+    A defect is `frontmatter_malformed`, `frontmatter_not_a_mapping` or `frontmatter_too_large` (more
+    bytes, values or nesting than the limits above, aliases followed).
+    """
+    body_start = len(BOM.encode()) if text.startswith(BOM) else 0
+    opening = _OPENING.match(text)
+    closing = _CLOSING.search(text, opening.end()) if opening else None
+    if opening is None or closing is None:
+        return Frontmatter({}, body_start, None)
+    source = text[opening.end() : closing.start()]
+    if len(source) > MAX_FRONTMATTER_CHARS:
+        limit = f"{len(source)} characters, the limit is {MAX_FRONTMATTER_CHARS}"
+        return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
+    try:
+        _refuse_depth(source)
+        loaded = yaml.load(source, _Loader)
+        fields = {} if loaded is None else _plain(loaded, [MAX_FRONTMATTER_VALUES])
+    except (yaml.YAMLError, ValueError) as error:
+        return Frontmatter({}, body_start, f"frontmatter_malformed: {_one_line(error)}")
+    except (_TooLargeError, RecursionError):
+        limit = f"over {MAX_FRONTMATTER_VALUES} values or {MAX_FRONTMATTER_DEPTH} levels"
+        return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
+    if not isinstance(fields, dict):
+        return Frontmatter({}, body_start, "frontmatter_not_a_mapping: it has no `name: value` lines")
+    return Frontmatter(fields, len(text[: closing.end()].encode()), None)
+
+
+class _TooLargeError(Exception):
+    """A frontmatter holds more values or levels than the limits."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """Safe YAML in which numbers and dates stay as they are written."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:[Tt]rue|[Ff]alse)$"), ["t", "T", "f", "F"]
+)
+
+
+def _refuse_depth(source: str) -> None:
+    """Raise `_TooLargeError` before the loader, whose recursion in C no Python limit bounds, sees it."""
+    depth = 0
+    for event in yaml.parse(source, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_FRONTMATTER_DEPTH:
+                raise _TooLargeError
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _plain(value: Any, left: list[int], depth: int = 0) -> Any:
+    """`value` with texts as keys; `left` counts down the values, which aliases can multiply."""
+    left[0] -= 1
+    if left[0] < 0 or depth > MAX_FRONTMATTER_DEPTH:
+        raise _TooLargeError
+    if isinstance(value, dict):
+        return {str(k): _plain(v, left, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(v, left, depth + 1) for v in value]
+    return value if value is None or isinstance(value, bool) else str(value).replace("\0", "\ufffd")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def masked(data: bytes, ranges: list[tuple[int, int]]) -> bytes:
+    """`data` with the ranges, which are in order, blanked out; its length and line ends stay."""
+    out, at = [], 0
+    for start, end in ranges:
+        if end > at:
+            start = max(start, at)
+            out.append(data[at:start])
+            out.append(_NOT_NEWLINE.sub(b" ", data[start:end]))
+            at = end
+    out.append(data[at:])
+    return b"".join(out)
+
+
+class _Scan:
+    """One pass over the parser's events."""
+
+    def __init__(self, data: bytes, shift: int) -> None:
+        self.data = data
+        self.shift = shift
+        self.blocks: list[Block] = []
+        self.links: list[Link] = []
+        self.opaque: list[tuple[int, int]] = []
+        self.open_links: list[tuple[str, str, list[str]]] = []
+        self.heading: list[str] | None = None
+        self.depth = 0
+
+    def run(self, body: str) -> None:
+        """All events of `body`, whose first byte is byte `shift` of the data."""
+        shift = self.shift
+        for event, place in events_with_range(body, options=DIALECT):
+            if isinstance(event, str):
+                if event in _BREAKS:
+                    self._inline(" ")
+                elif event == "Rule":
+                    self._block("rule", place["start"] + shift, place["end"] + shift, None)
+                continue
+            kind, value = next(iter(cast("dict[str, Any]", event).items()))
+            if kind == "Text":
+                if self.heading is not None or self.open_links:
+                    self._inline(value)
+            elif kind == "Start":
+                self._start(value, place["start"] + shift, place["end"] + shift)
+            elif kind == "End":
+                self._end(value, place["start"] + shift, place["end"] + shift)
+            elif kind == "Code":
+                self._inline(value)
+                self.opaque.append((place["start"] + shift, place["end"] + shift))
+            elif kind == "InlineHtml":
+                self.opaque.append((place["start"] + shift, place["end"] + shift))
+
+    def _inline(self, text: str) -> None:
+        if self.heading is not None:
+            self.heading.append(text)
+        for _, _, parts in self.open_links[:_NESTED_LINKS]:
+            parts.append(text)
+
+    def _start(self, value: Any, start: int, end: int) -> None:
+        name, detail = _named(value)
+        if name in ("Link", "Image"):
+            if not self.open_links:
+                self.opaque.append((start, end))
+            self.open_links.append((_link_kind(name, detail["link_type"]), detail["dest_url"], []))
+        elif (kind := _KINDS.get(name)) is not None:
+            if kind == "heading":
+                self.heading = []
+            elif kind in ("code", "html"):
+                self.opaque.append((start, end))
+            if kind != "heading":
+                self._block(kind, start, end, detail)
+            if kind in _CONTAINERS:
+                self.depth += 1
+
+    def _end(self, value: Any, start: int, end: int) -> None:
+        name, detail = _named(value)
+        if name in ("Link", "Image"):
+            kind, target, parts = self.open_links.pop()
+            self.links.append(Link(kind, start, end, target, " ".join("".join(parts).split())))
+        elif name == "Heading":
+            text = " ".join("".join(self.heading or ()).split())
+            self.heading = None
+            start, end = self._whole_lines(start, end)
+            self.blocks.append(Block("heading", start, end, self.depth, int(detail[1]), text))
+        elif _KINDS.get(name) in _CONTAINERS:
+            self.depth -= 1
+
+    def _block(self, kind: str, start: int, end: int, detail: Any) -> None:
+        if not self.depth:
+            start, end = self._whole_lines(start, end)
+        fenced = kind == "code" and isinstance(detail, dict)
+        info = detail["Fenced"] if fenced else detail if kind == "footnote" else ""
+        self.blocks.append(Block(kind, start, end, self.depth, 0, info, fenced))
+
+    def _whole_lines(self, start: int, end: int) -> tuple[int, int]:
+        """The range widened to whole lines; a carriage return alone ends a line too (CommonMark 2.1)."""
+        data = self.data
+        while start > self.shift and data[start - 1] not in b"\r\n":
+            start -= 1
+        while end < len(data) and data[end - 1] not in b"\r\n":
+            end += 1
+        if data[end - 1 : end + 1] == b"\r\n":
+            end += 1
+        return start, end
+
+
+def _named(value: Any) -> tuple[str, Any]:
+    """The name and the detail of a tag, which is a name alone or a dictionary with one key."""
+    return (value, None) if isinstance(value, str) else next(iter(value.items()))
+
+
+def _link_kind(name: str, link_type: Any) -> str:
+    if isinstance(link_type, dict):
+        return "wiki" if name == "Link" else "embed"
+    if link_type in ("Autolink", "Email"):
+        return "url"
+    return "markdown" if name == "Link" else "image"
+
+
+def _comments(data: bytes, body_start: int, opaque: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    if data.count(b"%%", body_start) < 2:
+        return []
+    plain = masked(data, opaque)
+    return [found.span() for found in _COMMENT.finditer(plain, body_start)]
+
+
+def _inside(place: int, ranges: list[tuple[int, int]]) -> bool:
+    """True if the place is in one of the ranges, which are in order and disjoint."""
+    low, high = 0, len(ranges)
+    while low < high:
+        middle = (low + high) // 2
+        if ranges[middle][1] <= place:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(ranges) and ranges[low][0] <= place

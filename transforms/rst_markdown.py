@@ -1,0 +1,65 @@
+"""reStructuredText to Markdown, by way of the HTML that docutils makes of it."""
+
+from __future__ import annotations
+
+import re
+
+from docutils import nodes
+from docutils.core import publish_doctree, publish_from_doctree
+
+from transforms.html_markdown import Converted, html_markdown
+
+_SETTINGS = {
+    "_disable_config": True,
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "report_level": 2,
+    "halt_level": 5,
+    "warning_stream": False,
+    "doctitle_xform": False,
+    "docinfo_xform": False,
+    "initial_header_level": 1,
+    "syntax_highlight": "none",
+    "math_output": "LaTeX",
+    "embed_stylesheet": False,
+    "stylesheet_path": "",
+    "output_encoding": "unicode",
+}
+"""No file is read, no raw HTML is passed on, nothing is printed; what is wrong stays in the tree."""
+DOCUTILS_FAULTS = (RecursionError, LookupError, AttributeError, ValueError, TypeError, AssertionError)
+"""What docutils raises on nested and on malformed text."""
+_ROLE = re.compile(r":[\w:.+-]+:`([~!.]*)(?P<text>[^`]*?)(?:\s*<[^<>`]*>)?`", re.DOTALL)
+
+
+def rst_markdown(text: str) -> Converted | None:
+    """The text as Markdown; None if docutils fails or keeps nothing of it (a line over 10,000 characters).
+
+    Directives that docutils does not know (those of Sphinx) or that are switched off stay as code
+    blocks of their source, roles it does not know as their text.
+    """
+    try:
+        tree = publish_doctree(text, settings_overrides=_SETTINGS)
+        _replace_complaints(tree)
+        page = publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
+    except DOCUTILS_FAULTS:
+        return None
+    made = html_markdown(page)
+    return made if made is not None and made.text else None
+
+
+def _replace_complaints(tree: nodes.document) -> None:
+    """Put the source that a message of docutils is about in the place of the message."""
+    for message in list(tree.findall(nodes.system_message)):
+        sources = [child for child in message.children if isinstance(child, nodes.literal_block)]
+        message.parent.replace(message, sources)
+    tree.transform_messages.clear()
+    for place in list(tree.findall(nodes.problematic)):
+        place.parent.replace(place, _shown(place.astext()))
+    for literal in tree.findall(nodes.literal):
+        literal["classes"].append("code")
+
+
+def _shown(source: str) -> nodes.Node:
+    """What stands in the text for inline markup that docutils does not know."""
+    role = _ROLE.fullmatch(source)
+    return nodes.Text(source) if role is None else nodes.literal("", role["text"])

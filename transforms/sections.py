@@ -1,0 +1,168 @@
+"""Documents to sections of about one size: cut at headings, then between blocks, then inside them.
+
+What is here: where to cut. What is not: headings (`transforms.nodes`), blocks (`transforms.markdown`),
+the texts of a chunk (`transforms.document_pieces`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from transforms.chunks import ChunkTables
+from transforms.document_pieces import ChunkRows, Document, Node, Piece, documents_of
+from transforms.settings import DocumentChunkSettings
+
+VERSION = "1"
+
+_PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
+_ITEM = re.compile(r"\n(?=(?:[-*+]|\d{1,9}[.)])[ \t])")
+_SENTENCE = (". ", "? ", "! ", "; ", ": ", "。", "！", "？")
+_BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
+_BLANK = re.compile(r"\s")
+
+
+class _Block(NamedTuple):
+    """Characters from the start of a block to the start of the next."""
+
+    start: int
+    end: int
+    is_heading: bool
+
+
+def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
+    """Sections of documents as chunks of the kind `section`, and the exclusions.
+
+    Seed 001, section 2: headings bound the chunks; lists and fenced code stay whole where they fit
+    into `target_chars`; short blocks are gathered; what is larger is split at paragraphs, list
+    items, lines, sentences and words, in this order, and begins with up to `overlap_chars` of what
+    stands before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
+    role own are disjoint and, with the exclusions, cover the text.
+    """
+    rows = ChunkRows("section", f"sections-{VERSION}", settings)
+    for document in documents_of(documents, nodes):
+        rows.add(document, section_pieces(document, settings))
+    return rows.tables()
+
+
+def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[Piece]:
+    """The pieces of one document in order: they cover all behind the frontmatter, each once but for its lead."""
+    text, last = document.text, len(document.text)
+    headings = {node.start for node in document.nodes if node.depth}
+    headings.update(s for s, kind in zip(document.outline.starts, document.outline.kinds, strict=True) if kind == "heading")
+    edges = sorted({*_block_starts(document), *headings, last})
+    pieces: list[Piece] = []
+    for start, end in _branches(document, settings.min_chars):
+        inside = edges[bisect_right(edges, start) : bisect_right(edges, end)]
+        blocks = [_Block(a, b, a in headings) for a, b in pairwise([start, *inside])]
+        cuts = _cuts(text, blocks, settings)
+        before = start
+        for a, b in pairwise([*cuts, end]):
+            lead = 0 if a == start or a in headings else _lead(text, max(before, a - settings.overlap_chars), a)
+            pieces.append(Piece(a, b, document.node_over(a, b), lead))
+            before = a
+    return pieces
+
+
+def _block_starts(document: Document) -> list[int]:
+    """Where the outermost blocks begin; in plain text the paragraphs."""
+    if document.outline.starts:
+        return document.outline.starts
+    return [found.end() for found in _PARAGRAPH.finditer(document.text, document.body_start)]
+
+
+def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
+    """Ranges of neighbouring sections: one section each, but for those under `min_chars`.
+
+    A short section goes with what follows it if that is its child or sibling, else with what
+    stands before it, else alone.
+    """
+    starts = [*document.section_starts, len(document.text)]
+    ranges: list[tuple[int, int]] = []
+    first: Node | None = None
+    for node, (start, end) in zip(document.nodes, pairwise(starts), strict=True):
+        if first is not None and node.depth >= first.depth:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            if first is not None:
+                _join_last(ranges)
+            ranges.append((start, end))
+            first = node
+        if ranges[-1][1] - ranges[-1][0] >= min_chars and not document.text[slice(*ranges[-1])].isspace():
+            first = None
+    if first is not None:
+        _join_last(ranges)
+    return ranges
+
+
+def _join_last(ranges: list[tuple[int, int]]) -> None:
+    """Join the last range to the one before it, if there is one."""
+    if len(ranges) > 1:
+        _, end = ranges.pop()
+        ranges[-1] = (ranges[-1][0], end)
+
+
+def _cuts(text: str, blocks: list[_Block], settings: DocumentChunkSettings) -> list[int]:
+    """Where the pieces of a range of blocks begin.
+
+    Blocks are gathered up to `target_chars`. A heading stays with what follows it, a short opening
+    or ending with its neighbour, which may then pass the target by `min_chars`.
+    """
+    target, limit = settings.target_chars, settings.target_chars + settings.min_chars
+    cuts = [blocks[0].start]
+    has_body = False
+    for start, end, is_heading in blocks:
+        if end - cuts[-1] > target:
+            if has_body and start - cuts[-1] >= settings.min_chars:
+                cuts.append(start)
+            if end - cuts[-1] > (target if cuts[-1] == start else limit):
+                cuts.extend(splits(text, cuts[-1], end, target))
+            has_body = False
+        has_body = has_body or not is_heading
+    end = blocks[-1].end
+    if len(cuts) > 1 and end - cuts[-1] < settings.min_chars and end - cuts[-2] <= limit:
+        cuts.pop()
+    return cuts
+
+
+def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
+    """Places that leave no more than `target` characters between them, at the strongest break near by."""
+    while end - at > target:
+        left = end - at
+        at = _split(text, at, at + min(target, left // 2 + target // 4 if left < 2 * target else target))
+        yield at
+
+
+def _split(text: str, at: int, high: int) -> int:
+    """The last place up to `high` behind the strongest kind of break that the later two thirds hold."""
+    low = at + (high - at) // 3
+    cut = max(text.rfind("\n\n", low, high) + 2, text.rfind("\n\r\n", low, high) + 3)
+    if cut > low:
+        return cut
+    items = [found.end() for found in _ITEM.finditer(text, low, high)]
+    if items:
+        return items[-1]
+    cut = text.rfind("\n", low, high) + 1
+    if cut > low:
+        return cut
+    cut = max(text.rfind(mark, low, high) + len(mark) for mark in _SENTENCE)
+    if cut > low + 1:
+        return cut
+    cut = max(text.rfind(blank, low, high) for blank in " \t") + 1
+    return cut if cut > low else high
+
+
+def _lead(text: str, low: int, at: int) -> int:
+    """Characters between the first sentence, line or word that begins behind `low` and `at`."""
+    if low >= at:
+        return 0
+    found = _BOUNDARY.search(text, low, at)
+    if found is None or found.end() == at:
+        found = _BLANK.search(text, low, at)
+    begin = low if found is None or found.end() == at else found.end()
+    return 0 if text[begin:at].isspace() else at - begin

@@ -1,0 +1,199 @@
+"""Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
+
+What is here: the state machine of the Information Graph (seed 004). What is not: headings
+(`transforms.nodes`), the texts of a chunk (`transforms.document_pieces`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.chunks import ChunkTables
+from transforms.document_pieces import ChunkRows, Document, Lost, Piece, documents_of
+from transforms.sections import splits
+from transforms.settings import DocumentChunkSettings
+
+VERSION = "1"
+
+TOKENS_PER_WORD = 1.3
+MAX_TOKEN_CHARS = 10
+"""Characters per token beyond which a line, one long word for instance, counts by its length."""
+
+_HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t\r]*$", re.MULTILINE)
+_SPACE = np.zeros(256, dtype=bool)
+_SPACE[[code for code in range(256) if chr(code).isspace()]] = True
+
+
+class _Heading(NamedTuple):
+    """A heading: the number of its line, its level and its title."""
+
+    line: int
+    level: int
+    title: str
+
+
+class _Chunk(NamedTuple):
+    """Lines `[first, end)`, their tokens, and the headings above (strict: when it was sealed)."""
+
+    first: int
+    end: int
+    tokens: int
+    above: list[_Heading]
+
+
+class _Lines(NamedTuple):
+    """The lines of a text: where each begins, where the last ends, and the tokens before each."""
+
+    starts: list[int]
+    before: np.ndarray
+
+
+def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
+    """Chunks of documents of the kind `semantic_section`, and the exclusions.
+
+    The algorithm that seed 004 links to; sizes are the settings `semantic_*`. Tokens are estimated,
+    int(words × 1.3) a line. A second h2 in a chunk that an h1 began seals it; a heading of a level
+    that the chunk began with or has reached seals it from `semantic_min_tokens`, a deeper one from
+    `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short rest
+    joins the last chunk, and a line longer than a chunk is split.
+
+    With `strict` a heading is every line that looks like one, in code too, the headings above a
+    chunk are those of its end, a rest under `semantic_min_tokens` is lost (exclusion `lost_rest`),
+    and `text_embed` is the original's text: headings above, then the lines.
+    """
+    rows = ChunkRows("semantic_section", f"semantic-{VERSION}", settings)
+    for document in documents_of(documents, nodes):
+        if settings.strict:
+            rows.add(document, *_strict_pieces(document, settings))
+        else:
+            rows.add(document, semantic_pieces(document, settings))
+    return rows.tables()
+
+
+def semantic_pieces(document: Document, settings: DocumentChunkSettings) -> list[Piece]:
+    """The pieces of one document in order; they cover all behind the frontmatter."""
+    limit = settings.semantic_max_tokens
+    lines = _with_long_split(document.text, _lines(document.text, document.body_start), limit)
+    headings = [
+        _Heading(bisect_left(lines.starts, node.start), node.depth, node.title)
+        for node in document.nodes
+        if node.depth
+    ]
+    chunks = list(_sealed(lines, headings, settings))
+    if len(chunks) > 1 and chunks[-1].tokens < settings.semantic_min_tokens:
+        rest = chunks.pop()
+        chunks[-1] = chunks[-1]._replace(end=rest.end)
+    pieces = []
+    for first, end, _, _ in chunks:
+        a, b = lines.starts[first], lines.starts[end]
+        pieces.append(Piece(a, b, document.node_over(a, b), under=document.section_at(a)))
+    return pieces
+
+
+def _strict_pieces(
+    document: Document, settings: DocumentChunkSettings
+) -> tuple[list[Piece], list[Lost], list[str]]:
+    """The pieces of the original, what it loses, and the texts it embeds."""
+    text = document.text
+    lines = _lines(text, document.body_start)
+    found = list(_HEADING_LINE.finditer(text, document.body_start))
+    headings = [_Heading(bisect_left(lines.starts, m.start()), len(m[1]), m[2]) for m in found]
+    pieces, lost, embedded = [], [], []
+    for first, end, tokens, above in _sealed(lines, headings, settings):
+        a, b = lines.starts[first], lines.starts[end]
+        if end == len(lines.starts) - 1 and tokens < settings.semantic_min_tokens:
+            lost.append(Lost(a, b, "lost_rest"))
+            continue
+        pieces.append(Piece(a, b, document.node_over(a, b)))
+        marks = [f"{'#' * heading.level} {heading.title}" for heading in above]
+        embedded.append("\n".join([*marks, document.display(a, b)]))
+    return pieces, lost, embedded
+
+
+def _lines(text: str, start: int) -> _Lines:
+    """The lines from a character on; what ends with a newline has no empty line behind it."""
+    data = np.frombuffer(text[start:].encode("latin-1", "replace"), dtype=np.uint8)
+    space = _SPACE[data]
+    words = ~space
+    words[1:] &= space[:-1]
+    starts = np.concatenate([[0], np.flatnonzero(data[:-1] == ord("\n")) + 1])
+    counts = np.add.reduceat(words, starts, dtype=np.int64) if len(data) else np.zeros(1, dtype=np.int64)
+    before = np.concatenate([[0], np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))])
+    return _Lines([*(starts + start).tolist(), len(text)], before)
+
+
+def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
+    """The lines with those in parts that are longer than a chunk may be."""
+    chars, tokens = np.diff(lines.starts), np.diff(lines.before)
+    long = (chars > limit * MAX_TOKEN_CHARS) | (tokens > limit)
+    if not long.any():
+        return lines
+    starts, counted = [], []
+    for start, end, count, is_long in zip(
+        lines.starts, lines.starts[1:], tokens.tolist(), long.tolist(), strict=False
+    ):
+        size = end - start
+        counted_by = max(count, size // MAX_TOKEN_CHARS)
+        room = max(size * limit * 9 // (10 * counted_by), 1) if is_long else size
+        for a, b in pairwise([start, *splits(text, start, end, room), end]):
+            starts.append(a)
+            words = int(len(text[a:b].split()) * TOKENS_PER_WORD)
+            counted.append(max(words, (b - a) // MAX_TOKEN_CHARS) if is_long else count)
+    return _Lines([*starts, len(text)], np.concatenate([[0], np.cumsum(counted)]))
+
+
+def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSettings) -> Iterator[_Chunk]:
+    """The chunks in order. Between two headings only the size of the chunk can end it."""
+    total = len(lines.starts) - 1
+    before = lines.before
+    first = level = deepest = 0
+    above: list[_Heading] = []
+    for heading, following in pairwise([None, *headings, None]):
+        at = heading.line if heading else 0
+        if heading is not None:
+            tokens = int(before[at] - before[first])
+            if tokens and _seals(heading.level, tokens, level, deepest, settings):
+                yield _Chunk(first, at, tokens, _above(above, level))
+                first, level, deepest = at, heading.level, heading.level
+            elif not tokens:
+                level = deepest = heading.level
+            deepest = max(deepest, heading.level)
+            above = [h for h in above if h.level < heading.level] + [heading]
+            at += 1
+        end = following.line if following else total
+        while (full := _full_at(before, first, at, end, settings.semantic_max_tokens)) < end:
+            yield _Chunk(first, full, int(before[full] - before[first]), _above(above, level))
+            first = at = full
+            level = deepest = above[-1].level if above else 0
+    if first < total:
+        yield _Chunk(first, total, int(before[total] - before[first]), _above(above, level))
+
+
+def _seals(level: int, tokens: int, start: int, deepest: int, settings: DocumentChunkSettings) -> bool:
+    """True if a heading of this level ends the chunk."""
+    if start == 1 and level == 2 and deepest >= 2:
+        return True
+    if level <= start or level <= deepest:
+        return tokens >= settings.semantic_min_tokens
+    return tokens >= settings.semantic_deep_tokens
+
+
+def _above(path: list[_Heading], level: int) -> list[_Heading]:
+    return [heading for heading in path if heading.level < level]
+
+
+def _full_at(before: np.ndarray, first: int, at: int, end: int, limit: int) -> int:
+    """The line from `at` on with which the chunk would pass the limit, or `end`.
+
+    A chunk takes its first line with a word however long it is.
+    """
+    full = int(np.searchsorted(before[: end + 1], before[first] + limit, side="right")) - 1
+    behind_word = int(np.searchsorted(before[: end + 1], before[first], side="right"))
+    return min(max(full, at, behind_word), end)

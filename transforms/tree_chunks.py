@@ -1,0 +1,130 @@
+"""Document nodes to chunks: one chunk per node, none split and none left out (the ra design, seed 002)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.chunk_table import chunks_from_rows
+from transforms.chunks import ChunkTables
+from transforms.document_pieces import Document, documents_of
+from transforms.hashing import parts_hash
+from transforms.markdown import BOM
+from transforms.nodes import BREADCRUMB_START
+from transforms.schemas import EXCLUSIONS
+from transforms.settings import DocumentChunkSettings
+
+VERSION = "1"
+
+_INK = re.compile(r"\S")
+
+
+def tree_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
+    """A chunk of the kind `node` for every node, and what became none: comments and empty sections.
+
+    The text of a chunk is the node's own, that of a document with its frontmatter; a node without own
+    text is found by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
+    titles down to it without the document's. Spans have the role own; those of a heading without own
+    text cover the heading. Ids come from the document, the title and the text.
+    """
+    rows: list[dict[str, Any]] = []
+    excluded: list[dict[str, Any]] = []
+    bodies = _bodies(nodes)
+    for document in documents_of(documents, nodes):
+        own = _in_characters(bodies.get(document.doc_id, []), document)
+        seen: dict[str, int] = {}
+        for position, body in enumerate(own):
+            row = _row(document, position, body, settings)
+            base = parts_hash((*row.pop("identity"), row["text_display"]))
+            number = seen[base] = seen.get(base, -1) + 1
+            row["chunk_id"] = parts_hash((base, str(number))) if number else base
+            rows.append(row | {"chunk_count": len(own)})
+        excluded += _exclusions(document, own)
+    return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
+
+
+class _Body(NamedTuple):
+    """A node's breadcrumb, the start of its heading, and its own text, in bytes or in characters."""
+
+    breadcrumb: str
+    heading: int
+    start: int
+    end: int
+
+
+def _bodies(nodes: pa.Table) -> dict[str, list[_Body]]:
+    """The nodes of each document in order, in bytes."""
+    frame = pl.from_arrow(nodes)
+    assert isinstance(frame, pl.DataFrame)
+    columns = ["doc_id", "breadcrumb", "heading_start", "byte_start", "body_end"]
+    found: dict[str, list[_Body]] = {}
+    for doc_id, *body in frame.sort("doc_id", "position").select(columns).iter_rows():
+        found.setdefault(doc_id, []).append(_Body(*body))
+    return found
+
+
+def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
+    chars = document.offsets.chars
+    headings, starts, ends = (
+        chars([body.heading for body in bodies]),
+        chars([body.start for body in bodies]),
+        chars([body.end for body in bodies]),
+    )
+    crumbs = (body.breadcrumb for body in bodies)
+    return [_Body(*body) for body in zip(crumbs, headings, starts, ends, strict=True)]
+
+
+def _row(document: Document, position: int, body: _Body, settings: DocumentChunkSettings) -> dict[str, Any]:
+    """The columns of one chunk but its id and the number of chunks."""
+    node = document.nodes[position]
+    begin = max(body.start, int(document.text.startswith(BOM)))
+    shown = document.display(begin, body.end)
+    prose = document.display(max(begin, document.body_start), body.end)
+    ranges = document.visible(begin, body.end) if shown else [(body.heading, body.start)]
+    title = body.breadcrumb.removeprefix(BREADCRUMB_START)
+    code = bool(document.outline.code) and document.code_share(begin, body.end) >= settings.code_share
+    flat = document.offsets.bytes([place for span in ranges for place in span])
+    return {
+        "identity": ("document", document.doc_id, "node", node.title),
+        "source_kind": "document",
+        "source": document.source,
+        "unit": document.unit,
+        "doc_id": document.doc_id,
+        "parent_id": node.node_id,
+        "chunk_kind": "node",
+        "chunk_index": position,
+        "heading_path": document.headings(position),
+        "title": title,
+        "text_display": shown or node.title,
+        "text_embed": "\n\n".join(filter(None, (title, prose)))
+        if settings.embed_headings
+        else prose or title,
+        "text_lex": "\n".join(filter(None, (shown, *(document.names if not position else ())))),
+        "spans": [
+            {"byte_start": start, "byte_end": end, "role": "own"}
+            for start, end in zip(flat[::2], flat[1::2], strict=True)
+            if start < end
+        ],
+        "is_code": code,
+        "content_class": "code" if code else "text",
+        "chunker": f"tree-{VERSION}",
+    }
+
+
+def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]:
+    """Comments, and the headings that are no nodes since nothing stands under them; `bodies` in characters."""
+    nexts = [*(body.heading for body in bodies), len(document.text)][1:]
+    left = [(start, end, "comment") for start, end in document.comments]
+    left += [
+        (body.end, following, "empty_section")
+        for body, following in zip(bodies, nexts, strict=True)
+        if _INK.search(document.text, body.end, following)
+    ]
+    starts = document.offsets.bytes([start for start, _, _ in left])
+    ends = document.offsets.bytes([end for _, end, _ in left])
+    place = (document.doc_id, None, document.source, document.unit)
+    rows = ((*place, start, end, one[2]) for start, end, one in zip(starts, ends, left, strict=True))
+    return [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in sorted(rows, key=lambda row: row[4])]
