@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.partitions import MAIL
 from assets.stages import reading_asset, stage_asset
-from transforms import blocks, chunks, mail, schemas, terms
+from transforms import blocks, chunks, mail, references, schemas, terms
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 
 
@@ -58,5 +58,13 @@ def mail_assets(
             ["message_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
+        ),
+        stage_asset(
+            MAIL,
+            "message_references",
+            {"message_references": schemas.MESSAGE_REFERENCES},
+            ["messages"],
+            references.VERSION,
+            lambda partition, mails: (references.message_references(mails),),
         ),
     ]

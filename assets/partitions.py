@@ -35,6 +35,7 @@ MAIL = Family(
         "message_chunks",
         "message_exclusions",
         "message_terms",
+        "message_references",
     ),
 )
 DOCUMENTS = Family(

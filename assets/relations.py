@@ -8,8 +8,16 @@ import pyarrow as pa
 
 from assets.partitions import table_metadata
 from transforms import context as context_transforms
+from transforms import families as families_transforms
+from transforms import inferred_quotes as quotes
 from transforms import links, schemas, terms, threads
-from transforms.settings import ChunkSettings, TermSettings
+from transforms.settings import (
+    ChunkSettings,
+    FamilySettings,
+    InferredQuoteSettings,
+    TermSettings,
+    ThreadSettings,
+)
 
 
 def memberships_asset() -> dg.AssetsDefinition:
@@ -28,7 +36,7 @@ def memberships_asset() -> dg.AssetsDefinition:
     return memberships
 
 
-def threads_asset() -> dg.AssetsDefinition:
+def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     """The multi-asset `threads`, `thread_tree`."""
     tables = {"threads": schemas.THREADS, "thread_tree": schemas.THREAD_TREE}
 
@@ -38,7 +46,7 @@ def threads_asset() -> dg.AssetsDefinition:
         outs={
             name: dg.AssetOut(
                 description=table.comment,
-                code_version=threads.VERSION,
+                code_version=f"{threads.VERSION}-{settings.digest()}",
                 metadata=table_metadata(table),
                 kinds={"parquet"},
             )
@@ -57,9 +65,57 @@ def threads_asset() -> dg.AssetsDefinition:
             "effective_at",
         ]
         mails = threads.canonical(messages.select(columns), memberships)
-        return threads.build_threads(mails.to_pyarrow())
+        lists = memberships.select("message_id", "list_id")
+        return threads.build_threads(mails.to_pyarrow(), lists.to_pyarrow(), settings)
 
     return build_threads
+
+
+def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
+    """The asset `families`."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=f"{families_transforms.VERSION}-{settings.digest()}",
+        description=schemas.FAMILIES.comment,
+        metadata=table_metadata(schemas.FAMILIES),
+    )
+    def families(
+        messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
+    ) -> pa.Table:
+        columns = ["source", "unit", "message_id", "subject", "from_addr", "from_name", "effective_at"]
+        mails = threads.canonical(messages.select(columns), memberships)
+        return families_transforms.families(
+            mails.to_pyarrow(), thread_tree.to_pyarrow(), message_links.to_pyarrow(), settings
+        )
+
+    return families
+
+
+def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinition:
+    """The asset `inferred_quotes`."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=f"{quotes.VERSION}-{settings.digest()}",
+        description=schemas.INFERRED_QUOTES.comment,
+        metadata=table_metadata(schemas.INFERRED_QUOTES),
+    )
+    def inferred_quotes(
+        messages: ibis.Table, memberships: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table
+    ) -> pa.Table:
+        columns = ["source", "unit", "message_id", "subject", "from_addr", "body"]
+        mails = threads.canonical(messages.select(columns), memberships)
+        columns = ["source", "unit", "doc_id", "attachment_id", "spans", "has_patch_markers"]
+        chunks = threads.canonical(message_chunks.select(columns), memberships, "doc_id")
+        of_bodies = chunks.filter(chunks.attachment_id.isnull())
+        return quotes.inferred_quotes(
+            mails.to_pyarrow(), of_bodies.to_pyarrow(), thread_tree.to_pyarrow(), settings
+        )
+
+    return inferred_quotes
 
 
 def document_links_asset() -> dg.AssetsDefinition:
@@ -111,10 +167,20 @@ def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) ->
             for name, table in tables.items()
         },
     )
-    def build_chunk_context(message_chunks: ibis.Table, memberships: ibis.Table) -> tuple[Any, Any]:
+    def build_chunk_context(
+        message_chunks: ibis.Table,
+        memberships: ibis.Table,
+        messages: ibis.Table,
+        thread_tree: ibis.Table,
+        inferred_quotes: ibis.Table,
+    ) -> tuple[Any, Any]:
         published = threads.canonical(message_chunks, memberships, "doc_id")
-        parents = context_transforms.parent_texts(published, settings).to_pyarrow()
-        added = context_transforms.chunk_context(parents, settings)
-        return added, terms.context_terms(added, term_settings)
+        parents = context_transforms.parent_texts(published, thread_tree, settings).to_pyarrow()
+        requoted = context_transforms.requoted(published, inferred_quotes)
+        bodies = threads.canonical(messages.select("source", "unit", "message_id", "body"), memberships)
+        needed = bodies.semi_join(inferred_quotes, "message_id").to_pyarrow()
+        restated = context_transforms.restated(requoted.to_pyarrow(), needed)
+        added = context_transforms.chunk_context(parents, restated, settings)
+        return added, terms.context_terms(added, restated, term_settings)
 
     return build_chunk_context

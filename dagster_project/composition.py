@@ -10,7 +10,15 @@ import dagster as dg
 from assets.documents import document_assets
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
-from assets.relations import chunk_context_asset, document_links_asset, memberships_asset, threads_asset
+from assets.references import message_links_asset
+from assets.relations import (
+    chunk_context_asset,
+    document_links_asset,
+    families_asset,
+    inferred_quotes_asset,
+    memberships_asset,
+    threads_asset,
+)
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
@@ -31,6 +39,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "message_chunks": schemas.CHUNKS,
         "message_exclusions": schemas.EXCLUSIONS,
         "message_terms": schemas.TERMS,
+        "message_references": schemas.MESSAGE_REFERENCES,
         "documents": schemas.DOCUMENTS,
         "document_quarantine": schemas.QUARANTINE,
         "document_nodes": schemas.DOCUMENT_NODES,
@@ -42,6 +51,9 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "memberships": schemas.MEMBERSHIPS,
         "threads": schemas.THREADS,
         "thread_tree": schemas.THREAD_TREE,
+        "message_links": schemas.LINKS,
+        "families": schemas.FAMILIES,
+        "inferred_quotes": schemas.INFERRED_QUOTES,
         "chunk_context": schemas.CHUNK_CONTEXT,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
@@ -65,7 +77,17 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
-    sections = ("mail", "blocks", "chunks", "documents", "document_chunks", "terms")
+    sections = (
+        "mail",
+        "blocks",
+        "chunks",
+        "documents",
+        "document_chunks",
+        "terms",
+        "threads",
+        "families",
+        "inferred_quotes",
+    )
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
@@ -98,8 +120,11 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
             *document_assets(settings.documents, settings.chunkers(), settings.terms),
             memberships_asset(),
-            threads_asset(),
+            threads_asset(settings.threads),
+            message_links_asset(),
             document_links_asset(),
+            families_asset(settings.families),
+            inferred_quotes_asset(settings.inferred_quotes),
             chunk_context_asset(settings.chunks, settings.terms),
             embeddings_asset(settings.embedding),
             search_index_asset(),

@@ -18,11 +18,14 @@ from transforms.settings import (
     DocumentChunkSettings,
     DocumentSettings,
     EmbeddingSettings,
+    FamilySettings,
     IndexSettings,
+    InferredQuoteSettings,
     MailSettings,
     SearchSettings,
     StageSettings,
     TermSettings,
+    ThreadSettings,
 )
 
 CONFIG_VARIABLE = "WEFT_CONFIG"
@@ -123,6 +126,9 @@ class Settings(StageSettings):
     documents: DocumentSettings = DocumentSettings()
     document_chunks: DocumentChunkSettings = DocumentChunkSettings()
     terms: TermSettings = TermSettings()
+    threads: ThreadSettings = ThreadSettings()
+    families: FamilySettings = FamilySettings()
+    inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()

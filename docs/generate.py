@@ -39,11 +39,21 @@ LAKE_NAMES: dict[str, str | tuple[str, ...]] = {
     "threads": "threads",
     "thread_tree": "thread_tree",
     "chunk_context": "chunk_context",
+    "families": "families",
+    "inferred_quotes": "inferred_quotes",
 }
 """The lake tables that each published table is taken from; the other published tables are made there."""
 
 MADE_TYPES = {
     ("attachments", "partition"): "VARCHAR",
+    ("backlinks", "byte_end"): "BIGINT",
+    ("backlinks", "byte_start"): "BIGINT",
+    ("backlinks", "from_id"): "VARCHAR",
+    ("backlinks", "kind"): "VARCHAR",
+    ("backlinks", "source_kind"): "VARCHAR",
+    ("backlinks", "target"): "VARCHAR",
+    ("backlinks", "text"): "VARCHAR",
+    ("backlinks", "to_id"): "VARCHAR",
     ("blocks", "partition"): "VARCHAR",
     ("chunk_lengths", "chunk_no"): "INTEGER",
     **{("chunk_lengths", f"{field}_length"): "INTEGER" for field in lexical.FIELDS},
@@ -87,6 +97,7 @@ the words.
 """
 
 LAKE_ONLY = {
+    "message_references": "References as found in each mail; published resolved, as `links`.",
     "message_terms": "Counted per chunk and field; published as `terms`, `postings` and `chunk_lengths`.",
     "document_terms": "The same for documents.",
     "document_references": "Resolved over the whole lake and published as `links`.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ibis
 import pyarrow as pa
 
@@ -9,21 +11,24 @@ from transforms import schemas, threads
 from transforms.hashing import text_hash
 from transforms.settings import ChunkSettings
 
-VERSION = "1"
+VERSION = "2"
+_SUBSTANCE = re.compile(r"[^\W_]")
+_MANY_BREAKS = re.compile(r"\n{3,}")
 
 
-def parent_texts(chunks: ibis.Table, settings: ChunkSettings) -> ibis.Table:
+def parent_texts(chunks: ibis.Table, tree: ibis.Table, settings: ChunkSettings) -> ibis.Table:
     """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
 
-    Columns chunk_id, title, text_lex and context (at most `parent_chars` characters of the
-    authored text of the answered mail's first chunk). Seed 000, rule 5.
+    Columns chunk_id, title, text_lex and context (at most `parent_chars` characters of the authored
+    text of the first chunk of the mail above it in `thread_tree`). Seed 000, rule 5.
     """
     body = chunks.filter(chunks.attachment_id.isnull())
-    needing = body.filter(body.needs_parent)
+    above = tree.select(reply="message_id", answered="parent_id")
+    needing = body.filter(body.needs_parent).join(above, body.doc_id == above.reply)
     openings = body.filter((body.chunk_index == 0) & (body.text_lex.strip() != "")).select(
-        answered="doc_id", said="text_lex", said_source="source", said_unit="unit"
+        opens="doc_id", said="text_lex", said_source="source", said_unit="unit"
     )
-    joined = needing.join(openings, needing.parent_id == openings.answered)
+    joined = needing.join(openings, needing.answered == openings.opens)
     first = ibis.window(group_by="chunk_id", order_by=["said_source", "said_unit"])
     return (
         joined.mutate(nth=ibis.row_number().over(first))
@@ -33,21 +38,81 @@ def parent_texts(chunks: ibis.Table, settings: ChunkSettings) -> ibis.Table:
     )
 
 
-def chunk_context(parents: pa.Table, settings: ChunkSettings) -> pa.Table:
-    """The `chunk_context` table from the result of `parent_texts`."""
-    rows = [
-        _embedded(title, context, reply, settings)
-        for title, context, reply in zip(
-            *(parents.column(n).to_pylist() for n in ("title", "context", "text_lex")), strict=True
+def requoted(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
+    """The chunks of bodies that hold inferred quotes among their own text, one row per such quote.
+
+    Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end.
+    """
+    own = chunks.filter(chunks.attachment_id.isnull()).select(
+        "chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "spans"
+    )
+    near = own.join(quotes, own.doc_id == quotes.message_id)
+    spans = near.mutate(span=near.spans.unnest()).filter(lambda t: t.span.role == "own")
+    overlap = spans.filter(lambda t: (t.span.byte_start < t.byte_end) & (t.span.byte_end > t.byte_start))
+    columns = ["chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "byte_start", "byte_end"]
+    return overlap.select(columns).distinct().order_by("chunk_id", "byte_start")
+
+
+def restated(requoted: pa.Table, messages: pa.Table) -> pa.Table:
+    """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes as quotes.
+
+    The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
+    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each.
+    """
+    bodies = {
+        i: body.encode()
+        for i, body in zip(
+            messages.column("message_id").to_pylist(), messages.column("body").to_pylist(), strict=True
         )
-    ]
+    }
+    quoted: dict[str, set[str]] = {}
+    chunks: dict[str, dict[str, str]] = {}
+    for row in requoted.to_pylist():
+        text = bodies[row["doc_id"]][row["byte_start"] : row["byte_end"]].decode()
+        quoted.setdefault(row["chunk_id"], set()).update(line.strip() for line in text.splitlines())
+        chunks[row["chunk_id"]] = row
+    rows = []
+    for chunk_id, chunk in sorted(chunks.items()):
+        gone = quoted[chunk_id] - {""}
+        own, moved = _parted(chunk["text_lex"], gone)
+        if moved:
+            is_quote = not _SUBSTANCE.search(own)
+            embed = chunk["text_embed"] if is_quote else _parted(chunk["text_embed"], gone)[0]
+            rows.append((chunk_id, own, f"{chunk['quote_lex']}\n{moved}".strip("\n"), embed, is_quote))
+    names = ["chunk_id", "text_lex", "quote_lex", "text_embed", "is_quote"]
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    kinds = [pa.string(), schemas.TEXT, schemas.TEXT, schemas.TEXT, pa.bool_()]
+    return pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], names=names)
+
+
+def _parted(text: str, gone: set[str]) -> tuple[str, str]:
+    """`text` without the lines of `gone`, and those lines."""
+    kept: list[str] = []
+    moved: list[str] = []
+    for line in text.split("\n"):
+        (moved if line.strip() in gone else kept).append(line)
+    return _MANY_BREAKS.sub("\n\n", "\n".join(kept)).strip("\n"), "\n".join(moved)
+
+
+def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings) -> pa.Table:
+    """The `chunk_context` table from the results of `parent_texts` and `restated`."""
+    own = {r["chunk_id"]: r for r in restated.to_pylist()}
+    rows = {i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"]) for i, r in own.items()}
+    for row in parents.to_pylist():
+        chunk_id, context = row["chunk_id"], row["context"]
+        said = own.get(chunk_id)
+        if said is None or not said["is_quote"]:
+            reply = said["text_lex"] if said else row["text_lex"]
+            kind = "parent_unquoted" if said else "parent"
+            rows[chunk_id] = (context, kind, _embedded(row["title"], context, reply, settings))
+    ordered = sorted(rows.items())
     table = pa.table(
         {
-            "chunk_id": parents.column("chunk_id"),
-            "context": parents.column("context"),
-            "context_kind": pa.array(["parent"] * len(rows), pa.string()),
-            "text_embed": pa.array(rows, schemas.TEXT),
-            "checksum": pa.array([text_hash(r) for r in rows], pa.string()),
+            "chunk_id": pa.array([i for i, _ in ordered], pa.string()),
+            "context": pa.array([r[0] for _, r in ordered], schemas.TEXT),
+            "context_kind": pa.array([r[1] for _, r in ordered], pa.string()),
+            "text_embed": pa.array([r[2] for _, r in ordered], schemas.TEXT),
+            "checksum": pa.array([text_hash(r[2]) for _, r in ordered], pa.string()),
         }
     )
     return schemas.CHUNK_CONTEXT.conform(table)

@@ -325,7 +325,11 @@ THREADS = Table(
     "One discussion.",
     ("thread_id",),
     (
-        _column("thread_id", pa.string(), "hash of the root's Message-ID"),
+        _column(
+            "thread_id",
+            pa.string(),
+            "hash of the oldest Message-ID that the earliest mail refers to; stays while the thread grows",
+        ),
         _column("root_id", pa.string(), "Message-ID of the root, which may be a ghost"),
         _column("subject", pa.string(), "subject of the earliest mail"),
         _column("message_count", pa.int64(), "mails, without ghosts"),
@@ -346,8 +350,63 @@ THREAD_TREE = Table(
         Column("parent_id", pa.string(), "Message-ID it answers; null for the root"),
         _column("depth", pa.int64(), "steps from the root"),
         _column("position", pa.int64(), "place in the thread read depth first, from 0"),
-        _column("link_method", pa.string(), "root, in_reply_to, references or inferred (ghosts)"),
+        _column(
+            "link_method",
+            pa.string(),
+            "how the parent was found: in_reply_to, references, subject, or inferred (of a ghost, from the "
+            "References of others); root if there is none",
+        ),
         _column("is_ghost", pa.bool_(), "true if no archive holds the mail"),
+    ),
+)
+
+FAMILIES = Table(
+    "families",
+    "One patch mail, or one mail of the discussion below it, in the family of all revisions of its series.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        _column(
+            "family_id",
+            pa.string(),
+            "the family: hash of the Message-ID of its earliest patch; stays while revisions come",
+        ),
+        _column("series_id", pa.string(), "one posting: hash of the Message-ID of its earliest patch"),
+        _column(
+            "patch_id",
+            pa.string(),
+            "Message-ID of the patch or cover letter; for others the one they discuss",
+        ),
+        _column("version", pa.int64(), "version that the subject of the patch names, 1 if none"),
+        Column(
+            "part", pa.int64(), "part of the series, 0 for a cover letter; null for a patch that is alone"
+        ),
+        Column(
+            "parts", pa.int64(), "parts of the series, the cover letter not counted; null for a patch alone"
+        ),
+        _column("title", pa.string(), "title of the patch, lower case, without tags and version"),
+        _column("is_cover", pa.bool_(), "true for the cover letter and what discusses it"),
+        _column("is_reply", pa.bool_(), "true for a mail of the discussion, false for the patch itself"),
+        Column(
+            "previous_id",
+            pa.string(),
+            "Message-ID of the patch or cover letter in the revision before; null for replies and what is new",
+        ),
+        _column("is_latest", pa.bool_(), "true in the latest posting of the highest version of the family"),
+    ),
+)
+
+INFERRED_QUOTES = Table(
+    "inferred_quotes",
+    "Lines of a mail that look like its author's and are the answered mail's, without a quote mark.",
+    ("message_id", "byte_start"),
+    (
+        MESSAGE_ID,
+        _column("byte_start", pa.int64(), "first byte in the body"),
+        _column("byte_end", pa.int64(), "byte behind the last"),
+        _column("parent_id", pa.string(), "Message-ID of the mail that the lines are found in"),
+        _column("line_count", pa.int64(), "lines that are long enough to count"),
+        _column("char_count", pa.int64(), "characters of these lines"),
     ),
 )
 
@@ -371,8 +430,13 @@ CHUNK_CONTEXT = Table(
     ("chunk_id",),
     (
         _column("chunk_id", pa.string(), "the chunk"),
-        _column("context", TEXT, "the added text"),
-        _column("context_kind", pa.string(), "parent: text of the answered mail"),
+        _column("context", TEXT, "the added text; empty if none"),
+        _column(
+            "context_kind",
+            pa.string(),
+            "parent: text of the answered mail is added; unquoted: inferred quotes are taken out of the chunk's "
+            "own text; parent_unquoted: both; quote: the chunk is an inferred quote and nothing else",
+        ),
         _column("text_embed", TEXT, "the text that is embedded, in place of the chunk's own"),
         _column("checksum", pa.string(), "hash of text_embed"),
     ),
@@ -429,6 +493,35 @@ DOCUMENT_NODES = Table(
     ),
 )
 
+MESSAGE_REFERENCES = Table(
+    "message_references",
+    "One place in a mail that names another mail, by its Message-ID or by the title of its patch.",
+    ("message_id", "byte_start"),
+    (
+        MESSAGE_ID,
+        SOURCE,
+        UNIT,
+        _column("byte_start", pa.int64(), "first byte of the reference in the body"),
+        _column("byte_end", pa.int64(), "byte behind it"),
+        _column(
+            "kind",
+            pa.string(),
+            "name of the trailer in lower case, such as link or fixes; url, commit or mention outside of "
+            "trailers; quoted in a marked quote",
+        ),
+        _column("target", pa.string(), "what the reference says, as written"),
+        Column("named_id", pa.string(), "Message-ID it names, decoded; null if it names a title"),
+        Column("named_title", pa.string(), "title of the patch it names, lower case"),
+        _column("text", pa.string(), "title of the patch as written; empty for others"),
+        _column(
+            "is_explicit",
+            pa.bool_(),
+            "true if a trailer or an archive's URL says that a mail is meant; false where that is known "
+            "only when such a mail is found",
+        ),
+    ),
+)
+
 DOCUMENT_REFERENCES = Table(
     "document_references",
     "One reference in a document, not yet looked up, or one block id that references can lead to.",
@@ -463,7 +556,8 @@ LINKS = Table(
         _column(
             "kind",
             pa.string(),
-            "what the reference is: a trailer's name, wiki, embed, markdown, image or url",
+            "what the reference is: of mail the trailer's name in lower case, url, commit, mention or "
+            "quoted; of documents wiki, embed, markdown, image or url",
         ),
         _column("text", pa.string(), "text shown for the reference; empty if none"),
     ),

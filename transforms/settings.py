@@ -166,6 +166,40 @@ class TermSettings(StageSettings):
         return name
 
 
+class ThreadSettings(StageSettings):
+    """How mails become threads."""
+
+    subject_days: int = Field(
+        30,
+        ge=0,
+        description="days that a reply whose headers name no mail may be younger than the mail of its "
+        "subject that it is taken to answer; 0 never links by subject",
+    )
+
+
+class FamilySettings(StageSettings):
+    """How patch series become families of revisions."""
+
+    revision_days: int = Field(
+        365, gt=0, description="days between two postings of one title beyond which they are not revisions"
+    )
+    posting_minutes: int = Field(
+        60, gt=0, description="minutes within which the parts of a series that are not threaded are sent"
+    )
+
+
+class InferredQuoteSettings(StageSettings):
+    """How quotes without a mark are told from the author's own lines."""
+
+    line_chars: int = Field(
+        20, gt=0, description="characters below which a line of the answered mail may be there by chance"
+    )
+    min_lines: int = Field(
+        2, gt=0, description="longer lines that a run of the answered mail's lines must have"
+    )
+    min_chars: int = Field(80, gt=0, description="characters that these lines must have together")
+
+
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 

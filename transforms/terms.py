@@ -86,11 +86,19 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     return field_terms(filled, settings)
 
 
-def context_terms(context: pa.Table, settings: TermSettings) -> pa.Table:
-    """The `terms` table of the column `context` of `chunk_context`, all in the field `context`."""
-    frame = pl.from_arrow(context.select(["chunk_id", "context"]))
-    assert isinstance(frame, pl.DataFrame)
-    return field_terms({"context": frame}, settings)
+def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:
+    """The `terms` table of what a join over the lake adds to chunks.
+
+    The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of
+    `restated` are the fields `text` and `quote`, in place of what the chunk itself has there.
+    """
+    own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
+    fields = {
+        "context": pl.DataFrame(context.select(["chunk_id", "context"])),
+        "text": own.select("chunk_id", "text_lex"),
+        "quote": own.select("chunk_id", "quote_lex"),
+    }
+    return field_terms(fields, settings)
 
 
 def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import ibis
@@ -13,9 +13,13 @@ import pyarrow as pa
 
 from transforms import schemas
 from transforms.hashing import text_hash
+from transforms.settings import ThreadSettings
+from transforms.subjects import patch_subjects
 
-VERSION = "2"
+VERSION = "3"
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+_ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
+"""What people put behind a subject that is not part of it: `(was: the old one)`, `(fwd)`."""
 
 
 class ThreadTables(NamedTuple):
@@ -75,30 +79,69 @@ def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "mes
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 
 
-def build_threads(messages: pa.Table) -> ThreadTables:
+def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings) -> ThreadTables:
     """The tables `threads` and `thread_tree` of mails that are each present once.
 
-    Needs the columns message_id, in_reply_to, refs, subject, from_addr, effective_at. A mail
-    answers the id in its In-Reply-To, else the last of its References that is known, else the
-    last one (after RFC 5322 3.6.4 and Zawinski's threading algorithm). Ids that no archive holds
-    are ghosts, placed by the References of the mails that name them. The result does not depend
-    on the order of the rows, and has no loops.
+    `messages` needs the columns message_id, in_reply_to, refs, subject, from_addr, effective_at;
+    `lists` has a row (message_id, list_id) for each list a mail was found in. A mail answers the id
+    in its In-Reply-To, else the last of its References that is known, else the last one (after RFC
+    5322 3.6.4 and Zawinski's threading algorithm). A reply that names no mail answers the latest
+    earlier one of its list with its subject, if that is at most `subject_days` old. Ids that no
+    archive holds are ghosts, placed by the References of the mails that name them. The result does
+    not depend on the order of the rows, and has no loops.
     """
     ordered = messages.sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
-    known = dict(
-        zip(
-            ids,
-            (t or _NEVER for t in ordered.column("effective_at").to_pylist()),
-            strict=True,
-        )
-    )
-    parents, methods = _parents(
-        ids, ordered.column("in_reply_to").to_pylist(), ordered.column("refs").to_pylist(), known
-    )
-    _break_loops(parents, known)
+    times = [t or _NEVER for t in ordered.column("effective_at").to_pylist()]
+    known = dict(zip(ids, times, strict=True))
+    references = ordered.column("refs").to_pylist()
+    parents, methods = _parents(ids, ordered.column("in_reply_to").to_pylist(), references, known)
+    for reply, answered in _answered_by_subject(ordered, lists, methods, settings).items():
+        parents[reply], methods[reply] = answered, "subject"
+    _break_loops(parents, methods, known)
     tree = _tree(_above_mails(parents, known), methods, known)
-    return ThreadTables(_threads(tree, ordered), tree)
+    named = _named_threads(tree, dict(zip(ids, references, strict=True)), known)
+    return ThreadTables(_threads(named, ordered), named)
+
+
+def _answered_by_subject(
+    mails: pa.Table, lists: pa.Table, methods: dict[str, str], settings: ThreadSettings
+) -> dict[str, str]:
+    """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
+
+    Of a patch mail the version and the part must agree too, if any earlier mail has them.
+    """
+    if not settings.subject_days:
+        return {}
+    frame = pl.DataFrame(mails.select(["message_id", "subject", "effective_at"]))
+    found_in = pl.DataFrame(lists.select(["message_id", "list_id"])).unique().drop_nulls()
+    said = patch_subjects(frame["subject"])
+    frame = frame.with_columns(
+        said.select("is_reply", pl.col("version", "part").fill_null(-1)),
+        key=said["title"].str.replace(_ASIDE, "").str.replace_all(r"\s+", ""),
+        is_lost=pl.Series([methods[i] == "root" for i in frame["message_id"]], dtype=pl.Boolean),
+    )
+    titled = frame.filter(pl.col("key").str.contains(r"[\p{L}\p{N}]")).drop_nulls("effective_at")
+    earlier = titled.join(found_in, on="message_id").sort("effective_at", "message_id")
+    lost = earlier.filter(pl.col("is_reply") & pl.col("is_lost"))
+    matches = [
+        lost.join_asof(
+            earlier.select("effective_at", *by, answered="message_id", answered_at="effective_at"),
+            on="effective_at",
+            by=by,
+            allow_exact_matches=False,
+            tolerance=timedelta(days=settings.subject_days),
+            check_sortedness=False,
+        ).select("message_id", "answered", "answered_at", precision=pl.lit(len(by)))
+        for by in (["list_id", "key", "version", "part"], ["list_id", "key"])
+    ]
+    best = (
+        pl.concat(matches)
+        .drop_nulls("answered")
+        .sort("message_id", "precision", "answered_at", "answered", descending=[False, True, True, False])
+        .unique("message_id", keep="first", maintain_order=True)
+    )
+    return dict(zip(best["message_id"].to_list(), best["answered"].to_list(), strict=True))
 
 
 def _parents(
@@ -132,17 +175,17 @@ def _parents(
     return parents, methods
 
 
-def _break_loops(parents: dict[str, str | None], known: dict[str, datetime]) -> None:
-    """Cut every loop at its earliest mail, which becomes a root."""
+def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, datetime]) -> None:
+    """Cut every loop at a link by subject, else at its earliest mail, which becomes a root."""
     done: set[str] = set()
-    for start in sorted(parents):
+    for start in parents:
         path: list[str] = []
         on_path: dict[str, int] = {}
         node: str | None = start
         while node is not None and node not in done:
             if node in on_path:
                 loop = path[on_path[node] :]
-                parents[min(loop, key=lambda n: (known.get(n, _NEVER), n))] = None
+                parents[min(loop, key=lambda n: (methods[n] != "subject", known.get(n, _NEVER), n))] = None
                 break
             on_path[node] = len(path)
             path.append(node)
@@ -162,7 +205,7 @@ def _above_mails(parents: dict[str, str | None], known: dict[str, datetime]) -> 
 
 
 def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, datetime]) -> pa.Table:
-    """The `thread_tree` table: each thread read depth first, siblings by time, then id."""
+    """The `thread_tree` table with roots for thread ids: threads read depth first, siblings by time, then id."""
     children: dict[str, list[str]] = {}
     for node, parent in parents.items():
         if parent is not None:
@@ -172,13 +215,13 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
         return sorted(nodes, key=lambda n: (known.get(n, _NEVER), n), reverse=True)
 
     columns: dict[str, list[object]] = {name: [] for name in schemas.THREAD_TREE.names}
-    for root in sorted(n for n, parent in parents.items() if parent is None):
-        thread_id, position = text_hash(root), 0
+    for root in (n for n, parent in parents.items() if parent is None):
+        position = 0
         stack = [(root, 0)]
         while stack:
             node, depth = stack.pop()
             method = "root" if depth == 0 and node in known else methods[node]
-            row = (node, thread_id, parents[node], depth, position, method, node not in known)
+            row = (node, root, parents[node], depth, position, method, node not in known)
             for column, value in zip(columns.values(), row, strict=True):
                 column.append(value)
             position += 1
@@ -187,11 +230,39 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
     return table.sort_by([("message_id", "ascending")])
 
 
+def _named_threads(tree: pa.Table, references: dict[str, list[str]], known: dict[str, datetime]) -> pa.Table:
+    """`tree` with the final thread ids in place of the roots.
+
+    A thread is named after the oldest mail that its earliest mail refers to and that is in the
+    thread, else after that earliest mail. Mails that arrive later and are later do not change the
+    earliest one, whatever they say of roots and parents; so a thread keeps its id while it grows,
+    and of threads that merge the one with the earliest mail gives its id to all. Only a mail from
+    before the earliest one can rename a thread, and does not if it is the one the name was taken
+    from: the missing root that comes late.
+    """
+    nodes = tree.column("message_id").to_pylist()
+    roots = tree.column("thread_id").to_pylist()
+    root_of = dict(zip(nodes, roots, strict=True))
+    earliest: dict[str, str] = {}
+    for node, root in zip(nodes, roots, strict=True):
+        if node in known:
+            first = earliest.setdefault(root, node)
+            if (known[node], node) < (known[first], first):
+                earliest[root] = node
+    above = dict(zip(nodes, tree.column("parent_id").to_pylist(), strict=True))
+    ids = {}
+    for root, first in earliest.items():
+        chain = [*references[first], above[first], first]
+        ids[root] = text_hash(next(m for m in chain if m is not None and root_of.get(m) == root))
+    place = tree.column_names.index("thread_id")
+    named = pa.array([ids[root] for root in roots], pa.string())
+    return tree.set_column(place, tree.schema.field("thread_id"), named)
+
+
 def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
     """The `threads` table: one row per thread with its counts and times."""
-    nodes = pl.from_arrow(tree)
-    mails = pl.from_arrow(messages.select(["message_id", "subject", "from_addr", "effective_at"]))
-    assert isinstance(nodes, pl.DataFrame) and isinstance(mails, pl.DataFrame)
+    nodes = pl.DataFrame(tree)
+    mails = pl.DataFrame(messages.select(["message_id", "subject", "from_addr", "effective_at"]))
     roots = nodes.filter(pl.col("depth") == 0).select("thread_id", root_id="message_id")
     counted = (
         nodes.join(mails, on="message_id", how="left")

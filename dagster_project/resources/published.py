@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from transforms import lexical, schemas
 
-LAYOUT = "2"
+LAYOUT = "3"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 _SQL_TYPES = {
@@ -30,7 +30,8 @@ def sql_type(type_: pa.DataType) -> str:
     return _SQL_TYPES[type_]
 
 
-# Partitions whose rows come from the lake: their files changed, or which of their mails are canonical did.
+# Partitions whose rows come from the lake: their files changed, which of their mails are canonical did, or a
+# chunk of theirs is no longer restated.
 CHANGED = """
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
@@ -44,6 +45,10 @@ SELECT DISTINCT partition FROM (
   SELECT partition FROM (SELECT * FROM partitions EXCEPT SELECT * FROM prev.partitions)
   UNION ALL SELECT partition FROM (FROM canonical_now EXCEPT FROM canonical_before)
   UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
+  UNION ALL SELECT partition FROM prev.chunks WHERE chunk_id IN (
+    SELECT chunk_id FROM prev.chunk_context WHERE context_kind <> 'parent'
+    EXCEPT SELECT chunk_id FROM lake_chunk_context WHERE context_kind <> 'parent'
+  )
 ) WHERE partition IN (SELECT partition FROM partitions)
 """
 
@@ -71,18 +76,25 @@ MADE_HERE = {"chunks": "chunk_no", "quarantine": "first_seen"}
 
 NO_QUARANTINE = "(SELECT '' AS source, '' AS unit, '' AS place, '' AS bytes_sha256, NULL::TIMESTAMPTZ AS first_seen LIMIT 0)"
 
+LINKS_FROM = ("message_links", "document_links")
+"""The lake's tables of links, one per family of sources; `links` holds the rows of all."""
+
+_LINKS = " UNION ALL BY NAME ".join(f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in LINKS_FROM)
+
 # In the order in which they are made. `{kept}` is KEPT or nothing.
 TABLES = {
     "memberships": "CREATE TABLE memberships AS SELECT * EXCLUDE (partition) FROM lake_memberships",
     "threads": "CREATE TABLE threads AS SELECT * EXCLUDE (partition) FROM lake_threads",
     "thread_tree": "CREATE TABLE thread_tree AS SELECT * EXCLUDE (partition) FROM lake_thread_tree",
+    "families": "CREATE TABLE families AS SELECT * EXCLUDE (partition) FROM lake_families",
+    "inferred_quotes": "CREATE TABLE inferred_quotes AS SELECT * EXCLUDE (partition) FROM lake_inferred_quotes",
+    "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
     "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
     "documents": "CREATE TABLE documents AS SELECT * FROM new_documents {kept}",
     "nodes": "CREATE TABLE nodes AS SELECT * FROM new_document_nodes {kept}",
-    "links": "CREATE TABLE links AS SELECT * EXCLUDE (partition) FROM lake_document_links",
     "exclusions": (
         f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} "
         "UNION ALL BY NAME FROM new_document_exclusions {kept}"
@@ -102,11 +114,34 @@ WITH rows AS (
 ),
 numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no FROM rows)
 SELECT chunk_no, rows.* REPLACE (CASE
-  WHEN chunk_id IN (SELECT chunk_id FROM lake_chunk_context) THEN 'parent'
+  WHEN chunk_id IN (SELECT chunk_id FROM lake_chunk_context WHERE context <> '') THEN 'parent'
   WHEN anchor_source = 'parent' THEN 'none' ELSE anchor_source END AS anchor_source)
 FROM rows JOIN numbered USING (chunk_id)
 """,
 }
+VIEWS = {
+    "backlinks": """
+SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
+WHERE to_id IS NOT NULL AND to_id <> from_id
+"""
+}
+
+# Text and quote of a chunk with inferred quotes are counted in context_terms, in place of its own.
+_RESTATED = """
+CREATE TEMP VIEW restated AS SELECT chunk_id FROM lake_chunk_context WHERE context_kind <> 'parent'
+"""
+
+_STATED_TERMS = """
+CREATE TEMP VIEW stated_terms AS SELECT * FROM new_message_terms
+WHERE field NOT IN ('text', 'quote') OR chunk_id NOT IN (SELECT chunk_id FROM restated)
+"""
+
+_KEPT_POSTINGS = """
+CREATE TEMP VIEW kept_postings AS
+SELECT p.* REPLACE (if(r.chunk_id IS NULL, p.text_tf, 0) AS text_tf, if(r.chunk_id IS NULL, p.quote_tf, 0) AS quote_tf)
+FROM prev.postings p JOIN prev.chunks b USING (chunk_no) LEFT JOIN restated r ON r.chunk_id = b.chunk_id
+"""
+
 _TF = {field: f"{field}_tf" for field in lexical.FIELDS}
 _TFS = ", ".join(_TF.values())
 # The context of a chunk is counted anew at each publish; the other fields of a kept chunk are taken over.
@@ -122,7 +157,7 @@ _NEW_COUNTS = f"""
 CREATE TEMP TABLE new_counts AS
 SELECT term, chunk_no, {_each("coalesce(sum(tf) FILTER (field = '{field}'), 0) AS {tf}")}
 FROM (
-  SELECT chunk_id, field, term, tf FROM new_message_terms SEMI JOIN chunks USING (chunk_id, partition)
+  SELECT chunk_id, field, term, tf FROM stated_terms SEMI JOIN chunks USING (chunk_id, partition)
   UNION ALL SELECT chunk_id, field, term, tf FROM new_document_terms
   UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
 ) JOIN chunks USING (chunk_id)
@@ -138,7 +173,7 @@ _NO_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms (term_id INTEGER, term VA
 _KEPT_COUNTS = f"""
 CREATE TEMP TABLE kept_counts AS
 SELECT p.term_id, n.chunk_no, {_each("p.{tf}", _OWN)}, 0::USMALLINT AS context_tf
-FROM prev.postings p
+FROM kept_postings p
 JOIN (
   SELECT b.chunk_no AS old_no, c.chunk_no FROM prev.chunks b JOIN chunks c USING (chunk_id)
   WHERE c.partition NOT IN (SELECT partition FROM changed)
@@ -183,8 +218,21 @@ FROM (SELECT chunk_no FROM chunks) LEFT JOIN postings USING (chunk_no)
 GROUP BY chunk_no ORDER BY chunk_no
 """
 
-INVERTED_INDEX = (_NEW_COUNTS, _KEPT_COUNTS, _PREVIOUS_TERMS, _COUNTS, _TERMS, _POSTINGS, _LENGTHS)
+INVERTED_INDEX = (
+    _RESTATED,
+    _STATED_TERMS,
+    _KEPT_POSTINGS,
+    _NEW_COUNTS,
+    _KEPT_COUNTS,
+    _PREVIOUS_TERMS,
+    _COUNTS,
+    _TERMS,
+    _POSTINGS,
+    _LENGTHS,
+)
 INVERTED_INDEX_FROM_NOTHING = (
+    _RESTATED,
+    _STATED_TERMS,
     _NEW_COUNTS,
     _NO_KEPT_COUNTS,
     _NO_PREVIOUS_TERMS,
@@ -253,10 +301,19 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
     "documents": _of(schemas.DOCUMENTS, _PARTITION),
     "nodes": _of(schemas.DOCUMENT_NODES, _PARTITION),
-    "links": _of(schemas.LINKS),
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
+    "families": _of(schemas.FAMILIES),
+    "inferred_quotes": _of(schemas.INFERRED_QUOTES),
+    "links": _of(schemas.LINKS),
+    "backlinks": (
+        "The links that lead to a mail, document or node, its own to itself left out.",
+        {
+            "to_id": "Message-ID, document or node that is referred to",
+            **{c.name: c.comment for c in schemas.LINKS.columns if c.name != "to_id"},
+        },
+    ),
     "terms": (
         "The dictionary of the inverted index.",
         {"term_id": "number of the term in this file", "term": "the term", "df": "chunks that hold the term"},

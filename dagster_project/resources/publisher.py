@@ -30,7 +30,9 @@ _WHOLE = (
     "memberships",
     "threads",
     "thread_tree",
-    "document_links",
+    "families",
+    "inferred_quotes",
+    *published.LINKS_FROM,
     "chunk_context",
     "context_terms",
     "embeddings",
@@ -302,6 +304,8 @@ class _Build:
             kept = published.KEPT.format(name=name, columns=columns) if self.previous else ""
             before = "prev.quarantine" if self.previous else published.NO_QUARANTINE
             self.connection.execute(statement.format(kept=kept, before=before))
+        for name, statement in published.VIEWS.items():
+            self.connection.execute(f'CREATE VIEW "{name}" AS {statement}')
 
     def _inverted_index(self) -> None:
         for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:
@@ -358,7 +362,8 @@ class _Build:
 
     def _comment(self) -> None:
         for name, (comment, columns) in published.COMMENTS.items():
-            self.connection.execute(f"COMMENT ON TABLE \"{name}\" IS '{_quoted(comment)}'")
+            what = "VIEW" if name in published.VIEWS else "TABLE"
+            self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{_quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')
 

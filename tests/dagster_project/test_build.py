@@ -11,6 +11,7 @@ from tests.archives import Mail, Workspace, differences, discussion, embedded, m
 
 MAIL = ("messages", "attachments", "quarantine")
 CHUNKS = ("message_chunks", "message_exclusions", "message_terms")
+REFERENCES = ("message_references",)
 JANUARY, FEBRUARY = "dev/dev.2004-01.mbox", "dev/dev.2004-02.mbox"
 USERS = "users/users.2004-01.mbox"
 DEV_UNITS = ["dev/dev.2004-01", "dev/dev.2004-02"]
@@ -131,6 +132,39 @@ def _same_id_and_text_at_another_time(work: Workspace) -> None:
     )
 
 
+def _what_is_linked_goes_away(work: Workspace) -> None:
+    (work.folder / "mail" / USERS).unlink()
+    work.write("users/users.2004-03.mbox", [Mail(700)])
+    work.write("dev/dev.2004-03.mbox", [Mail(800, "See https://lore.kernel.org/r/m200@example.org", "gone")])
+
+
+def _a_link_turns_up(work: Workspace) -> None:
+    work.write(
+        "dev/dev.2004-03.mbox", [Mail(800, "Link: https://lore.kernel.org/r/m200@example.org", "there")]
+    )
+
+
+NEWS = "The release is planned for the first week of May.\nPlease test the candidate on your own machines."
+APRIL = "dev/dev.2004-04.mbox"
+
+
+def _unmarked_quote(work: Workspace) -> None:
+    work.write("dev/dev.2004-03.mbox", [Mail(810, NEWS, "news")])
+    work.write(APRIL, [Mail(811, f"I will.\n\n{NEWS}", "Re: news", reply_to=810, sender="bob@example.org")])
+
+
+def _unmarked_quote_stays(work: Workspace) -> None:
+    _unmarked_quote(work)
+    work.build()
+    work.write("dev/dev.2004-05.mbox", [Mail(812)])
+
+
+def _unmarked_quote_loses_its_parent(work: Workspace) -> None:
+    _unmarked_quote(work)
+    work.build()
+    work.write("dev/dev.2004-03.mbox", [Mail(810, "Nothing of it.", "news")])
+
+
 def _everything_at_once(work: Workspace) -> None:
     _change_one_mail(work)
     (work.folder / "mail" / USERS).unlink()
@@ -146,6 +180,11 @@ def _everything_at_once(work: Workspace) -> None:
         _parent_comes_late,
         _context_goes_away,
         _same_id_with_other_content,
+        _what_is_linked_goes_away,
+        _a_link_turns_up,
+        _unmarked_quote,
+        _unmarked_quote_stays,
+        _unmarked_quote_loses_its_parent,
         _everything_at_once,
         _same_id_and_text_at_another_time,
     ],
@@ -159,12 +198,22 @@ def test_an_incremental_build_equals_a_full_one(
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
 
 
+def test_an_unmarked_quote_is_searched_as_a_quote(built: Workspace):
+    _unmarked_quote(built)
+    built.build()
+    counts = """SELECT text_tf, quote_tf FROM postings JOIN terms USING (term_id) JOIN chunks USING (chunk_no)
+      WHERE term = 'candid' AND doc_id = 'm811@example.org'"""
+    assert built.sql(counts) == [(0, 1)]
+    kinds = "SELECT context_kind FROM chunk_context JOIN chunks USING (chunk_id) WHERE doc_id = 'm811@example.org'"
+    assert built.column(kinds)[0] in ("unquoted", "parent_unquoted")
+
+
 @pytest.mark.parametrize(
     ("sections", "remade"),
     [
         ({"chunks": {"message_chars": 40, "overlap_chars": 10}}, CHUNKS),
         ({"terms": {"stemmer": "porter"}}, ("message_terms",)),
-        ({"mail": {"max_message_bytes": 300}}, (*MAIL, "message_blocks", *CHUNKS)),
+        ({"mail": {"max_message_bytes": 300}}, (*MAIL, "message_blocks", *CHUNKS, *REFERENCES)),
         ({"index": {"keep_versions": 1}}, ()),
         ({"search": {"limit": 3}}, None),
     ],

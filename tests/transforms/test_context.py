@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
-from transforms.context import chunk_context, parent_texts, texts_to_embed
+from transforms.context import chunk_context, parent_texts, requoted, restated, texts_to_embed
 from transforms.hashing import text_hash
 from transforms.settings import ChunkSettings
 
@@ -42,11 +42,16 @@ def table(chunks: list[dict[str, Any]]) -> ibis.Table:
     return ibis.memtable(pa.Table.from_pylist(chunks, schema=fields))
 
 
+TREE = ibis.memtable({"message_id": ["reply"], "parent_id": ["asked"]})
+NONE = restated(
+    pa.table({n: pa.array([], pa.string()) for n in ("chunk_id", "doc_id", "text_lex")}),
+    pa.table({"message_id": pa.array([], pa.string()), "body": pa.array([], pa.string())}),
+)
 SHORT = chunk("c", "reply", "Yes.", needs_parent=True, parent_id="asked")
 
 
 def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
-    rows = parent_texts(table(list(chunks)), SETTINGS).to_pyarrow().to_pylist()
+    rows = parent_texts(table(list(chunks)), TREE, SETTINGS).to_pyarrow().to_pylist()
     return {r["chunk_id"]: r["context"] for r in rows}
 
 
@@ -94,8 +99,8 @@ def test_a_reply_that_stands_alone_is_given_nothing():
 )
 def test_the_embedded_text_names_subject_question_and_answer(subject: bool, expected: str):
     settings = SETTINGS.model_copy(update={"embed_subject": subject})
-    parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), settings).to_pyarrow()
-    (row,) = chunk_context(parents, settings).to_pylist()
+    parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), TREE, settings).to_pyarrow()
+    (row,) = chunk_context(parents, NONE, settings).to_pylist()
     assert (row["text_embed"], row["checksum"], row["context_kind"]) == (
         expected,
         text_hash(expected),
@@ -105,7 +110,54 @@ def test_the_embedded_text_names_subject_question_and_answer(subject: bool, expe
 
 def test_a_chunk_is_embedded_by_its_text_with_context_where_it_has_one():
     chunks = table([SHORT, chunk("p", "asked", "Is it fast?")])
-    added = chunk_context(parent_texts(chunks, SETTINGS).to_pyarrow(), SETTINGS)
+    added = chunk_context(parent_texts(chunks, TREE, SETTINGS).to_pyarrow(), NONE, SETTINGS)
     rows = texts_to_embed(chunks, ibis.memtable(added)).to_pyarrow().to_pylist()
     assert sorted(r["text"] for r in rows) == ["Is it fast?", added.column("text_embed")[0].as_py()]
     assert all(text_hash(r["text"]) == r["text_hash"] for r in rows)
+
+
+BODY = "Agreed.\n\nWhat the other said,\nin two lines.\n"
+QUOTE = {"message_id": ["reply"], "byte_start": [9], "byte_end": [len(BODY)]}
+
+
+def restatements(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
+    """The chunks of the mail `reply` as they are without its inferred quote."""
+    near = requoted(table(list(chunks)), ibis.memtable(QUOTE)).to_pyarrow()
+    return restated(near, pa.table({"message_id": ["reply"], "body": [BODY]})).to_pylist()
+
+
+def own(ident: str, text: str, start: int, end: int, **given: Any) -> dict[str, Any]:
+    spans = [{"byte_start": start, "byte_end": end, "role": "own"}]
+    return chunk(ident, "reply", text, spans=spans, quote_lex="", text_embed=f"Subject: T\n\n{text}", **given)
+
+
+def test_an_inferred_quote_goes_from_the_authored_to_the_quoted_text():
+    (row,) = restatements(own("c", BODY.strip(), 0, len(BODY)))
+    assert row == {
+        "chunk_id": "c",
+        "text_lex": "Agreed.",
+        "quote_lex": "What the other said,\nin two lines.",
+        "text_embed": "Subject: T\n\nAgreed.",
+        "is_quote": False,
+    }
+
+
+def test_a_chunk_of_quoted_text_alone_is_kept_and_marked():
+    rows = restatements(own("c", BODY[9:].strip(), 9, len(BODY)))
+    assert [(r["text_lex"], r["is_quote"]) for r in rows] == [("", True)]
+    assert rows[0]["text_embed"] == f"Subject: T\n\n{BODY[9:].strip()}"
+
+
+def test_chunks_beside_the_quote_and_of_other_mails_are_left_alone():
+    assert restatements(own("c", "Agreed.", 0, 8), {**own("d", "Agreed.", 0, 99), "doc_id": "other"}) == []
+
+
+def test_a_short_reply_with_an_inferred_quote_is_given_what_it_answers_and_nothing_twice():
+    short = own("c", BODY.strip(), 0, len(BODY), needs_parent=True)
+    chunks = [short, chunk("p", "asked", "Is it fast?")]
+    parents = parent_texts(table(chunks), TREE, SETTINGS).to_pyarrow()
+    near = requoted(table(chunks), ibis.memtable(QUOTE)).to_pyarrow()
+    own_text = restated(near, pa.table({"message_id": ["reply"], "body": [BODY]}))
+    (row,) = chunk_context(parents, own_text, SETTINGS).to_pylist()
+    assert (row["context_kind"], row["context"]) == ("parent_unquoted", "Is it fast")
+    assert row["text_embed"] == "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nAgreed."

@@ -11,7 +11,7 @@ import pytest
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
 from transforms.mail import RawMail, read_mail
-from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
+from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings, ThreadSettings
 from transforms.terms import chunk_terms
 from transforms.threads import build_threads
 
@@ -68,7 +68,7 @@ STAGES: dict[str, Callable[[Corpus], object]] = {
     "message_blocks": lambda c: message_blocks(c.mail.messages, BlockSettings()),
     "message_chunks": Corpus.chunked,
     "chunk_terms": lambda c: chunk_terms(c.chunks, TermSettings()),
-    "build_threads": lambda c: build_threads(c.mail.messages),
+    "build_threads": lambda c: build_threads(c.mail.messages, c.mail.messages, ThreadSettings()),
 }
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import ibis
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms import schemas
-from transforms.threads import build_threads, canonical, memberships
+from transforms.settings import ThreadSettings
+from transforms.threads import ThreadTables, build_threads, canonical, memberships
 
 START = datetime(2004, 1, 1, tzinfo=UTC)
 COLUMNS = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
@@ -27,14 +28,26 @@ def mail(
     return {"subject": f"about {ident}", "from_addr": f"{ident}@example.org", **row, **given}
 
 
+DAY = 24
+
+
 def table(mails: list[dict[str, Any]]) -> pa.Table:
     fields = {c.name: c.type for c in schemas.MESSAGES.columns}
     return pa.Table.from_pylist(mails, schema=pa.schema([(n, fields[n]) for n in COLUMNS]))
 
 
+def threads(mails: list[dict[str, Any]], days: int = 30) -> ThreadTables:
+    """The threads of mails, each in the list that it names, or in `l`."""
+    lists = [{"message_id": m["message_id"], "list_id": m.get("list_id", "l")} for m in mails]
+    found_in = pa.Table.from_pylist(
+        lists, schema=pa.schema([("message_id", pa.string()), ("list_id", pa.string())])
+    )
+    return build_threads(table(mails), found_in, ThreadSettings(subject_days=days))
+
+
 def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
     """Parent and link method of every mail and ghost."""
-    rows = build_threads(table(mails)).tree.to_pylist()
+    rows = threads(mails).tree.to_pylist()
     return {r["message_id"]: (r["parent_id"], r["link_method"]) for r in rows}
 
 
@@ -89,9 +102,87 @@ def test_every_mail_is_placed_below_the_one_it_answers(mails, expected):
     assert links(mails) == expected
 
 
+ASKED = mail("a", subject="Slow start", at=0)
+
+
+@pytest.mark.parametrize(
+    ("mails", "expected"),
+    [
+        pytest.param([ASKED, mail("b", subject="Re: slow  start", at=1)], "a", id="a reply without headers"),
+        pytest.param(
+            [ASKED, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a", id="other marks and tags"
+        ),
+        pytest.param(
+            [ASKED, mail("b", subject="Re: Slow start (fwd)", at=1)], "a", id="what stands behind it"
+        ),
+        pytest.param([ASKED, mail("b", subject="Slow start", at=1)], None, id="not marked as a reply"),
+        pytest.param([ASKED, mail("b", subject="Fwd: Slow start", at=1)], None, id="a forwarded mail"),
+        pytest.param([ASKED, mail("b", subject="Re: Slow", at=1)], None, id="another subject"),
+        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=30 * DAY)], "a", id="the last day"),
+        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=30 * DAY + 1)], None, id="too old"),
+        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=-1)], None, id="from before"),
+        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=None)], None, id="of no time"),
+        pytest.param(
+            [{**ASKED, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)],
+            None,
+            id="of another list",
+        ),
+        pytest.param(
+            [
+                ASKED,
+                mail("x", subject="Re: Slow start", at=1, reply="a"),
+                mail("b", subject="Re: Slow start", at=2),
+            ],
+            "x",
+            id="the latest before it",
+        ),
+        pytest.param(
+            [ASKED, mail("b", "gone", subject="Re: Slow start", at=1)], "gone", id="headers come first"
+        ),
+        pytest.param(
+            [mail("a", subject="Re:", at=0), mail("b", subject="Re:", at=1)], None, id="no subject at all"
+        ),
+        pytest.param(
+            [
+                mail("a", subject="[PATCH v1 2/3] fix it", at=0),
+                mail("c", subject="[PATCH v2 2/3] fix it", at=1),
+                mail("b", subject="Re: [PATCH v1 2/3] fix it", at=2),
+            ],
+            "a",
+            id="the version of a patch",
+        ),
+        pytest.param(
+            [mail("a", subject="[PATCH v2] fix it", at=0), mail("b", subject="Re: fix it", at=2)],
+            "a",
+            id="a patch tag that was dropped",
+        ),
+    ],
+)
+def test_a_reply_that_names_no_mail_answers_the_latest_of_its_subject(mails, expected):
+    assert links(mails)["b"][0] == expected
+    assert (links(mails)["b"][1] == "subject") == (expected in ("a", "x"))
+
+
+def test_links_by_subject_can_be_switched_off():
+    rows = threads([ASKED, mail("b", subject="Re: Slow start", at=1)], days=0).tree.to_pylist()
+    assert [r["link_method"] for r in rows] == ["root", "root"]
+
+
+def test_a_loop_is_cut_where_only_the_subject_links():
+    mails = [mail("a", "b", subject="x", at=1), mail("b", subject="Re: x", at=2)]
+    assert links(mails) == {"a": ("b", "in_reply_to"), "b": (None, "root")}
+
+
+def test_a_cross_post_is_answered_in_each_of_its_lists():
+    mails = [mail("a", subject="News", at=0), mail("b", subject="Re: News", at=1)]
+    lists = pa.table({"message_id": ["a", "a", "b"], "list_id": ["one", "two", "two"]})
+    rows = build_threads(table(mails), lists, ThreadSettings()).tree.to_pylist()
+    assert {r["message_id"]: r["parent_id"] for r in rows} == {"a": None, "b": "a"}
+
+
 def test_a_thread_is_read_depth_first_siblings_by_time():
     mails = [mail("r"), mail("late", "r", at=5), mail("early", "r", at=1), mail("below", "early", at=9)]
-    rows = build_threads(table(mails)).tree.to_pylist()
+    rows = threads(mails).tree.to_pylist()
     assert [(r["message_id"], r["depth"]) for r in sorted(rows, key=lambda r: r["position"])] == [
         ("r", 0),
         ("early", 1),
@@ -106,7 +197,7 @@ def test_a_thread_counts_its_mails_ghosts_and_authors():
         mail("c", "b", at=3, subject="", from_addr="x"),
         mail("d", "b", at=1, subject="Fwd: news", from_addr="y"),
     ]
-    (row,) = build_threads(table(mails)).threads.to_pylist()
+    (row,) = threads(mails).threads.to_pylist()
     counts = {k: row[k] for k in ("root_id", "message_count", "ghost_count", "participant_count", "subject")}
     assert counts == {
         "root_id": "g",
@@ -120,13 +211,44 @@ def test_a_thread_counts_its_mails_ghosts_and_authors():
 
 def test_a_root_that_comes_late_keeps_the_id_of_the_thread():
     replies = [mail("b", "a", at=2), mail("c", "b", "a b", at=3)]
-    (before,) = build_threads(table(replies)).threads.to_pylist()
-    (after,) = build_threads(table([*replies, mail("a", at=1)])).threads.to_pylist()
+    (before,) = threads(replies).threads.to_pylist()
+    (after,) = threads([*replies, mail("a", at=1)]).threads.to_pylist()
     assert before["thread_id"] == after["thread_id"]
     assert (before["ghost_count"], after["ghost_count"]) == (1, 0)
 
 
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Mails in the order of their times; each says all it can of what it answers, or only the last of it."""
+    chains: list[list[str]] = []
+    mails = []
+    for n in range(draw(st.integers(1, 9))):
+        above = draw(st.none() | st.integers(0, n - 1)) if n else None
+        chain = [] if above is None else [*chains[above], f"m{above}"]
+        chains.append(chain)
+        kept = chain[-draw(st.integers(1, 9)) :]
+        mails.append(mail(f"m{n}", kept[-1] if kept else None, " ".join(kept), n))
+    return mails
+
+
+@settings(max_examples=50, deadline=None)
+@given(histories(), st.data())
+def test_a_thread_keeps_its_id_while_later_mails_come(history: list[dict[str, Any]], data: st.DataObject):
+    """Whatever mails are missing: of what merges, one id stays."""
+    arrived = [m for m in history if data.draw(st.booleans(), label=m["message_id"])]
+    before: dict[str, str] = {}
+    for count in range(1, len(arrived) + 1):
+        rows = threads(arrived[:count]).tree.to_pylist()
+        now = {r["message_id"]: r["thread_id"] for r in rows if not r["is_ghost"]}
+        for thread in {now[m] for m in before}:
+            assert thread in {before[m] for m in before if now[m] == thread}
+        before = now
+
+
 IDS = st.sampled_from([f"m{n}" for n in range(9)])
+
+
+SUBJECTS = st.sampled_from(["x", "Re: x", "Re: [PATCH v2] x", "y"])
 
 
 @st.composite
@@ -138,23 +260,26 @@ def tangles(draw: st.DrawFn) -> list[dict[str, Any]]:
             draw(st.none() | IDS),
             " ".join(draw(st.lists(IDS, max_size=4))),
             draw(st.none() | st.integers(0, 9)),
+            subject=draw(SUBJECTS),
         )
         for ident in draw(st.lists(IDS, unique=True, max_size=7))
     ]
 
 
+@settings(max_examples=50, deadline=None)
 @given(tangles(), st.randoms(use_true_random=False))
 def test_threads_do_not_depend_on_the_order_of_the_mails(mails: list[dict[str, Any]], chance: random.Random):
     shuffled = list(mails)
     chance.shuffle(shuffled)
-    one, other = build_threads(table(mails)), build_threads(table(shuffled))
+    one, other = threads(mails), threads(shuffled)
     assert one.tree.equals(other.tree)
     assert one.threads.equals(other.threads)
 
 
+@settings(max_examples=50, deadline=None)
 @given(tangles())
 def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]):
-    threads, tree = build_threads(table(mails))
+    table_of_threads, tree = threads(mails)
     rows = {r["message_id"]: r for r in tree.to_pylist()}
     assert len(rows) == tree.num_rows
     assert {i for i, r in rows.items() if not r["is_ghost"]} == {m["message_id"] for m in mails}
@@ -165,7 +290,7 @@ def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]
             parent = rows[row["parent_id"]]
             assert (parent["thread_id"], parent["depth"] + 1) == (row["thread_id"], row["depth"])
             assert parent["position"] < row["position"]
-    for thread in threads.to_pylist():
+    for thread in table_of_threads.to_pylist():
         mine = [r for r in rows.values() if r["thread_id"] == thread["thread_id"]]
         assert sorted(r["position"] for r in mine) == list(range(len(mine)))
         assert thread["message_count"] == sum(not r["is_ghost"] for r in mine) >= 1

@@ -1,0 +1,81 @@
+"""Quotes that carry no mark are told from what people write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from transforms import schemas
+from transforms.inferred_quotes import inferred_quotes
+from transforms.settings import InferredQuoteSettings
+
+SAID = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
+LONG = SAID.split("\n")[0]
+
+
+def quotes(reply: str, parent: str = SAID, **given: Any) -> list[str]:
+    """The inferred quotes of a reply to a mail that says SAID."""
+    start = given.get("own_from", 0)
+    mails = {
+        "message_id": ["asked", "reply"],
+        "subject": ["lock", given.get("subject", "Re: lock")],
+        "from_addr": ["ada", given.get("sender", "bob")],
+        "body": [parent, reply],
+    }
+    spans = [{"byte_start": start, "byte_end": len(reply.encode()), "role": "own"}]
+    chunks = pa.Table.from_pylist(
+        [{"doc_id": "reply", "spans": spans, "has_patch_markers": given.get("diff", False)}],
+        schema=pa.schema(
+            [("doc_id", pa.string()), ("spans", pa.list_(schemas.SPAN)), ("has_patch_markers", pa.bool_())]
+        ),
+    )
+    tree = pa.table({"message_id": ["asked", "reply"], "parent_id": pa.array([None, "asked"], pa.string())})
+    rows = inferred_quotes(pa.table(mails), chunks, tree, InferredQuoteSettings()).to_pylist()
+    return [reply.encode()[r["byte_start"] : r["byte_end"]].decode() for r in rows]
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        pytest.param(f"Agreed.\n\n{SAID}", [SAID], id="below the answer"),
+        pytest.param(SAID.replace("\n", "\n\n"), [SAID.replace("\n", "\n\n")[:-1]], id="empty lines between"),
+        pytest.param(SAID.replace(" ", "  "), [SAID.replace(" ", "  ")], id="other blanks"),
+        pytest.param(f"ü\n{SAID}Why?\n", [SAID], id="bytes, not characters"),
+        pytest.param(f"{LONG}\nI doubt it.\n{LONG}\n", [], id="one line at a time"),
+        pytest.param("Yes.\nNo.\n" * 20, [], id="short lines never count"),
+        pytest.param("Agreed.\n", [], id="nothing of it"),
+        pytest.param("", [], id="nothing at all"),
+    ],
+)
+def test_runs_of_the_parents_lines_are_quotes(reply: str, expected: list[str]):
+    assert quotes(reply) == expected
+
+
+def test_the_parents_own_quote_marks_do_not_matter():
+    assert quotes(SAID, parent="".join(f"> {line}\n" for line in SAID.splitlines())) == [SAID]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"sender": "ada"}, id="what somebody says again"),
+        pytest.param({"subject": "[PATCH v2] lock"}, id="a patch sent again"),
+        pytest.param({"diff": True}, id="a diff"),
+        pytest.param({"own_from": len(SAID)}, id="what is not the chunk's own text"),
+        pytest.param(
+            {"parent": "Something else, which is long enough to count as a line.\n"}, id="not in the parent"
+        ),
+        pytest.param({"parent": ""}, id="an empty parent"),
+    ],
+)
+def test_other_repetitions_are_not_quotes(given: dict[str, Any]):
+    assert quotes(SAID, **given) == []
+
+
+def test_trailers_are_not_quotes():
+    trailers = (
+        "Signed-off-by: Ada Lovelace <ada@example.org>\nReviewed-by: Bob Builder <bob@example.org>\n" * 2
+    )
+    assert quotes(trailers, parent=trailers) == []

@@ -1,0 +1,252 @@
+"""Patch mails to families: the postings of a series, its revisions, and the discussion below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import polars as pl
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.hashing import text_hash
+from transforms.settings import FamilySettings
+from transforms.subjects import patch_subjects
+
+VERSION = "1"
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+_TIME = pl.Datetime("us", "UTC")
+_SENDERS = ("from_addr", "from_name")
+
+
+def families(messages: pa.Table, tree: pa.Table, links: pa.Table, settings: FamilySettings) -> pa.Table:
+    """The `families` table of mails that are each present once.
+
+    `messages` needs message_id, subject, from_addr, from_name and effective_at; `tree` is
+    `thread_tree`, `links` the links between mails. A posting is what one sender sends to one thread
+    with one version and number of parts. Two postings of one sender (by address or by name) for one
+    branch are revisions of each other if the title of the cover letter or of a lone patch is equal
+    (of two senders: if the version is the next one, too),
+    if at least half of the parts of the smaller one have equal titles, if they have equal titles and
+    follow each other in version or share a thread, if the higher version stands in the thread of the
+    lower, or if a link of the later one says so (`v1: https://…`). A mail that is no patch belongs to
+    the nearest patch above it in its thread; a reply without one to the last patch of its subject.
+    Deterministic, whatever the order of the rows.
+    """
+    mails = _mails(messages, tree)
+    patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")), settings)
+    edges = [*_by_title(patches, settings), *_by_thread(patches), *_by_link(patches, links)]
+    family_of = _united(patches["series"].unique(maintain_order=True).to_list(), edges)
+    patches = patches.with_columns(family=pl.col("series").replace_strict(family_of, return_dtype=pl.Int64))
+    named = _named(patches)
+    answered = _discussed(mails, patches, tree, settings)
+    rows = pl.concat([named, _replies(answered, named)]).sort("message_id")
+    return schemas.FAMILIES.conform(rows.select(schemas.FAMILIES.names).to_arrow())
+
+
+def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
+    """The mails with thread and what their subjects say, by time, then id."""
+    columns = ["message_id", "subject", "from_addr", "from_name", "effective_at"]
+    frame = pl.DataFrame(messages.select(columns))
+    said = patch_subjects(frame["subject"])
+    places = pl.DataFrame(tree.select(["message_id", "thread_id"]))
+    return (
+        frame.with_columns(
+            said,
+            at=pl.col("effective_at").cast(_TIME).fill_null(pl.lit(_NEVER).cast(_TIME)),
+            from_name=pl.col("from_name").str.to_lowercase().str.replace(r" via .*$", ""),
+        )
+        .with_columns(is_patch=pl.col("is_patch") & (pl.col("title") != ""))
+        .join(places, on="message_id")
+        .drop("effective_at", "subject")
+        .sort("at", "message_id")
+    )
+
+
+def _postings(patches: pl.DataFrame, settings: FamilySettings) -> pl.DataFrame:
+    """`patches` with the number of their posting in `series`.
+
+    Of a posting sent twice to one thread, the second copy of a part begins the second posting. Parts
+    that were sent without threading are brought together by sender, version, count and time.
+    """
+    kind = ["from_addr", "version", "parts", "branch"]
+    alone = pl.col("parts").is_null()
+    told_apart = pl.when(alone).then(pl.col("message_id"))
+    numbered = patches.with_columns(
+        copy=pl.int_range(pl.len()).over(["thread_id", *kind, "part"]), lone=told_apart
+    ).with_columns(series=pl.struct("thread_id", *kind, "copy", "lone").rank("dense").cast(pl.Int64))
+    pieces = (
+        numbered.filter(~alone)
+        .group_by("series", maintain_order=True)
+        .agg(pl.col(kind).first(), first=pl.col("at").min(), last=pl.col("at").max(), held=pl.col("part"))
+        .sort(*kind, "first", "series")
+    )
+    same_kind = pl.all_horizontal(pl.col(c).eq_missing(pl.col(c).shift()) for c in kind)
+    near = (pl.col("first") - pl.col("last").shift()) <= pl.duration(minutes=settings.posting_minutes)
+    apart = pl.col("held").list.set_intersection(pl.col("held").shift()).list.len() == 0
+    joined = pieces.with_columns(other=pl.col("series").shift()).filter(
+        (same_kind & near & apart).fill_null(False)
+    )
+    number = _united(
+        numbered["series"].unique().sort().to_list(), joined.select("series", "other").iter_rows()
+    )
+    return numbered.with_columns(series=pl.col("series").replace_strict(number, return_dtype=pl.Int64))
+
+
+def _by_title(patches: pl.DataFrame, settings: FamilySettings) -> Iterable[tuple[int, int]]:
+    """Postings whose titles make them revisions of each other."""
+    is_part = pl.col("part").fill_null(1) > 0
+    known = patches.group_by("series").agg(
+        known=is_part.sum(), version=pl.col("version").first(), thread_id=pl.col("thread_id").first()
+    )
+    for sender in (*_SENDERS, "anybody"):
+        same = [sender, "branch", "title", is_part]
+        before = (
+            pl.col("series", "at").shift().over(same, order_by=["at", "message_id"]).name.prefix("other_")
+        )
+        pairs = (
+            patches.with_columns(anybody=pl.lit(""))
+            .drop_nulls(sender)
+            .with_columns(is_part.alias("is_part"), before)
+            .filter(pl.col("other_series") != pl.col("series"))
+            .filter(pl.col("at") - pl.col("other_at") <= pl.duration(days=settings.revision_days))
+            .group_by("series", "other_series")
+            .agg(shared=pl.len(), head=(pl.col("parts").is_null() | ~pl.col("is_part")).any())
+            .join(known, on="series")
+            .join(known, left_on="other_series", right_on="series", suffix="_other")
+        )
+        half = 2 * pl.col("shared") >= pl.min_horizontal("known", "known_other")
+        following = (pl.col("version") - pl.col("version_other")) == 1
+        together = pl.col("thread_id") == pl.col("thread_id_other")
+        alike = pl.col("head") | half | following | together
+        kept = pairs.filter(pl.col("head") & following if sender == "anybody" else alike)
+        yield from kept.select("series", "other_series").iter_rows()
+
+
+def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
+    """Postings of one sender in one thread, the later one of a higher version."""
+    postings = patches.group_by("series").agg(
+        pl.col("thread_id", "from_addr", "branch", "version", "at").first()
+    )
+    same = ["thread_id", "from_addr", "branch"]
+    before = pl.col("series", "version").shift().over(same, order_by=["at", "series"]).name.prefix("other_")
+    later = postings.drop_nulls("from_addr").with_columns(before)
+    yield from (
+        later.filter(pl.col("version") > pl.col("other_version")).select("series", "other_series").iter_rows()
+    )
+
+
+def _by_link(patches: pl.DataFrame, links: pa.Table) -> Iterable[tuple[int, int]]:
+    """Postings that name an earlier one of their sender as a version of theirs."""
+    named = pl.DataFrame(links.select(["from_id", "to_id", "kind"])).filter(
+        pl.col("kind").str.contains(r"^v\d+$")
+    )
+    ends = patches.select("message_id", "series", *_SENDERS)
+    pairs = named.join(ends, left_on="from_id", right_on="message_id").join(
+        ends, left_on="to_id", right_on="message_id", suffix="_other"
+    )
+    same = pl.any_horizontal(pl.col(s) == pl.col(f"{s}_other") for s in _SENDERS)
+    yield from pairs.filter(same).select("series", "series_other").iter_rows()
+
+
+def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """For each node the smallest of its connected component."""
+    above = {node: node for node in nodes}
+
+    def top(node: int) -> int:
+        while above[node] != node:
+            above[node] = above[above[node]]
+            node = above[node]
+        return node
+
+    for one, other in edges:
+        low, high = sorted((top(one), top(other)))
+        above[high] = low
+    return {node: top(node) for node in nodes}
+
+
+def _named(patches: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the patch mails: ids after the earliest mail, the revision before, and which is latest."""
+    by_time = ["at", "message_id"]
+    latest = pl.col("series").sort_by("version", "started", "series").last().over("family")
+    is_cover = pl.col("part").fill_null(1) == 0
+    head = is_cover | pl.col("parts").is_null()
+    revision_of_title = (
+        pl.col("message_id", "series").shift().over(["family", "title", is_cover], order_by=by_time)
+    )
+    frame = patches.with_columns(
+        revision_of_title.name.prefix("titled_"),
+        is_cover=is_cover,
+        head=head,
+        started=pl.col("at").min().over("series"),
+        first=pl.col("message_id").sort_by(by_time).first().over("series"),
+        eldest=pl.col("message_id").sort_by(by_time).first().over("family"),
+    ).with_columns(
+        pl.col("message_id", "series")
+        .shift()
+        .over(["family", "head"], order_by=by_time)
+        .name.prefix("headed_"),
+        is_latest=pl.col("series") == latest,
+    )
+    titled = pl.when(pl.col("titled_series") != pl.col("series")).then(pl.col("titled_message_id"))
+    headed = pl.when(pl.col("head") & (pl.col("headed_series") != pl.col("series"))).then(
+        pl.col("headed_message_id")
+    )
+    return frame.select(
+        "message_id",
+        family_id=_hashed("eldest"),
+        series_id=_hashed("first"),
+        patch_id="message_id",
+        version="version",
+        part="part",
+        parts="parts",
+        title="title",
+        is_cover="is_cover",
+        is_reply=pl.lit(False),
+        previous_id=pl.coalesce(titled, headed),
+        is_latest="is_latest",
+    )
+
+
+def _hashed(column: str) -> pl.Expr:
+    return pl.col(column).map_batches(
+        lambda ids: pl.Series([text_hash(i) for i in ids.to_list()], dtype=pl.String), return_dtype=pl.String
+    )
+
+
+def _discussed(
+    mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table, settings: FamilySettings
+) -> pl.DataFrame:
+    """Columns message_id and patch_id: the patch that each mail that is none discusses."""
+    nearest = {i: i for i in patches["message_id"].to_list()}
+    by_depth = pl.DataFrame(tree.select(["message_id", "parent_id", "depth"])).sort("depth")
+    for message_id, parent_id, _ in by_depth.iter_rows():
+        if message_id not in nearest and parent_id in nearest:
+            nearest[message_id] = nearest[parent_id]
+    others = mails.join(patches, on="message_id", how="anti")
+    below = others.with_columns(
+        patch_id=pl.Series([nearest.get(i) for i in others["message_id"].to_list()], dtype=pl.String)
+    )
+    lost = below.filter(pl.col("patch_id").is_null() & pl.col("is_patch")).drop("patch_id")
+    said = ["title", "version", "part"]
+    known = patches.select("at", *said, patch_id="message_id").with_columns(pl.col("part").fill_null(-1))
+    found = lost.with_columns(pl.col("part").fill_null(-1)).join_asof(
+        known.sort("at", "patch_id"),
+        on="at",
+        by=said,
+        tolerance=f"{settings.revision_days}d",
+        allow_exact_matches=False,
+        check_sortedness=False,
+    )
+    both = [frame.select("message_id", "patch_id").drop_nulls() for frame in (below, found)]
+    return pl.concat(both)
+
+
+def _replies(discussed: pl.DataFrame, patches: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the mails that discuss patches."""
+    about = patches.drop("message_id")
+    return (
+        discussed.join(about, on="patch_id")
+        .with_columns(is_reply=pl.lit(True), previous_id=pl.lit(None, dtype=pl.String))
+        .select(patches.columns)
+    )

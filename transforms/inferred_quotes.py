@@ -1,0 +1,130 @@
+"""Quotes without any mark: authored lines of a mail that stand word for word in the mail it answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.settings import InferredQuoteSettings
+from transforms.subjects import patch_subjects
+
+VERSION = "1"
+_BATCH = 10_000
+_MARKS = r"^[\s>|]+"
+_TRAILER = r"^[A-Z][A-Za-z-]+: |^---$"
+
+
+def inferred_quotes(
+    messages: pa.Table, chunks: pa.Table, tree: pa.Table, settings: InferredQuoteSettings
+) -> pa.Table:
+    """The `inferred_quotes` table of mails that are each present once.
+
+    `messages` needs message_id, subject, from_addr and body; `tree` is `thread_tree`; `chunks` are
+    the chunks of bodies with doc_id, spans and has_patch_markers. Looked at are the lines of mails
+    that answer another person's, where a chunk without a diff has them as its own text; a patch that
+    takes up the text of the one before it is not a quote. They are compared with all lines of the
+    parent, blanks at the ends, inner blanks and the parent's quote marks left out. A run of such
+    lines, empty ones between them, is a quote if it has `min_lines` lines of at least `line_chars`
+    characters, and `min_chars` characters in these; trailers do not count.
+    """
+    mails = pl.DataFrame(messages.select(["message_id", "from_addr"])).with_row_index("row")
+    said = patch_subjects(pl.Series(messages.column("subject"), dtype=pl.String))
+    answers = mails.filter(~said["is_patch"] | said["is_reply"])
+    above = pl.DataFrame(tree.select(["message_id", "parent_id"])).drop_nulls()
+    pairs = (
+        answers.join(above, on="message_id")
+        .join(mails, left_on="parent_id", right_on="message_id", suffix="_parent")
+        .filter(~pl.col("from_addr").eq_missing(pl.col("from_addr_parent")))
+        .sort("parent_id", "message_id")
+    )
+    span = pl.col("spans").struct
+    authored = (
+        pl.DataFrame(chunks.select(["doc_id", "spans", "has_patch_markers"]))
+        .filter(~pl.col("has_patch_markers"))
+        .explode("spans")
+        .filter(span.field("role") == "own")
+        .select(message_id="doc_id", byte_start=span.field("byte_start"), until=span.field("byte_end"))
+    )
+    bodies = messages.column("body").combine_chunks()
+    found = [
+        _runs(pairs[start : start + _BATCH], authored, bodies, settings)
+        for start in range(0, pairs.height, _BATCH)
+    ]
+    if not found:
+        return schemas.INFERRED_QUOTES.empty()
+    rows = pl.concat(found).sort("message_id", "byte_start")
+    return schemas.INFERRED_QUOTES.conform(rows.select(schemas.INFERRED_QUOTES.names).to_arrow())
+
+
+def _runs(
+    pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array, settings: InferredQuoteSettings
+) -> pl.DataFrame:
+    """The inferred quotes of some mails with their parents."""
+    parents = pairs.select("row_parent").unique(maintain_order=True).with_row_index("parent")
+    pairs = pairs.join(parents, on="row_parent", maintain_order="left").with_columns(
+        row=pl.int_range(pl.len(), dtype=pl.Int64), taken="row", parent=pl.col("parent").cast(pl.Int64)
+    )
+    own = _lines(bodies.take(pairs["taken"].to_arrow()))
+    said = _lines(bodies.take(parents["row_parent"].to_arrow()))
+    answered = said.select(parent="row", line=_plain(pl.col("line").str.replace(_MARKS, ""))).unique()
+    places = pairs.select("message_id", "row", "parent").join(authored, on="message_id")
+    inside = own.join_asof(
+        places.select("row", "parent", "byte_start", "until").sort("row", "byte_start"),
+        on="byte_start",
+        by="row",
+        check_sortedness=False,
+    ).with_columns(is_own=(pl.col("byte_start") < pl.col("until")).fill_null(False))
+    inside = inside.with_columns(line=pl.when("is_own").then(_plain(pl.col("line"))).otherwise("line"))
+    known = inside.filter(pl.col("line").str.strip_chars() != "").join(
+        answered.with_columns(is_said=True), on=["parent", "line"], how="left", maintain_order="left"
+    )
+    is_said = pl.col("is_said").fill_null(False) & pl.col("is_own")
+    chars = pl.col("line").str.len_chars()
+    counts = (chars >= settings.line_chars) & ~pl.col("line").str.contains(_TRAILER)
+    return (
+        known.with_columns(run=(~is_said).cum_sum().over("row"), is_said=is_said)
+        .filter("is_said")
+        .group_by("row", "run", maintain_order=True)
+        .agg(
+            byte_start=pl.col("byte_start").min(),
+            byte_end=pl.col("byte_end").max(),
+            line_count=counts.sum().cast(pl.Int64),
+            char_count=chars.filter(counts).sum().cast(pl.Int64),
+        )
+        .filter((pl.col("line_count") >= settings.min_lines) & (pl.col("char_count") >= settings.min_chars))
+        .join(pairs.select("message_id", "parent_id", "row"), on="row")
+        .drop("row", "run")
+    )
+
+
+def _plain(line: pl.Expr) -> pl.Expr:
+    return line.str.replace_all(r"\s+", " ").str.strip_chars()
+
+
+def _lines(bodies: pa.Array) -> pl.DataFrame:
+    """Every line of `bodies` in order: row, byte_start, byte_end (its end included) and line."""
+    array = pa.concat_arrays([bodies.cast(pa.large_string())])
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    total = int(ends[-1]) if len(array) else 0
+    text = np.frombuffer(data or b"", dtype=np.uint8)[:total]
+    breaks = np.flatnonzero(text == ord("\n")) + 1
+    starts = np.union1d(ends[:-1][np.diff(ends) > 0], breaks)
+    starts = (
+        np.append(starts[(starts < total) & (starts >= ends[0])], total) if total else np.zeros(1, np.int64)
+    )
+    row = np.searchsorted(ends, starts[:-1], side="right") - 1
+    cut = pa.Array.from_buffers(
+        pa.large_string(), len(starts) - 1, [None, pa.py_buffer(starts.astype(np.int64)), data]
+    )
+    line = pl.Series(pl.from_arrow(cut), dtype=pl.String)
+    return pl.DataFrame(
+        {
+            "row": row.astype(np.int64),
+            "byte_start": starts[:-1] - ends[row],
+            "byte_end": starts[1:] - ends[row],
+            "line": line,
+        }
+    )
