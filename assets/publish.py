@@ -67,6 +67,7 @@ def search_index_asset() -> dg.AssetsDefinition:
             "thread_tree",
             "message_links",
             "families",
+            "corpus_measures",
             "inferred_quotes",
             "chunk_context",
             "context_terms",

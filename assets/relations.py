@@ -1,5 +1,6 @@
 """What crosses partitions: memberships, threads and the context of short replies, over the whole lake."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -10,11 +11,12 @@ from assets.partitions import table_metadata
 from transforms import context as context_transforms
 from transforms import families as families_transforms
 from transforms import inferred_quotes as quotes
-from transforms import links, schemas, terms, threads
+from transforms import links, measures, schemas, terms, threads
 from transforms.settings import (
     ChunkSettings,
     FamilySettings,
     InferredQuoteSettings,
+    MeasureSettings,
     TermSettings,
     ThreadSettings,
 )
@@ -184,3 +186,49 @@ def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) ->
         return added, terms.context_terms(added, restated, term_settings)
 
     return build_chunk_context
+
+
+def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
+    """The asset `corpus_measures`, its values also as metadata."""
+
+    @dg.asset(
+        group_name="relations",
+        kinds={"parquet", "polars"},
+        code_version=f"{measures.VERSION}-{settings.digest()}",
+        description=schemas.CORPUS_MEASURES.comment,
+        metadata=table_metadata(schemas.CORPUS_MEASURES),
+    )
+    def corpus_measures(
+        context: dg.AssetExecutionContext,
+        messages: ibis.Table,
+        memberships: ibis.Table,
+        message_blocks: ibis.Table,
+        message_chunks: ibis.Table,
+        attachments: ibis.Table,
+        thread_tree: ibis.Table,
+        chunk_context: ibis.Table,
+    ) -> pa.Table:
+        def published(table: ibis.Table, columns: Sequence[str], key: str = "message_id") -> ibis.Table:
+            return threads.canonical(table.select("source", "unit", *columns), memberships, key)
+
+        tree = thread_tree.to_pyarrow()
+        blocks = measures.quote_blocks(message_blocks)
+        pairs = measures.quoted_sample(blocks, tree, settings)
+        bodies = measures.compared_bodies(published(messages, ("message_id", "body")), pairs).to_pyarrow()
+        chunks = published(message_chunks, measures.CHUNK_COLUMNS, "doc_id").to_pyarrow()
+        measured = measures.corpus_measures(
+            measures.MailTables(
+                published(messages, measures.MESSAGE_COLUMNS).to_pyarrow(),
+                chunks,
+                tree,
+                chunk_context.select("chunk_id", "context_kind").to_pyarrow(),
+                published(attachments, ("message_id",)).to_pyarrow(),
+            ),
+            measures.quoted_lines(pairs, bodies, blocks, settings),
+            measures.anchors_found(pairs, bodies, chunks, settings),
+            settings,
+        )
+        context.add_output_metadata(measures.as_metadata(measured))
+        return measured
+
+    return corpus_measures

@@ -13,6 +13,7 @@ from assets.publish import embeddings_asset, search_index_asset
 from assets.references import message_links_asset
 from assets.relations import (
     chunk_context_asset,
+    corpus_measures_asset,
     document_links_asset,
     families_asset,
     inferred_quotes_asset,
@@ -55,6 +56,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "families": schemas.FAMILIES,
         "inferred_quotes": schemas.INFERRED_QUOTES,
         "chunk_context": schemas.CHUNK_CONTEXT,
+        "corpus_measures": schemas.CORPUS_MEASURES,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
     }
@@ -87,6 +89,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "threads",
         "families",
         "inferred_quotes",
+        "measures",
     )
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
@@ -126,6 +129,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             families_asset(settings.families),
             inferred_quotes_asset(settings.inferred_quotes),
             chunk_context_asset(settings.chunks, settings.terms),
+            corpus_measures_asset(settings.measures),
             embeddings_asset(settings.embedding),
             search_index_asset(),
         ]

@@ -22,6 +22,7 @@ from transforms.settings import (
     IndexSettings,
     InferredQuoteSettings,
     MailSettings,
+    MeasureSettings,
     SearchSettings,
     StageSettings,
     TermSettings,
@@ -129,6 +130,7 @@ class Settings(StageSettings):
     threads: ThreadSettings = ThreadSettings()
     families: FamilySettings = FamilySettings()
     inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
+    measures: MeasureSettings = MeasureSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()

@@ -40,6 +40,7 @@ LAKE_NAMES: dict[str, str | tuple[str, ...]] = {
     "thread_tree": "thread_tree",
     "chunk_context": "chunk_context",
     "families": "families",
+    "corpus_measures": "corpus_measures",
     "inferred_quotes": "inferred_quotes",
 }
 """The lake tables that each published table is taken from; the other published tables are made there."""

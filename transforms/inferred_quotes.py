@@ -66,8 +66,8 @@ def _runs(
     pairs = pairs.join(parents, on="row_parent", maintain_order="left").with_columns(
         row=pl.int_range(pl.len(), dtype=pl.Int64), taken="row", parent=pl.col("parent").cast(pl.Int64)
     )
-    own = _lines(bodies.take(pairs["taken"].to_arrow()))
-    said = _lines(bodies.take(parents["row_parent"].to_arrow()))
+    own = body_lines(bodies.take(pairs["taken"].to_arrow()))
+    said = body_lines(bodies.take(parents["row_parent"].to_arrow()))
     answered = said.select(parent="row", line=_plain(pl.col("line").str.replace(_MARKS, ""))).unique()
     places = pairs.select("message_id", "row", "parent").join(authored, on="message_id")
     inside = own.join_asof(
@@ -103,7 +103,7 @@ def _plain(line: pl.Expr) -> pl.Expr:
     return line.str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def _lines(bodies: pa.Array) -> pl.DataFrame:
+def body_lines(bodies: pa.Array) -> pl.DataFrame:
     """Every line of `bodies` in order: row, byte_start, byte_end (its end included) and line."""
     array = pa.concat_arrays([bodies.cast(pa.large_string())])
     _, offsets, data = array.buffers()

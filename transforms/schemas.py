@@ -443,6 +443,20 @@ CHUNK_CONTEXT = Table(
 )
 
 
+CORPUS_MEASURES = Table(
+    "corpus_measures",
+    "One measure of the mail of one list: what share of what.",
+    ("list_id", "measure", "detail"),
+    (
+        _column("list_id", pa.string(), "the mailing list; empty for mail of no list"),
+        _column("measure", pa.string(), "name of the measure; docs/concepts.md explains each"),
+        _column("detail", pa.string(), "kind of defect, for parse_defects; else empty"),
+        _column("numerator", pa.int64(), "how many"),
+        _column("denominator", pa.int64(), "of how many; of a sample where the measure is taken from one"),
+        _column("value", pa.float64(), "numerator / denominator, 0 where there are none"),
+    ),
+)
+
 DOCUMENTS = Table(
     "documents",
     "One file of a vault or a documentation tree.",

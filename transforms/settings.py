@@ -152,6 +152,27 @@ def digest_of(settings: Mapping[str, StageSettings]) -> str:
     return text_hash(json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True))[:12]
 
 
+class MeasureSettings(StageSettings):
+    """What the measures of a mail collection count (seed 000, evaluation plan)."""
+
+    line_chars: int = Field(20, gt=0, description="characters; shorter lines are never compared")
+    duplicate_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="characters of a chunk on lines of other mails from which it is a duplicate",
+    )
+    mostly_quoted_share: float = Field(
+        0.8, gt=0, le=1, description="characters of a chunk in its anchor from which it is mostly quoted"
+    )
+    short_reply_chars: int = Field(200, gt=0, description="authored characters below which a reply is short")
+    long_thread_messages: int = Field(20, gt=0, description="messages from which a thread is a long debate")
+    many_attachments: int = Field(3, gt=0, description="attachments from which a thread is heavy with them")
+    sampled: int = Field(
+        20_000, gt=0, description="mails with quotes whose text is compared with the mail they answer"
+    )
+
+
 class TermSettings(StageSettings):
     """How text becomes terms."""
 

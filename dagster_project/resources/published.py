@@ -18,6 +18,7 @@ _SQL_TYPES = {
     pa.int32(): "INTEGER",
     pa.bool_(): "BOOLEAN",
     pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
     schemas.TIME: "TIMESTAMPTZ",
     schemas.SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
 }
@@ -87,6 +88,7 @@ TABLES = {
     "threads": "CREATE TABLE threads AS SELECT * EXCLUDE (partition) FROM lake_threads",
     "thread_tree": "CREATE TABLE thread_tree AS SELECT * EXCLUDE (partition) FROM lake_thread_tree",
     "families": "CREATE TABLE families AS SELECT * EXCLUDE (partition) FROM lake_families",
+    "corpus_measures": "CREATE TABLE corpus_measures AS SELECT * EXCLUDE (partition) FROM lake_corpus_measures",
     "inferred_quotes": "CREATE TABLE inferred_quotes AS SELECT * EXCLUDE (partition) FROM lake_inferred_quotes",
     "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
@@ -305,6 +307,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
     "families": _of(schemas.FAMILIES),
+    "corpus_measures": _of(schemas.CORPUS_MEASURES),
     "inferred_quotes": _of(schemas.INFERRED_QUOTES),
     "links": _of(schemas.LINKS),
     "backlinks": (

@@ -35,6 +35,7 @@ _WHOLE = (
     *published.LINKS_FROM,
     "chunk_context",
     "context_terms",
+    "corpus_measures",
     "embeddings",
 )
 _TABLES = {family.name: family.tables for family in FAMILIES}

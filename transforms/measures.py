@@ -1,0 +1,299 @@
+"""Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
+
+These are the counts that the evaluation plan of the pginbox design (seed 000) asks of a collection.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import ibis
+import polars as pl
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.inferred_quotes import body_lines
+from transforms.settings import MeasureSettings
+
+VERSION = "1"
+
+MESSAGE_COLUMNS = ("message_id", "list_id", "defects")
+CHUNK_COLUMNS = (
+    "chunk_id", "doc_id", "attachment_id", "chunk_kind", "text_lex", "quote_lex", "char_count",
+    "quote_anchor_chars", "anchor_source", "has_patch_markers", "needs_parent",
+)  # fmt: skip
+
+
+class MailTables(NamedTuple):
+    """What is measured: tables of mails that are each present once.
+
+    `messages` and `chunks` need MESSAGE_COLUMNS and CHUNK_COLUMNS; `tree` and `context` are
+    `thread_tree` and `chunk_context`; `attachments` needs message_id.
+    """
+
+    messages: pa.Table
+    chunks: pa.Table
+    tree: pa.Table
+    context: pa.Table
+    attachments: pa.Table
+
+
+def quote_blocks(blocks: ibis.Table) -> pl.DataFrame:
+    """Columns message_id, byte_start and byte_end of the quotes of depth 1, those of copies once."""
+    quotes = blocks.filter((blocks.kind == "quote") & (blocks.quote_depth == 1))
+    return _frame(quotes.select("message_id", "byte_start", "byte_end").distinct().to_pyarrow())
+
+
+def compared_bodies(messages: ibis.Table, pairs: pl.DataFrame) -> ibis.Table:
+    """Columns message_id and body of the mails of `quoted_sample` and of those they answer."""
+    ids = pl.concat([pairs["message_id"], pairs["parent_id"].alias("message_id")]).unique()
+    wanted = ibis.memtable(ids.to_frame().to_arrow())
+    return messages.semi_join(wanted, "message_id").select("message_id", "body")
+
+
+def as_metadata(measured: pa.Table) -> dict[str, float]:
+    """The values of `corpus_measures` by name, as `list: measure (detail)`."""
+    return {
+        f"{r['list_id']}: {r['measure']}" + (f" ({r['detail']})" if r["detail"] else ""): r["value"]
+        for r in measured.to_pylist()
+    }
+
+
+def quoted_sample(blocks: pl.DataFrame, tree: pa.Table, settings: MeasureSettings) -> pl.DataFrame:
+    """Columns message_id and parent_id: the mails whose quotes are compared, the same ones each time.
+
+    `blocks` is the result of `quote_blocks`. Taken are, in the order of a hash of their ids, `sampled`
+    mails with quotes of depth 1 whose parent is in the lake.
+    """
+    ghosts = pl.DataFrame(tree.select(["message_id", "is_ghost"])).filter("is_ghost")
+    parents = pl.DataFrame(tree.select(["message_id", "parent_id"])).drop_nulls()
+    known = parents.join(ghosts, left_on="parent_id", right_on="message_id", how="anti")
+    return (
+        known.join(blocks.select("message_id").unique(), on="message_id", how="semi")
+        .sort(pl.col("message_id").hash(seed=0), "message_id")
+        .head(settings.sampled)
+        .sort("message_id")
+    )
+
+
+def quoted_lines(
+    pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame, settings: MeasureSettings
+) -> pl.DataFrame:
+    """Columns message_id, lines and found: quoted lines of depth 1, and those the parent's body holds.
+
+    `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` is the
+    result of `quote_blocks`. Lines are compared without blanks, line ends and quote marks, so that
+    rewrapped text counts as found; those below `line_chars` characters do not count.
+    """
+    ids = pl.DataFrame(bodies.select(["message_id"])).with_row_index("row").cast({"row": pl.Int64})
+    quotes = blocks.join(ids, on="message_id").select("row", block_start="byte_start", block_end="byte_end")
+    inside = (
+        body_lines(bodies.column("body").combine_chunks())
+        .sort("row", "byte_start")
+        .join_asof(
+            quotes.sort("row", "block_start"),
+            left_on="byte_start",
+            right_on="block_start",
+            by="row",
+            check_sortedness=False,
+        )
+        .filter(pl.col("byte_start") < pl.col("block_end"))
+    )
+    said = inside.join(ids, on="row").join(pairs, on="message_id").select("message_id", "parent_id", "line")
+    return _found(said, "message_id", bodies, settings)
+
+
+def anchors_found(
+    pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table, settings: MeasureSettings
+) -> pl.DataFrame:
+    """Columns chunk_id, lines and found: as `quoted_lines`, of the anchors of chunks of `pairs`.
+
+    `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
+    """
+    frame = _frame(chunks.select(["chunk_id", "doc_id", "anchor_source", "quote_lex"]))
+    anchored = frame.filter(pl.col("anchor_source") == "quote").join(
+        pairs, left_on="doc_id", right_on="message_id"
+    )
+    lines = anchored.select("chunk_id", "parent_id", line=pl.col("quote_lex").str.split("\n")).explode("line")
+    return _found(lines, "chunk_id", bodies, settings)
+
+
+def _found(lines: pl.DataFrame, key: str, bodies: pa.Table, settings: MeasureSettings) -> pl.DataFrame:
+    """Lines and those found in the body of `parent_id`, by `key`."""
+    plain = lines.with_columns(line=pl.col("line").str.replace_all(r"[\s>]+", "")).filter(
+        pl.col("line").str.len_chars() >= settings.line_chars
+    )
+    wanted = pl.DataFrame({"message_id": plain["parent_id"].unique()})
+    parents = _frame(bodies).join(wanted, on="message_id", how="semi")
+    squeezed = parents.select("message_id", pl.col("body").str.replace_all(r"[\s>]+", ""))
+    said = dict(squeezed.iter_rows())
+    found = [line in said[parent] for parent, line in plain.select("parent_id", "line").iter_rows()]
+    return (
+        plain.with_columns(found=pl.Series(found, dtype=pl.Boolean))
+        .group_by(key)
+        .agg(lines=pl.len(), found=pl.col("found").sum())
+        .sort(key)
+    )
+
+
+def corpus_measures(
+    tables: MailTables, quoted: pl.DataFrame, anchors: pl.DataFrame, settings: MeasureSettings
+) -> pa.Table:
+    """The `corpus_measures` table; `quoted` is from `quoted_lines`, `anchors` from `anchors_found`."""
+    lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
+        pl.col("list_id").fill_null("")
+    )
+    chunks = _frame(tables.chunks).join(lists, left_on="doc_id", right_on="message_id")
+    found = [
+        *_chunk_measures(chunks, _frame(tables.context), settings),
+        *_duplicates(chunks, settings),
+        *_mail_measures(chunks, lists, settings),
+        *_thread_measures(tables, lists, settings),
+        _share("quoted_lines_in_parent", quoted.join(lists, on="message_id"), "found", "lines"),
+        _share(
+            "anchors_in_parent",
+            anchors.join(chunks.select("chunk_id", "list_id"), on="chunk_id"),
+            pl.col("found") * 2 >= pl.col("lines"),
+            _one(),
+        ),
+        _defects(tables.messages, lists),
+    ]
+    rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in found])
+    value = (pl.col("numerator") / pl.col("denominator")).fill_nan(0.0)
+    table = rows.with_columns(value=value).sort("list_id", "measure", "detail")
+    return schemas.CORPUS_MEASURES.conform(table.select(schemas.CORPUS_MEASURES.names).to_arrow())
+
+
+def _share(measure: str, frame: pl.DataFrame, part: str | pl.Expr, whole: str | pl.Expr) -> pl.DataFrame:
+    """One row per list: the sums of two columns or expressions."""
+    numbers = [pl.col(e) if isinstance(e, str) else e for e in (part, whole)]
+    return (
+        frame.group_by("list_id")
+        .agg(numerator=numbers[0].sum(), denominator=numbers[1].sum())
+        .select(
+            "list_id",
+            pl.lit(measure).alias("measure"),
+            pl.lit("").alias("detail"),
+            "numerator",
+            "denominator",
+        )
+    )
+
+
+def _chunk_measures(
+    chunks: pl.DataFrame, context: pl.DataFrame, settings: MeasureSettings
+) -> list[pl.DataFrame]:
+    bodies = chunks.filter(pl.col("attachment_id").is_null())
+    needing = bodies.filter("needs_parent").with_columns(
+        has_parent=pl.col("chunk_id").is_in(
+            context.filter(pl.col("context_kind").str.starts_with("parent"))["chunk_id"].implode()
+        )
+    )
+    anchored = pl.col("anchor_source") == "quote"
+    is_pair = pl.col("chunk_kind").is_in(["quote_reply_pair", "review_pair"])
+    mostly = pl.col("quote_anchor_chars") >= settings.mostly_quoted_share * pl.col("char_count")
+    return [
+        _share("quote_share_of_chunks", bodies, "quote_anchor_chars", "char_count"),
+        _share("mostly_quoted_chunks", bodies, mostly, _one()),
+        _share("chunks_that_need_their_parent", bodies, "needs_parent", _one()),
+        _share("needed_parents_found", needing, "has_parent", _one()),
+        _share("anchored_pairs", bodies.filter(is_pair), anchored, _one()),
+    ]
+
+
+def _one() -> pl.Expr:
+    """1 for each row, so that a sum counts rows."""
+    return pl.col("list_id").is_not_null().cast(pl.Int64)
+
+
+def _duplicates(chunks: pl.DataFrame, settings: MeasureSettings) -> list[pl.DataFrame]:
+    """Chunks most of whose text stands in other mails too: by their own text, and by all they show."""
+    bodies = chunks.filter(pl.col("attachment_id").is_null())
+    own = _lines(bodies, "text_lex", settings)
+    quoted = _lines(bodies, "quote_lex", settings)
+    both = pl.concat([own, quoted])
+    return [
+        _share("near_duplicate_chunks", _repeated(both, settings), "is_duplicate", _one()),
+        _share("near_duplicate_authored", _repeated(own, settings), "is_duplicate", _one()),
+    ]
+
+
+def _lines(chunks: pl.DataFrame, column: str, settings: MeasureSettings) -> pl.DataFrame:
+    """Columns list_id, chunk_id, doc_id, line (a hash) and chars: the longer lines of a column of text."""
+    line = pl.col("line").str.replace_all(r"\s+", " ").str.strip_chars()
+    return (
+        chunks.select("list_id", "chunk_id", "doc_id", line=pl.col(column).str.split("\n"))
+        .explode("line")
+        .with_columns(line=line)
+        .with_columns(chars=pl.col("line").str.len_chars())
+        .filter(pl.col("chars") >= settings.line_chars)
+        .with_columns(line=pl.col("line").hash(seed=0))
+    )
+
+
+def _repeated(lines: pl.DataFrame, settings: MeasureSettings) -> pl.DataFrame:
+    """Columns list_id, chunk_id and is_duplicate, for chunks that have lines to compare."""
+    mails = lines.select("line", "doc_id").unique().group_by("line").agg(mails=pl.len())
+    shared = (
+        pl.col("chars").filter(pl.col("mails") > 1).sum() >= settings.duplicate_share * pl.col("chars").sum()
+    )
+    return lines.join(mails, on="line").group_by("list_id", "chunk_id").agg(is_duplicate=shared)
+
+
+def _mail_measures(
+    chunks: pl.DataFrame, lists: pl.DataFrame, settings: MeasureSettings
+) -> list[pl.DataFrame]:
+    bodies = chunks.filter(pl.col("attachment_id").is_null())
+    pairs = pl.col("chunk_kind").is_in(["quote_reply_pair", "review_pair"])
+    mails = bodies.group_by("list_id", "doc_id").agg(
+        authored=pl.col("text_lex").str.len_chars().sum(),
+        is_reply=pairs.any(),
+        is_review=((pl.col("chunk_kind") == "review_pair") & pl.col("has_patch_markers")).any(),
+    )
+    short = pl.col("is_reply") & (pl.col("authored") < settings.short_reply_chars)
+    return [
+        _share("short_replies", mails.filter("is_reply"), short, _one()),
+        _share("patch_reviews", mails, "is_review", _one()),
+        _share("mails_without_chunk", lists, ~pl.col("message_id").is_in(chunks["doc_id"].implode()), _one()),
+    ]
+
+
+def _thread_measures(
+    tables: MailTables, lists: pl.DataFrame, settings: MeasureSettings
+) -> list[pl.DataFrame]:
+    attached = _frame(tables.attachments.select(["message_id"])).group_by("message_id").agg(attached=pl.len())
+    tree = pl.DataFrame(tables.tree.select(["message_id", "thread_id", "is_ghost"])).filter(
+        ~pl.col("is_ghost")
+    )
+    threads = (
+        tree.join(lists, on="message_id")
+        .join(attached, on="message_id", how="left")
+        .group_by("list_id", "thread_id")
+        .agg(size=pl.len(), attached=pl.col("attached").sum())
+    )
+    return [
+        _share("long_debates", threads, pl.col("size") >= settings.long_thread_messages, _one()),
+        _share("attachment_heavy_threads", threads, pl.col("attached") >= settings.many_attachments, _one()),
+    ]
+
+
+def _defects(messages: pa.Table, lists: pl.DataFrame) -> pl.DataFrame:
+    """One row per list and kind of defect: the mails that have it, of all of the list."""
+    kinds = pl.DataFrame(messages.select(["message_id", "defects"])).explode("defects").drop_nulls("defects")
+    kinds = kinds.with_columns(detail=pl.col("defects").str.extract(r"^([^:]+)")).unique(
+        ["message_id", "detail"]
+    )
+    totals = lists.group_by("list_id").agg(denominator=pl.len())
+    return (
+        kinds.join(lists, on="message_id")
+        .group_by("list_id", "detail")
+        .agg(numerator=pl.len())
+        .join(totals, on="list_id")
+        .select("list_id", pl.lit("parse_defects").alias("measure"), "detail", "numerator", "denominator")
+    )
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
