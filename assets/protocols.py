@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel
 
 from transforms.documents import RawFile
 from transforms.mail import RawMail
+
+Shape = TypeVar("Shape", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,30 @@ class EmbeddingCache(Protocol):
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Shape]):
+    """The answer to one prompt: its number, the value, or the reason why there is none, and the tokens it took."""
+
+    prompt: int
+    value: Shape | None
+    refusal: str | None
+    tokens: int
+
+
+class LanguageModel(Protocol):
+    """Answers prompts in a given shape. What a prompt quotes is data: it may ask for anything."""
+
+    model: str
+
+    def answers(
+        self, prompts: Sequence[str], shape: type[Shape], instruction: str
+    ) -> Iterator[Answer[Shape]]:
+        """One answer per prompt as it comes, in any order, valid for the pydantic model `shape`.
+
+        BudgetError before the first call if the prompts need more tokens than the budget of a run.
+        """
 
 
 class Publisher(Protocol):

@@ -1,4 +1,4 @@
-"""A loopback server that speaks the part of Gemini's REST API that embeds, and fails as it is told to."""
+"""A loopback server that speaks the parts of Gemini's REST API that Weft calls, and fails as it is told to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import numpy as np
 KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
 FORBIDDEN = "forbidden words"
 HANG_SECONDS = 8.0
-_PATH = re.compile(r"/v1(?:beta)?/(models/[\w.-]+):batchEmbedContents")
+_PATH = re.compile(r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent)")
 
 Fault = Callable[["_Answer"], None]
 
@@ -37,12 +37,14 @@ class Loopback:
     """What the server saw: texts by how often they were answered, and the requests under way.
 
     `plan` are the faults of the coming requests, in the order of arrival; None answers well.
-    `rule`, if given, decides for every request of which `plan` says nothing.
+    `rule`, if given, decides for every request of which `plan` says nothing. `reply` makes the text
+    that answers a prompt.
     """
 
     url: str
     plan: deque[Fault | None] = field(default_factory=deque)
     rule: Callable[[list[str]], Fault | None] = lambda texts: None
+    reply: Callable[[str], str] = lambda prompt: "{}"
     paid: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -93,16 +95,29 @@ class _Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Answer `models/<model>:batchEmbedContents`."""
+        """Answer `models/<model>:batchEmbedContents` or `:generateContent`."""
         self.state: Loopback = self.server.state  # type: ignore[attr-defined]
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         called = _PATH.fullmatch(self.path)
         self.asked = body.get("requests", [])
+        if called and called[2] == "generateContent":
+            self.generate(body)
+            return
         if not called or len(self.asked) > 100 or {r["model"] for r in self.asked} != {called[1]}:
             status(404, "NOT_FOUND", "no such method, or a request that it does not take")(self)
             return
         texts = [r["content"]["parts"][0]["text"] for r in self.asked]
-        fault = self.state.begin(texts, self.asked[0])
+        good = lambda: {"embeddings": [{"values": v} for v in self.values()]}  # noqa: E731
+        self.answer(texts, self.asked[0], good)
+
+    def generate(self, body: dict[str, Any]) -> None:
+        """Answer a prompt."""
+        prompt = body["contents"][0]["parts"][0]["text"]
+        self.answer([prompt], body, lambda: candidate(self.state.reply(prompt)))
+
+    def answer(self, texts: list[str], request: dict[str, Any], good: Callable[[], object]) -> None:
+        """Send the fault that this request meets, else what `good` returns."""
+        fault = self.state.begin(texts, request)
         time.sleep(self.state.delay)
         answered: list[str] = []
         try:
@@ -111,7 +126,7 @@ class _Answer(BaseHTTPRequestHandler):
             elif fault:
                 fault(self)
             else:
-                self.send(200, {"embeddings": [{"values": v} for v in self.values()]})
+                self.send(200, good())
                 answered = texts
         except (BrokenPipeError, ConnectionResetError):
             pass  # the client gave up
@@ -137,6 +152,15 @@ class _Answer(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed."""
+
+
+def candidate(text: str, reason: str = "STOP") -> dict[str, Any]:
+    """The answer of a language model."""
+    content = {"role": "model", "parts": [{"text": text}]}
+    return {
+        "candidates": [{"content": content, "finishReason": reason}],
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12},
+    }
 
 
 def status(

@@ -90,11 +90,13 @@ class TransformerEmbedder:
         settings = self.settings
         try:
             from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
         except ImportError as error:
             raise SettingsError(
                 f"{error.name} is not installed: `pip install 'weft[transformer]'` brings what the model transformer "
                 "needs"
             ) from error
+        logging.disable_progress_bar()
         try:
             model = SentenceTransformer(
                 settings.name,
