@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assets.protocols import Embedder
+from dagster_project.resources.extras import not_installed
 from dagster_project.resources.static import StaticEmbedder
 from transforms.settings import EmbeddingSettings, GeminiSettings
 
@@ -10,8 +11,10 @@ from transforms.settings import EmbeddingSettings, GeminiSettings
 def make_embedder(settings: EmbeddingSettings, gemini: GeminiSettings | None = None) -> Embedder:
     """The embedder that the settings name."""
     if settings.model == "gemini":
-        from dagster_project.resources.gemini import GeminiEmbedder
-
+        try:
+            from dagster_project.resources.gemini import GeminiEmbedder
+        except ImportError as error:
+            raise not_installed(error, "gemini") from error
         return GeminiEmbedder(settings, gemini or GeminiSettings())
     if settings.model == "transformer":
         from dagster_project.resources.transformer import TransformerEmbedder

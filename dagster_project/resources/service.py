@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tenacity
 
+from dagster_project.resources.extras import not_installed
 from transforms.errors import EmbeddingError, ServiceError, SettingsError
 from transforms.settings import GeminiSettings
 
@@ -247,6 +248,11 @@ class GeminiService:
             )
         if error.code in (408, 429) or error.code >= 500:
             pause = _asked_pause(error)
+            if pause is not None and pause > self.settings.time_limit_seconds:
+                return ServiceError(
+                    f"the Gemini service asks to wait {pause:g} s, longer than gemini.time_limit_seconds ({said}). "
+                    "What was answered is kept; build again later"
+                )
             if pause is not None:
                 self.quota.hold(pause)
             return TransientError(said, pause)
@@ -285,9 +291,7 @@ class GeminiService:
             from google import genai
             from google.genai.types import HttpOptions
         except ImportError as error:
-            raise SettingsError(
-                f"{error.name} is not installed: `pip install 'weft[gemini]'` brings what the model gemini needs"
-            ) from error
+            raise not_installed(error, "gemini") from error
         name, key = _key()
         limits = httpx2.Limits(max_connections=self.settings.concurrency)
         connections = httpx2.AsyncClient(limits=limits, timeout=self.settings.timeout_seconds)

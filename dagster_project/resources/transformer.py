@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from assets.protocols import Embedded
+from dagster_project.resources.extras import not_installed
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings
 from transforms.vectors import unit_length
@@ -92,10 +93,7 @@ class TransformerEmbedder:
             from sentence_transformers import SentenceTransformer
             from transformers.utils import logging
         except ImportError as error:
-            raise SettingsError(
-                f"{error.name} is not installed: `pip install 'weft[transformer]'` brings what the model transformer "
-                "needs"
-            ) from error
+            raise not_installed(error, "transformer") from error
         logging.disable_progress_bar()
         try:
             model = SentenceTransformer(
