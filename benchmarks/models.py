@@ -1,7 +1,7 @@
 """Embedding models on real mail: quality, speed, memory, and how much of a quota is used.
 
     python benchmarks/models.py speed               the static model beside wordllama's own API
-    python benchmarks/models.py quality [--transformer FOLDER --dimensions 384] [--state FOLDER]
+    python benchmarks/models.py quality [--corpus NAME] [--transformer FOLDER] [--state FOLDER]
     python benchmarks/models.py quota               Gemini's path against a loopback server with a quota
     python benchmarks/models.py again [--state FOLDER]  second builds of all mail corpora ask for nothing
 
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("part", choices=["speed", "quality", "quota", "again"])
     parser.add_argument("--transformer", help="folder or hub name of a sentence-transformers model")
     parser.add_argument("--dimensions", type=int, default=384)
+    parser.add_argument("--corpus", choices=["pgsql", "erofs"], help="one of both only")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -63,7 +64,7 @@ def main() -> None:
         elif arguments.part == "again":
             again(state)
         else:
-            quality(state, arguments.transformer, arguments.dimensions)
+            quality(state, arguments.corpus, arguments.transformer, arguments.dimensions)
 
 
 def speed() -> None:
@@ -101,7 +102,7 @@ def passages() -> list[str]:
     return [cut[i % len(cut)] for i in range(TEXTS)]
 
 
-def quality(state: Path, transformer: str | None, dimensions: int) -> None:
+def quality(state: Path, corpus: str | None, transformer: str | None, dimensions: int) -> None:
     """One table per task: models and weights; above it what the vectors took."""
     corpora = collections.corpora_folder()
     models = {"static": ""}
@@ -115,9 +116,11 @@ def quality(state: Path, transformer: str | None, dimensions: int) -> None:
         models["transformer"] = "\n".join([*lines, "[chunks]", "message_chars = 1000"])
         models["static, chunks of the transformer"] = "[chunks]\nmessage_chars = 1000"
     sample = f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/{SAMPLE}"\ngrain = "year"'
+    sources = {"pgsql": collections.pgsql(corpora).source, "erofs": sample}
+    sources = {name: source for name, source in sources.items() if corpus in (None, name)}
     found: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
     for model, section in models.items():
-        for name, source in (("pgsql", collections.pgsql(corpora).source), ("erofs sample", sample)):
+        for name, source in sources.items():
             index = built(state / f"{name}-{model}".replace(" ", "-").replace(",", ""), name, source, section)
             collection = (
                 collections.pgsql(corpora) if name == "pgsql" else collections.erofs(corpora, index.path)
@@ -138,7 +141,7 @@ def quality(state: Path, transformer: str | None, dimensions: int) -> None:
 
 def built(folder: Path, name: str, source: str, section: str) -> SearchIndex:
     """The index of a source with a model; prints what a build in a process of its own took."""
-    config = collections.settings_file(folder, name.replace(" ", "-"), source)
+    config = collections.settings_file(folder, name, source)
     config.write_text(config.read_text() + section + "\n")
     done = subprocess.run(
         [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],

@@ -149,10 +149,10 @@ def _make(
 
 
 def _figures(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
-    """The numbers in the metadata of an asset that a run made."""
+    """The numbers in the metadata of an asset that a run made, without those of Dagster's own names."""
     (event,) = result.asset_materializations_for_node(asset)
     numbers = {k: v.value for k, v in event.metadata.items()}
-    return {k: v for k, v in numbers.items() if isinstance(v, int | float)}
+    return {k: v for k, v in numbers.items() if isinstance(v, int | float) and "/" not in k}
 
 
 def _run(
