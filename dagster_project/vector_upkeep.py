@@ -26,7 +26,8 @@ def embedding_estimate(settings: Settings) -> Estimate:
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
     texts = published_texts(
-        *(manager.table(name, lake.partitions(name)) for name in _CHUNKS),
+        manager.table("message_chunks", lake.partitions("message_chunks")),
+        manager.table("document_chunks", lake.partitions("document_chunks")),
         manager.table("memberships", [None]),
         manager.table("chunk_context", [None]),
     )
