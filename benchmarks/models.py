@@ -131,11 +131,12 @@ def quality(state: Path, corpus: str | None, transformer: str | None, dimensions
                     rows[model] = judged(index, list(queries), relevant)
     for title, by_model in found.items():
         table = Table(title=title, title_justify="left")
-        for column in ("model", "search", "nDCG@10", "RR@10", "R@100"):
-            table.add_column(column, justify="left" if column in ("model", "search") else "right")
+        metrics = ("nDCG@10", "RR@10", "R@100")
+        for column in ("model", "search", *metrics):
+            table.add_column(column, justify="right" if column in metrics else "left")
         for model, rows in by_model.items():
             for search, values in rows:
-                table.add_row(model, search, *(f"{v:.3f}" for v in values.values()))
+                table.add_row(model, search, *(f"{values[m]:.3f}" for m in metrics))
         console.print(table)
 
 
