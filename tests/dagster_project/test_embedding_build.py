@@ -106,7 +106,7 @@ def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace
     publisher = make_publisher(built.settings, built.lake)
     publisher.lake.tables["embeddings"] = Workspace(built.folder).lake.tables["embeddings"]
     with pytest.raises(ModelMismatchError, match="wordllama-l2-supercat-256 with 256 dimensions"):
-        publisher.publish({p: "mail" for p in built.lake.partitions("messages")})
+        publisher.publish(dict.fromkeys(built.lake.partitions("messages"), "mail"))
 
 
 def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace):
