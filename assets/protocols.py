@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel
 
 from transforms.documents import RawFile
 from transforms.mail import RawMail
+
+Shape = TypeVar("Shape", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,52 @@ class Lake(Protocol):
     def ids(self, table: str, partition: str) -> set[str]:
         """The first column of the table that is stored for the partition; empty if there is none."""
 
+    def stored(self, table: str, columns: Sequence[str]) -> pa.Table | None:
+        """Columns of a stored table without partitions; None if there is none or it is damaged."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What became of one batch of texts.
+
+    `batch` is its number in the order in which batches were asked for, `vectors` are float32 of
+    shape (texts, dimensions), `refused` names the texts that the model will not embed, by place in
+    the batch: their vectors are worthless. `calls` are requests to a service.
+    """
+
+    batch: int
+    vectors: np.ndarray
+    tokens: int
+    truncated: int = 0
+    calls: int = 0
+    refused: Mapping[int, str] = field(default_factory=dict)
+
 
 class Embedder(Protocol):
-    """Makes unit-length vectors of texts."""
+    """Makes unit-length vectors of texts.
+
+    A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
+    A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
+    What `is_paid` costs `price` US dollars per million tokens, and a run may take `budget` tokens.
+    """
 
     model: str
     dimensions: int
+    batch_texts: int
+    batch_tokens: int | None
+    is_paid: bool
+    price: float
+    budget: int | None
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of a text that are embedded."""
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text before it is cut, int64; an upper estimate where the model is elsewhere."""
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches as they are done, in any order; each is asked for when there is room for it."""
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of texts that are searched, float32 of shape (texts, dimensions)."""
@@ -105,16 +148,49 @@ class EmbeddingCache(Protocol):
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
         """The text hashes that have a vector."""
 
+    def claim(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` that no other process has claimed; they are this one's until released."""
+
+    def release(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Give claims back; those of a process that ends are given back by themselves."""
+
+    def await_others(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Return when no other process claims any of `hashes`."""
+
     def store(
         self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
     ) -> None:
-        """Keep vectors; durable when the call returns."""
+        """Keep vectors; durable when the call returns. EmbeddingError for one that is not of unit length."""
 
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Shape]):
+    """The answer to one prompt: its number, the value, or the reason why there is none, and the tokens it took."""
+
+    prompt: int
+    value: Shape | None
+    refusal: str | None
+    tokens: int
+
+
+class LanguageModel(Protocol):
+    """Answers prompts in a given shape. What a prompt quotes is data: it may ask for anything."""
+
+    model: str
+
+    def answers(
+        self, prompts: Sequence[str], shape: type[Shape], instruction: str
+    ) -> Iterator[Answer[Shape]]:
+        """One answer per prompt as it comes, in any order, valid for the pydantic model `shape`.
+
+        BudgetError before the first call if the prompts need more tokens than the budget of a run.
+        """
 
 
 class Publisher(Protocol):
@@ -126,6 +202,9 @@ class Publisher(Protocol):
 
 class Progress(Protocol):
     """Is told how far a stage has come."""
+
+    def expect(self, stage: str, rows: int) -> None:
+        """`rows` rows of `stage` are to be done; the rate and the time left are told from now on."""
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """`rows` more rows of `stage` are done."""

@@ -6,11 +6,15 @@ import dagster as dg
 import ibis
 import pyarrow as pa
 
+from assets import embedding
 from assets.partitions import FAMILIES, table_metadata
-from assets.protocols import Embedder, EmbeddingCache, Progress, Publisher
+from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
 from transforms import checks, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed
 from transforms.settings import EmbeddingSettings
+
+REUSE = "unchanged_texts_are_reused"
+_LEAST_REUSE = 0.99
 
 
 def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
@@ -23,6 +27,13 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
         code_version=settings.digest(),
         description=schemas.embeddings(settings.dimensions).comment,
         metadata=table_metadata(schemas.embeddings(settings.dimensions)),
+        check_specs=[
+            dg.AssetCheckSpec(
+                REUSE,
+                asset="embeddings",
+                description=f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
+            )
+        ],
     )
     def embeddings(
         context: dg.AssetExecutionContext,
@@ -30,27 +41,40 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
         document_chunks: ibis.Table,
         memberships: ibis.Table,
         chunk_context: ibis.Table,
+        lake: dg.ResourceParam[Lake],
         embedder: dg.ResourceParam[Embedder],
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
-    ) -> pa.Table:
-        published = published_chunks(message_chunks, document_chunks, memberships)
-        texts = texts_to_embed(published, chunk_context)
-        hashes = texts.select("text_hash").distinct().to_pyarrow().column("text_hash").to_pylist()
-        known = embedding_cache.hashes(embedder.model, embedder.dimensions, "document")
-        missing = sorted(set(hashes) - known)
-        for batch in vectors.batches(texts, missing, settings.batch_texts):
-            made = embedder.embed_documents(batch.column("text").to_pylist())
-            vectors.require_usable(made, batch.num_rows, embedder.dimensions)
-            names = batch.column("text_hash").to_pylist()
-            embedding_cache.store(embedder.model, embedder.dimensions, "document", names, made)
-            progress.step("embeddings", None, batch.num_rows)
-        embedding_cache.compact(embedder.model, embedder.dimensions, "document")
-        context.add_output_metadata({"texts": len(hashes), "embedded": len(missing)})
-        found = embedding_cache.vectors(embedder.model, embedder.dimensions, "document", hashes)
-        return vectors.embeddings(found, embedder.model, embedder.dimensions)
+    ) -> Iterator[dg.Output[pa.Table] | dg.AssetCheckResult]:
+        texts = published_texts(message_chunks, document_chunks, memberships, chunk_context)
+        before = vectors.text_hashes(lake.stored("embeddings", ["text_hash", "model"]), embedder.model)
+        found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
+        made = vectors.embeddings(found, embedder.model, embedder.dimensions)
+        yield dg.Output(made, metadata=report.metadata())
+        yield _reuse(report.reuse_of(before))
 
     return embeddings
+
+
+def published_texts(
+    message_chunks: ibis.Table,
+    document_chunks: ibis.Table,
+    memberships: ibis.Table,
+    chunk_context: ibis.Table,
+) -> ibis.Table:
+    """Columns text_hash and text: what is embedded of the chunks that are published."""
+    return texts_to_embed(published_chunks(message_chunks, document_chunks, memberships), chunk_context)
+
+
+def _reuse(share: float) -> dg.AssetCheckResult:
+    """The check that warns when texts were embedded again that had a vector."""
+    return dg.AssetCheckResult(
+        check_name=REUSE,
+        asset_key="embeddings",
+        passed=share >= _LEAST_REUSE,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"reuse_ratio": share},
+    )
 
 
 def search_index_asset() -> dg.AssetsDefinition:

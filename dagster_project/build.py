@@ -32,6 +32,7 @@ class BuildResult:
     published: Mapping[str, Any] | None
     seconds: float
     stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    embedding: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -42,6 +43,7 @@ class BuildResult:
             "removed": sorted(self.plan.vanished),
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
+            "embedding": dict(self.embedding),
             "seconds": round(self.seconds, 3),
         }
 
@@ -78,6 +80,24 @@ def build(
         return _build(settings, instance, tell, on_plan)
 
 
+def make_texts(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    *,
+    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
+) -> None:
+    """Bring the lake up to date as far as embedding: every text that a build would embed is there.
+
+    Raises as `build` does.
+    """
+    with only_build(settings.root):
+        plan = _planned(settings, instance)
+        on_plan(plan)
+        if plan.publish:
+            _make(settings, instance, plan, CountedProgress(tell), without=("embeddings", "search_index"))
+
+
 def _build(
     settings: Settings,
     instance: dg.DagsterInstance,
@@ -85,6 +105,21 @@ def _build(
     on_plan: Callable[[Plan], None],
 ) -> BuildResult:
     start = time.monotonic()
+    plan = _planned(settings, instance)
+    on_plan(plan)
+    if plan.is_empty:
+        return BuildResult(plan, None, time.monotonic() - start)
+    progress = CountedProgress(tell)
+    result = _make(settings, instance, plan, progress)
+    progress.step("search_index", None, 0)
+    (event,) = result.asset_materializations_for_node("search_index")
+    published = {k: v.value for k, v in event.metadata.items()}
+    timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
+    return BuildResult(plan, published, time.monotonic() - start, timings, _figures(result, "embeddings"))
+
+
+def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
+    """What has to run, after what killed builds left was cleared away."""
     lake = make_lake(settings)
     sources = make_sources(settings)
     lake.sweep()
@@ -93,21 +128,31 @@ def _build(
     _close_dead_runs(instance, settings.root)
     plan = make_plan(settings, sources, lake)
     sync_partitions(instance, plan, lake)
-    on_plan(plan)
-    if plan.is_empty:
-        return BuildResult(plan, None, time.monotonic() - start)
-    progress = CountedProgress(tell)
+    return plan
+
+
+def _make(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    progress: CountedProgress,
+    without: Sequence[str] = (),
+) -> dg.ExecuteInProcessResult:
+    """Make the plan's stale tables, then those over the whole lake but `without`; the last run's result."""
     definitions = build_definitions(settings, {"progress": progress})
     for family, first, last, tables in ranges(instance, plan):
         job = definitions.resolve_job_def(refresh_job(family))
         _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, ROOT_TAG: str(settings.root)})
     whole = [k.path[-1] for d in make_assets(settings) if d.partitions_def is None for k in d.keys]
-    result = _run(definitions.resolve_job_def(PUBLISH), instance, whole, {ROOT_TAG: str(settings.root)})
-    progress.step("search_index", None, 0)
-    (event,) = result.asset_materializations_for_node("search_index")
-    published = {k: v.value for k, v in event.metadata.items()}
-    timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-    return BuildResult(plan, published, time.monotonic() - start, timings)
+    wanted = [table for table in whole if table not in without]
+    return _run(definitions.resolve_job_def(PUBLISH), instance, wanted, {ROOT_TAG: str(settings.root)})
+
+
+def _figures(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+    """The numbers in the metadata of an asset that a run made, without those of Dagster's own names."""
+    (event,) = result.asset_materializations_for_node(asset)
+    numbers = {k: v.value for k, v in event.metadata.items()}
+    return {k: v for k, v in numbers.items() if isinstance(v, int | float) and "/" not in k}
 
 
 def _run(
@@ -143,7 +188,8 @@ def _close_dead_runs(instance: dg.DagsterInstance, root: Path) -> None:
 
 def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
     """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
-    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed]:
+    blocking = dg.AssetCheckSeverity.ERROR
+    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking]:
         rules = "; ".join(
             f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
             for c in failed

@@ -1,4 +1,4 @@
-"""The command line: `weft build`, `weft search`, `weft sql`, `weft ui`."""
+"""The command line: `weft build`, `search`, `sql`, `ui`, `cost` and `cache`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -53,7 +54,8 @@ def main() -> None:
     \b
     Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
     5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
-    8 another build is running; 1 any other fault.
+    8 another build is running; 9 a service on the network failed, or would cost more than the budget;
+    1 any other fault.
     """
     logging.getLogger("dagster").setLevel(logging.ERROR)
 
@@ -113,9 +115,8 @@ def search(
     from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
-    index = open_current(
-        settings.root / "index", make_embedder(settings.embedding), settings.terms, settings.search
-    )
+    embedder = make_embedder(settings.embedding, settings.gemini)
+    index = open_current(settings.root / "index", embedder, settings.terms, settings.search)
     since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
     filters = Filters(list_id, source, kind, since, until)
     result = index.search(list(queries), filters, limit)
@@ -144,6 +145,122 @@ def sql(statement: str, config: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))
     else:
         print_rows(rows)
+
+
+@main.command()
+@CONFIG
+@JSON
+@explained
+def cost(config: Path | None, as_json: bool) -> None:
+    """Make the chunks and say what embedding them would cost; nothing is embedded."""
+    from dagster_project.instance import open_instance
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import BuildView, print_facts
+
+    settings = load_settings(config)
+    with open_instance(settings) as instance, BuildView(show=not as_json) as view:
+        from dagster_project.build import make_texts
+        from dagster_project.vector_upkeep import embedding_estimate
+
+        make_texts(settings, instance, tell=view.step, on_plan=view.plan)
+        found = embedding_estimate(settings)
+    facts = {
+        "model": settings.embedding.model_id,
+        "dimensions": settings.embedding.dimensions,
+        "texts": found.texts,
+        "texts_to_embed": found.missing,
+        "tokens": found.tokens,
+        "texts_to_cut": found.truncated,
+        "price_usd": round(found.dollars, 4),
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        print_facts(facts)
+
+
+@main.group()
+def cache() -> None:
+    """Look after the cache of vectors."""
+
+
+@cache.command()
+@CONFIG
+@JSON
+@explained
+def stats(config: Path | None, as_json: bool) -> None:
+    """List what the cache holds of each model."""
+    from dagster_project.composition import make_embedding_cache
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_records
+
+    found = [asdict(h) for h in make_embedding_cache(load_settings(config)).stats()]
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        print_records(found, "The cache is empty.")
+
+
+@cache.command()
+@CONFIG
+@JSON
+@click.option(
+    "--discard", is_flag=True, help="Delete damaged files; the next build embeds their texts again."
+)
+@explained
+def verify(config: Path | None, as_json: bool, discard: bool) -> None:
+    """Read every vector; exit code 7 if a file is damaged and stays."""
+    from dagster_project.composition import make_embedding_cache
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_records
+    from transforms.errors import CheckFailedError
+
+    vectors = make_embedding_cache(load_settings(config))
+    damages = vectors.verify()
+    found = [{"file": str(d.path), "reason": d.reason} for d in damages]
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        print_records(found, "All vectors are as they were stored.")
+    if discard:
+        vectors.discard(damages)
+    elif damages:
+        raise CheckFailedError(
+            f"{len(damages)} files of the cache are damaged: `weft cache verify --discard` deletes them, and the "
+            "next build embeds their texts again"
+        )
+
+
+@cache.command()
+@CONFIG
+@JSON
+@click.option(
+    "--other-models", is_flag=True, help="Drop all vectors of models that the settings do not name, too."
+)
+@explained
+def prune(config: Path | None, as_json: bool, other_models: bool) -> None:
+    """Drop the vectors of texts that are no longer in the lake."""
+    from dagster_project.settings import load_settings
+    from dagster_project.vector_upkeep import prune as drop
+
+    dropped = drop(load_settings(config), other_models)
+    click.echo(json.dumps({"dropped": dropped}) if as_json else f"{dropped:,} vectors dropped.")
+
+
+@cache.command("import")
+@click.argument("index", type=click.Path(path_type=Path))
+@CONFIG
+@JSON
+@explained
+def import_(index: Path, config: Path | None, as_json: bool) -> None:
+    """Take the vectors of a published INDEX (a weft-….duckdb file) into the cache."""
+    from dagster_project.composition import make_embedding_cache
+    from dagster_project.settings import load_settings
+    from dagster_project.vector_upkeep import import_vectors
+
+    model, count, new = import_vectors(index, make_embedding_cache(load_settings(config)))
+    facts = {"model": model, "vectors": count, "new": new}
+    click.echo(json.dumps(facts) if as_json else f"{count:,} vectors of {model}, {new:,} of them new.")
 
 
 @main.command()

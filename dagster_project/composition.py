@@ -107,7 +107,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "io_manager": LakeIOManager(lake),
         "lake": lake,
         "sources": sources,
-        "embedder": make_embedder(settings.embedding),
+        "embedder": make_embedder(settings.embedding, settings.gemini),
         "embedding_cache": make_embedding_cache(settings),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "progress": LoggedProgress(),

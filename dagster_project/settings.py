@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from dagster_project.resources.transformer import folder_revision
 from transforms.errors import SettingsError
 from transforms.settings import (
     DOCUMENT_FORMATS,
@@ -19,6 +20,7 @@ from transforms.settings import (
     DocumentSettings,
     EmbeddingSettings,
     FamilySettings,
+    GeminiSettings,
     IndexSettings,
     InferredQuoteSettings,
     MailSettings,
@@ -132,6 +134,7 @@ class Settings(StageSettings):
     inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
     measures: MeasureSettings = MeasureSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    gemini: GeminiSettings = GeminiSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
@@ -194,9 +197,20 @@ def load_settings(given: str | Path | None = None) -> Settings:
     if "base" in raw:
         raise SettingsError(f"{path}: base: unknown setting")
     try:
-        return Settings(**raw, base=path.resolve().parent)
+        return _with_weights(Settings(**raw, base=path.resolve().parent))
     except ValidationError as error:
         raise SettingsError(_explain(path, raw, error)) from error
+
+
+def _with_weights(settings: Settings) -> Settings:
+    """`settings` with the folder of a model in full and the hash of its files as revision."""
+    embedding = settings.embedding
+    if not embedding.names_folder:
+        return settings
+    folder = (settings.base / Path(embedding.name or "").expanduser()).resolve()
+    revision = embedding.revision or folder_revision(folder)
+    named = embedding.model_copy(update={"name": str(folder), "revision": revision})
+    return settings.model_copy(update={"embedding": named})
 
 
 def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,22 @@ def citation(hit: dict[str, Any]) -> str:
     else:
         place = f"{hit['doc_id']} block {hit['block_index']}"
     return f"{place} bytes {hit['byte_start']}-{hit['byte_end']}"
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    console = terminal()
+    for name, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+        console.print(f"{name.replace('_', ' '):<16}{shown:>24}", markup=False)
+
+
+def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
+    """Records as a table, or `none` where there are none."""
+    if records:
+        print_rows(pa.Table.from_pylist([dict(r) for r in records]))
+    else:
+        terminal().print(none)
 
 
 def print_rows(rows: pa.Table) -> None:

@@ -39,6 +39,18 @@ class EmbeddingError(WeftError):
     """An embedder returned something that is no usable vector."""
 
 
+class ServiceError(WeftError):
+    """A service on the network refused, failed or did not answer in time; what it gave before is kept."""
+
+    exit_code = 9
+
+
+class BudgetError(WeftError):
+    """A run would need more tokens of a service than its budget; nothing was asked for."""
+
+    exit_code = 9
+
+
 class CheckFailedError(WeftError):
     """A table that would be published breaks a rule; nothing was published."""
 

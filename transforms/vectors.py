@@ -7,21 +7,48 @@ from collections.abc import Iterator, Sequence
 import ibis
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms import schemas
 from transforms.errors import EmbeddingError
 
 
 def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of `texts` (text_hash, text) with one of `hashes`, one per hash, at most `size` a batch."""
+    """The rows of `texts` (text_hash, text) with one of `hashes`, one per hash, `size` a batch, the last fewer."""
     if not hashes:
         return
     wanted = ibis.memtable({"text_hash": list(hashes)})
     chosen = texts.filter(texts.text_hash.isin(wanted.text_hash))
     chosen = chosen.group_by("text_hash").agg(text=chosen.text.min())
+    waiting: list[pa.RecordBatch] = []
     for batch in chosen.to_pyarrow_batches(chunk_size=size):
-        for start in range(0, batch.num_rows, size):
-            yield batch.slice(start, size)
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) < size:
+            continue
+        # The engine hands out batches of any size: those of full size are cut from their sum.
+        rows = pa.concat_batches(waiting)
+        whole = rows.num_rows - rows.num_rows % size
+        yield from (rows.slice(start, size) for start in range(0, whole, size))
+        waiting = [rows.slice(whole)]
+    rest = pa.concat_batches(waiting) if waiting else None
+    if rest is not None and rest.num_rows:
+        yield rest
+
+
+def packed(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
+    """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.
+
+    `counts` are the tokens of each text; one text of more tokens than that is a range of its own.
+    """
+    start = tokens = 0
+    for place, count in enumerate(counts):
+        full = place - start == most_texts or (most_tokens is not None and tokens + count > most_tokens)
+        if full and place > start:
+            yield range(start, place)
+            start, tokens = place, 0
+        tokens += count
+    if start < len(counts):
+        yield range(start, len(counts))
 
 
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
@@ -29,10 +56,27 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
     if vectors.shape != (count, dimensions):
         raise EmbeddingError(f"{count} texts of {dimensions} dimensions went out, {vectors.shape} came back")
     norms = np.linalg.norm(vectors, axis=1)
-    if not (np.abs(norms - 1) < 1e-3).all():
+    far = ~(np.abs(norms - 1) < 1e-3)
+    if far.any():
+        raise EmbeddingError(f"a vector of length {norms[np.argmax(far)]} came back; they must be 1")
+
+
+def unit_length(vectors: np.ndarray) -> np.ndarray:
+    """`vectors` scaled to length 1, float32; EmbeddingError where one is zero or not finite."""
+    norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
+    bad = ~(np.isfinite(norms) & (norms > 0)).ravel()
+    if bad.any():
         raise EmbeddingError(
-            f"a vector of length {norms[np.argmax(np.abs(norms - 1))]} came back; they must be 1"
+            f"the model returned a zero or non-finite vector for text {int(np.argmax(bad))} of the batch"
         )
+    return np.asarray(vectors / norms, dtype=np.float32)
+
+
+def text_hashes(table: pa.Table | None, model: str) -> set[str]:
+    """The hashes of the texts of which an `embeddings` table (text_hash, model) holds a vector of `model`."""
+    if table is None:
+        return set()
+    return set(table.filter(pc.equal(table.column("model"), model)).column("text_hash").to_pylist())
 
 
 def embeddings(found: pa.Table, model: str, dimensions: int) -> pa.Table:

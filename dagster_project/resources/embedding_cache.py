@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -13,31 +17,90 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dagster_project.resources.processes import is_left_over
+from transforms.errors import EmbeddingError
+from transforms.vectors import require_usable
 
 _COMPACT_SEGMENTS = 64
+_SMALL_BYTES = 64 << 20
+"""A segment of this size is not merged any more."""
+_MERGED_BYTES = 256 << 20
 _TEMPORARY = ".tmp-"
+_CLAIMS = ".claims"
+_SET_ASIDE = ".damaged"
+Key = tuple[str, int, str]
+"""Model, dimensions and task of vectors."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file of the cache that cannot be trusted, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What the cache holds of one model, width and task."""
+
+    model: str
+    dimensions: int
+    task: str
+    vectors: int
+    segments: int
+    bytes: int
+
+
+@dataclass
+class _Known:
+    """The segments that were read, and the hashes in them."""
+
+    segments: set[str] = field(default_factory=set)
+    hashes: set[str] = field(default_factory=set)
 
 
 class ParquetEmbeddingCache:
     """Segments of (text_hash, vector) below `<root>/<model>/<dimensions>/<task>/`.
 
     Every stored batch is a file of its own, renamed into place when it is complete, so that any
-    number of processes may store at once and a killed one loses at most its batch in flight.
+    number of processes may store at once and a killed one loses at most its batches in flight.
     Equal hashes in two segments carry equal vectors. Many small segments are merged now and then.
+    Pages carry checksums, so a flipped bit is damage and not a wrong vector.
+
+    A claim is a lock on one byte of the file `.claims`, at an offset made of the hash: the system
+    gives it back when its process ends, however it ends.
     """
 
     def __init__(self, root: Path):
         self.root = root
+        self._known: dict[Key, _Known] = {}
+        self._claims: dict[Key, IO[bytes]] = {}
 
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
-        """The text hashes that have a vector."""
-        tables = self._read_all(model, dimensions, task, ["text_hash"])
-        return {h for table in tables for h in table.column("text_hash").to_pylist()}
+        """The text hashes that have a vector; segments read before are not read again."""
+        known = self._known.setdefault((model, dimensions, task), _Known())
+        while True:
+            segments = {s.name: s for s in self._segments(model, dimensions, task)}
+            if known.segments - segments.keys():
+                known.segments, known.hashes = set(), set()
+            try:
+                for name in segments.keys() - known.segments:
+                    known.hashes |= self._hashes_of(segments[name])
+                    known.segments.add(name)
+            except FileNotFoundError:
+                continue  # merged meanwhile
+            return known.hashes
 
     def store(
         self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
     ) -> None:
-        """Keep vectors, float32 of shape (hashes, dimensions); durable when the call returns."""
+        """Keep vectors, float32 of shape (hashes, dimensions); durable when the call returns.
+
+        EmbeddingError, and nothing kept, if one is not of unit length and of that width.
+        """
+        if not hashes:
+            return
+        require_usable(vectors, len(hashes), dimensions)
         flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
         table = pa.table(
             {
@@ -50,31 +113,99 @@ class ParquetEmbeddingCache:
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
         wanted = pa.array(sorted(set(hashes)), pa.string())
-        tables = self._read_all(model, dimensions, task, ["text_hash", "vector"])
+        tables = self._read_all(model, dimensions, task)
         parts = [t.filter(pc.is_in(t.column("text_hash"), value_set=wanted)) for t in tables]
         if not parts:
-            empty = pa.schema([("text_hash", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))])
-            return empty.empty_table()
+            return _schema(dimensions).empty_table()
         found = pa.concat_tables(parts).combine_chunks()
         order = pc.index_in(wanted, value_set=found.column("text_hash"))
         return found.take(pc.drop_null(order))
 
+    def claim(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` that no other process has claimed; they are this one's until released."""
+        claims = self._claims_file((model, dimensions, task))
+        claimed = set()
+        for name in hashes:
+            try:
+                fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
+            except (BlockingIOError, PermissionError):
+                continue
+            claimed.add(name)
+        return claimed
+
+    def release(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Give claims back."""
+        claims = self._claims_file((model, dimensions, task))
+        for name in hashes:
+            fcntl.lockf(claims, fcntl.LOCK_UN, 1, _offset(name))
+
+    def await_others(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Return when no other process claims any of `hashes`; to be called while nothing is claimed here."""
+        for name in hashes:
+            claims = self._claims_file((model, dimensions, task))
+            fcntl.lockf(claims, fcntl.LOCK_EX, 1, _offset(name))
+            fcntl.lockf(claims, fcntl.LOCK_UN, 1, _offset(name))
+
     def compact(self, model: str, dimensions: int, task: str) -> None:
-        """Merge the segments into one where they are many; readers see all vectors at any moment."""
-        segments = self._segments(model, dimensions, task)
-        if len(segments) <= _COMPACT_SEGMENTS:
-            return
-        try:
-            tables = {s: _read(s, ["text_hash", "vector"]) for s in segments}
-        except FileNotFoundError:
-            return  # another process merges them
-        merged = pa.concat_tables([t for t in tables.values() if t is not None])
-        hashes = merged.column("text_hash").combine_chunks()
-        first = pc.index_in(pc.unique(hashes), value_set=hashes)
-        self._write(self._folder(model, dimensions, task), merged.take(first))
-        for segment, table in tables.items():
-            if table is not None:
-                segment.unlink(missing_ok=True)
+        """Merge the small segments where they are many; readers see all vectors at any moment."""
+        while True:
+            small = [s for s in self._segments(model, dimensions, task) if _size(s) < _SMALL_BYTES]
+            if len(small) <= _COMPACT_SEGMENTS:
+                return
+            chosen: list[Path] = []
+            for segment in small:
+                if sum(map(_size, chosen)) + _size(segment) <= _MERGED_BYTES:
+                    chosen.append(segment)
+            if not self._merge(chosen, self._folder(model, dimensions, task)):
+                return
+
+    def verify(self) -> list[Damage]:
+        """Every file that cannot be read whole, or holds a vector of wrong width or length, with the reason."""
+        found = []
+        for key in self._keys():
+            folder = self._folder(*key)
+            found += [Damage(s, "set aside as damaged") for s in sorted(folder.glob(f"*{_SET_ASIDE}"))]
+            for segment in self._segments(*key):
+                if reason := _damage(segment, key[1]):
+                    found.append(Damage(segment, reason))
+        return found
+
+    def discard(self, damages: Iterable[Damage]) -> None:
+        """Delete damaged files; the next build embeds their texts again."""
+        for damage in damages:
+            damage.path.unlink(missing_ok=True)
+
+    def stats(self) -> list[Holding]:
+        """What is held of each model, width and task, sorted."""
+        found = []
+        for key in self._keys():
+            segments = self._segments(*key)
+            if segments:
+                size = sum(map(_size, segments))
+                found.append(Holding(*key, len(self.hashes(*key)), len(segments), size))
+        return found
+
+    def prune(self, keep: Iterable[str], models: Iterable[str] | None = None) -> int:
+        """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
+
+        Returns how many were dropped. To be called while nothing is embedded.
+        """
+        wanted = pa.array(sorted(set(keep)), pa.string())
+        allowed = None if models is None else set(models)
+        dropped = 0
+        for key in self._keys():
+            for segment in self._segments(*key):
+                table = _read(segment)
+                if table is None:
+                    continue
+                used = pc.is_in(table.column("text_hash"), value_set=wanted)
+                kept = table.slice(0, 0) if allowed and key[0] not in allowed else table.filter(used)
+                dropped += table.num_rows - kept.num_rows
+                if kept.num_rows < table.num_rows:
+                    if kept.num_rows:
+                        self._write(self._folder(*key), kept)
+                    segment.unlink()
+        return dropped
 
     def sweep(self) -> None:
         """Delete what killed processes left of batches in flight."""
@@ -83,38 +214,119 @@ class ParquetEmbeddingCache:
             if is_left_over(pid):
                 left.unlink(missing_ok=True)
 
+    def _keys(self) -> list[Key]:
+        """Model, dimensions and task of every folder that is there, sorted."""
+        folders = sorted(f for f in self.root.glob("*/*/*") if f.is_dir() and f.parent.name.isdigit())
+        return [(unquote(f.parents[1].name), int(f.parent.name), f.name) for f in folders]
+
     def _folder(self, model: str, dimensions: int, task: str) -> Path:
-        return self.root / model / str(dimensions) / task
+        return self.root / quote(model, safe="+@") / str(dimensions) / task
 
     def _segments(self, model: str, dimensions: int, task: str) -> list[Path]:
         return sorted(self._folder(model, dimensions, task).glob("*.parquet"))
 
-    def _read_all(self, model: str, dimensions: int, task: str, columns: list[str]) -> list[pa.Table]:
+    def _hashes_of(self, segment: Path) -> set[str]:
+        table = _read(segment, ["text_hash"])
+        return set(table.column("text_hash").to_pylist() if table else ())
+
+    def _read_all(self, model: str, dimensions: int, task: str) -> list[pa.Table]:
         """The segments there are, read again from the start when a merge took one away meanwhile.
 
-        A damaged segment is left out; its texts are embedded again.
+        A damaged segment is set aside; its texts count as never embedded.
         """
         while True:
+            segments = self._segments(model, dimensions, task)
             try:
-                found = [_read(s, columns) for s in self._segments(model, dimensions, task)]
+                found = [_read(s) for s in segments]
             except FileNotFoundError:
                 continue
-            return [table for table in found if table is not None]
+            usable = [t is not None and t.schema.equals(_schema(dimensions)) for t in found]
+            for segment, is_usable in zip(segments, usable, strict=True):
+                if not is_usable:
+                    segment.replace(segment.with_suffix(_SET_ASIDE))
+            return [t for t, is_usable in zip(found, usable, strict=True) if is_usable]
+
+    def _merge(self, segments: Sequence[Path], folder: Path) -> bool:
+        """One segment in place of many; False if another process is at it or nothing was won."""
+        try:
+            tables = {s: _read(s) for s in segments}
+        except FileNotFoundError:
+            return False
+        whole = {s: t for s, t in tables.items() if t is not None}
+        if len(whole) < 2:
+            return False
+        merged = pa.concat_tables(whole.values())
+        hashes = merged.column("text_hash").combine_chunks()
+        first = pc.index_in(pc.unique(hashes), value_set=hashes)
+        self._write(folder, merged.take(first))
+        for segment in whole:
+            segment.unlink(missing_ok=True)
+        return True
 
     def _write(self, folder: Path, table: pa.Table) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{os.getpid()}-{secrets.token_hex(8)}"
         temporary = folder / f"{_TEMPORARY}{name}"
         with temporary.open("wb") as stream:
-            pq.write_table(table, stream, compression="none", use_dictionary=False)
+            pq.write_table(table, stream, compression="none", use_dictionary=False, write_page_checksum=True)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(folder / f"{name}.parquet")
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _claims_file(self, key: Key) -> IO[bytes]:
+        """The one open handle: closing any other of the same file would give all claims back."""
+        if key not in self._claims:
+            folder = self._folder(*key)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._claims[key] = (folder / _CLAIMS).open("ab")
+        return self._claims[key]
 
 
-def _read(segment: Path, columns: list[str]) -> pa.Table | None:
+def _schema(dimensions: int) -> pa.Schema:
+    return pa.schema([("text_hash", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))])
+
+
+def _offset(text_hash: str) -> int:
+    """The byte of the claims file that stands for a text: 60 bits of its hash."""
+    return int(text_hash[:15], 16)
+
+
+def _size(segment: Path) -> int:
+    try:
+        return segment.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _read(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
     """The columns of a segment; None if it is damaged, FileNotFoundError if it vanished in a merge."""
     try:
-        return pq.read_table(segment, columns=columns)
-    except pa.ArrowInvalid:
+        with segment.open("rb") as stream:
+            return pq.ParquetFile(stream, page_checksum_verification=True).read(columns)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError):
         return None
+
+
+def _damage(segment: Path, dimensions: int) -> str | None:
+    """Why a segment cannot be trusted; None if it can, or is gone."""
+    try:
+        table = _read(segment)
+    except FileNotFoundError:
+        return None
+    if table is None:
+        return "truncated or corrupt"
+    if not table.schema.equals(_schema(dimensions)):
+        return f"holds other columns than text_hash and a vector of width {dimensions}"
+    flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    try:
+        require_usable(flat.reshape(-1, dimensions), table.num_rows, dimensions)
+    except EmbeddingError as error:
+        return str(error)
+    return None

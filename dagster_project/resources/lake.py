@@ -149,6 +149,16 @@ class ParquetLake:
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
 
+    def stored(self, table: str, columns: Sequence[str]) -> pa.Table | None:
+        """Columns of a stored table without partitions; None if there is none or it is damaged."""
+        if self.footer(table) is None:
+            return None
+        try:
+            with self.path(table).open("rb") as stream:
+                return pq.ParquetFile(stream).read(list(columns))
+        except (pa.ArrowException, OSError):
+            return None
+
     def partitions(self, table: str) -> list[str]:
         """The partitions that are stored for a table, sorted."""
         folder = self.base / table

@@ -5,10 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 
 class LoggedProgress:
     """Progress as debug lines of the logger `weft`."""
+
+    def expect(self, stage: str, rows: int) -> None:
+        """Log how much there is to do."""
+        logging.getLogger("weft").debug("%s: %d rows to do", stage, rows)
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Log one finished piece."""
@@ -23,6 +28,11 @@ class CountedProgress:
         self.rows: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self._last = time.monotonic()
+        self._expected: dict[str, tuple[int, int, float]] = {}
+
+    def expect(self, stage: str, rows: int) -> None:
+        """From now on every step of `stage` tells, in place of a partition, how far it is and when it ends."""
+        self._expected[stage] = (rows, self.rows.get(stage, 0), time.monotonic())
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Count one finished piece; the time since the last step goes to its stage."""
@@ -30,4 +40,14 @@ class CountedProgress:
         self.rows[stage] = self.rows.get(stage, 0) + rows
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now
-        self.tell(stage, partition, rows)
+        self.tell(stage, partition or self._outlook(stage, now), rows)
+
+    def _outlook(self, stage: str, now: float) -> str | None:
+        """Share, rate and time left of a stage whose end is known."""
+        if stage not in self._expected:
+            return None
+        total, before, start = self._expected[stage]
+        done = self.rows[stage] - before
+        rate = done / max(now - start, 1e-9)
+        left = timedelta(seconds=round((total - done) / rate)) if done else "unknown time"
+        return f"of {total:,}, {rate:,.0f}/s, {left} left"

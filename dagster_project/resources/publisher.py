@@ -21,7 +21,7 @@ from dagster_project.resources import published
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
 from dagster_project.resources.sources import FileSources
-from transforms.errors import CheckFailedError, WeftError
+from transforms.errors import CheckFailedError, ModelMismatchError, WeftError
 from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, TermSettings
 
@@ -313,6 +313,14 @@ class _Build:
             self.connection.execute(statement)
 
     def _vectors(self) -> None:
+        """The vector of each chunk; ModelMismatchError if those in the lake are of another model."""
+        wanted = (self.publisher.embedding.model_id, self.publisher.embedding.dimensions)
+        held = self.connection.execute("SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL")
+        if others := [row for row in held.fetchall() if row != wanted]:
+            raise ModelMismatchError(
+                f"nothing was published: the table embeddings of the lake holds vectors of {others[0][0]} with "
+                f"{others[0][1]} dimensions, the settings name {wanted[0]} with {wanted[1]}: run `weft build`"
+            )
         self.connection.execute(published.EMBEDDINGS.format(dimensions=self.publisher.embedding.dimensions))
 
     def _hnsw(self) -> str:

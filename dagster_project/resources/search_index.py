@@ -86,10 +86,11 @@ class SearchIndex:
                 "`weft build` publishes a new one"
             ) from error
         self.connection.execute("SET TimeZone = 'UTC'")
-        if self.manifest["model"] != embedder.model:
+        held = (self.manifest["model"], int(self.manifest["dimensions"]))
+        if held != (embedder.model, embedder.dimensions):
             raise ModelMismatchError(
-                f"{path} holds vectors of {self.manifest['model']}, the settings name {embedder.model}: "
-                "run `weft build` with these settings, or search with the old ones"
+                f"{path} holds vectors of {held[0]} with {held[1]} dimensions, the settings name {embedder.model} "
+                f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
             )
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)

@@ -258,7 +258,8 @@ def test_a_broken_rule_stops_the_publish(built: Workspace, instance: dg.DagsterI
 
 def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     definitions = build_definitions(work.settings)
-    publish = dg.AssetSelection.assets("search_index") | dg.AssetSelection.checks_for_assets("embeddings")
+    rules = [dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in checks.RULES]
+    publish = dg.AssetSelection.assets("search_index") | dg.AssetSelection.checks(*rules)
     job = dg.define_asset_job("publish_only", selection=publish, executor_def=dg.in_process_executor)
     merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
     return merged.resolve_job_def("publish_only").execute_in_process(instance=instance, raise_on_error=False)

@@ -1,0 +1,222 @@
+"""Embedding what the cache lacks: estimate, claim, embed, store, account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import ibis
+import pyarrow as pa
+
+from assets.protocols import Embedded, Embedder, EmbeddingCache, Progress
+from transforms import vectors
+from transforms.errors import BudgetError, EmbeddingError
+
+TASK = "document"
+_READ_TEXTS = 4096
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What embedding would take: texts in all, texts without a vector, their tokens and US dollars."""
+
+    texts: int
+    missing: int
+    tokens: int
+    dollars: float
+    truncated: int
+
+
+@dataclass
+class EmbeddingReport:
+    """What a run did: texts in all and embedded now, the tokens and calls that took, texts that were cut."""
+
+    texts: int
+    dollars_per_million: float
+    embedded: set[str] = field(default_factory=set)
+    tokens: int = 0
+    calls: int = 0
+    truncated: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def add(self, done: Embedded, names: Sequence[str]) -> None:
+        """Count one batch of the texts `names`."""
+        self.embedded |= {names[i] for i in range(len(names)) if i not in done.refused}
+        self.tokens += done.tokens
+        self.calls += done.calls
+        self.truncated += done.truncated
+        self.refused |= {names[place]: why for place, why in done.refused.items()}
+
+    def include(self, other: EmbeddingReport) -> None:
+        """Add what another run over the same texts did."""
+        self.embedded |= other.embedded
+        self.tokens, self.calls = self.tokens + other.tokens, self.calls + other.calls
+        self.truncated += other.truncated
+
+    def reuse_of(self, before: set[str]) -> float:
+        """Share of the texts `before` that were not embedded again; 1 if there were none."""
+        return 1 - len(before & self.embedded) / len(before) if before else 1.0
+
+    def metadata(self) -> dict[str, int | float]:
+        """The figures that are shown with the asset."""
+        embedded = len(self.embedded)
+        return {
+            "texts": self.texts,
+            "embedded": embedded,
+            "reuse_ratio": round(1 - embedded / self.texts, 6) if self.texts else 1.0,
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "truncated_texts": self.truncated,
+            "estimated_cost_usd": round(self.tokens * self.dollars_per_million / 1e6, 6),
+        }
+
+
+def missing_texts(
+    texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache
+) -> tuple[list[str], list[str]]:
+    """The hashes of `texts` (text_hash, text), sorted: all, and those without a vector."""
+    hashes = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()
+    names = hashes.column("text_hash").to_pylist()
+    known = cache.hashes(embedder.model, embedder.dimensions, TASK)
+    return names, [n for n in names if n not in known]
+
+
+def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Estimate:
+    """What embedding `texts` (text_hash, text) would take now."""
+    names, missing = missing_texts(texts, embedder, cache)
+    return _estimate(texts, len(names), missing, embedder)[0]
+
+
+def _estimate(
+    texts: ibis.Table, total: int, missing: Sequence[str], embedder: Embedder
+) -> tuple[Estimate, dict[str, int]]:
+    """The estimate, and the tokens of each missing text after it was cut."""
+    counts: dict[str, int] = {}
+    truncated = 0
+    for batch in vectors.batches(texts, missing, _READ_TEXTS):
+        found = embedder.token_counts(batch.column("text").to_pylist())
+        if embedder.max_tokens is not None:
+            truncated += int((found > embedder.max_tokens).sum())
+            found = found.clip(max=embedder.max_tokens)
+        counts |= dict(zip(batch.column("text_hash").to_pylist(), found.tolist(), strict=True))
+    tokens = sum(counts.values())
+    dollars = tokens * embedder.price / 1e6
+    return Estimate(total, len(missing), tokens, dollars, truncated), counts
+
+
+def vectors_of(
+    texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
+) -> tuple[pa.Table, EmbeddingReport]:
+    """Columns `text_hash` and `vector` for every text of `texts`, and what it took to make the missing ones."""
+    names, report = embed_missing(texts, embedder, cache, progress)
+    found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
+    if found.num_rows < len(names):
+        # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
+        names, again = embed_missing(texts, embedder, cache, progress)
+        found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
+        report.include(again)
+    return found, report
+
+
+def embed_missing(
+    texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
+) -> tuple[list[str], EmbeddingReport]:
+    """Give every text of `texts` (text_hash, text) a vector in the cache; all hashes, and what it took.
+
+    Each batch is stored when it is done. What other processes embed meanwhile is left to them.
+    BudgetError before the first call if a paid model would need more tokens than its budget;
+    EmbeddingError after the last batch if the model refused texts.
+    """
+    names, missing = missing_texts(texts, embedder, cache)
+    report = EmbeddingReport(len(names), embedder.price)
+    counts: dict[str, int] = {}
+    if embedder.is_paid and missing:
+        needed, counts = _estimate(texts, len(names), missing, embedder)
+        _require_budget(needed, embedder)
+    if missing:
+        progress.expect("embeddings", len(missing))
+    while missing:
+        attempt = _Pass(texts, missing, counts, embedder, cache)
+        attempt.run(report, progress)
+        cache.await_others(embedder.model, embedder.dimensions, TASK, attempt.left_to_others)
+        known = cache.hashes(embedder.model, embedder.dimensions, TASK)
+        missing = [n for n in attempt.left_to_others if n not in known]
+    cache.compact(embedder.model, embedder.dimensions, TASK)
+    if report.refused:
+        raise EmbeddingError(_refusal(report.refused, embedder.model))
+    return names, report
+
+
+class _Pass:
+    """One go through the missing texts; `left_to_others` are those that other processes had claimed."""
+
+    def __init__(
+        self,
+        texts: ibis.Table,
+        missing: Sequence[str],
+        counts: Mapping[str, int],
+        embedder: Embedder,
+        cache: EmbeddingCache,
+    ):
+        self.texts, self.missing, self.counts = texts, missing, counts
+        self.embedder, self.cache = embedder, cache
+        self.key = (embedder.model, embedder.dimensions, TASK)
+        self.under_way: dict[int, list[str]] = {}
+        self.left_to_others: list[str] = []
+
+    def run(self, report: EmbeddingReport, progress: Progress) -> None:
+        """Embed and store batch by batch; what is under way when it fails is given back."""
+        try:
+            for done in self.embedder.embed_batches(self._batches()):
+                names = self.under_way[done.batch]
+                kept = [i for i in range(len(names)) if i not in done.refused]
+                self.cache.store(*self.key, [names[i] for i in kept], done.vectors[kept])
+                self.cache.release(*self.key, self.under_way.pop(done.batch))
+                report.add(done, names)
+                progress.step("embeddings", None, len(kept))
+        finally:
+            for names in self.under_way.values():
+                self.cache.release(*self.key, names)
+
+    def _batches(self) -> Iterator[list[str]]:
+        """The texts of the batches, each taken on when it is asked for."""
+        number = 0
+        size = self.embedder.batch_texts
+        for read in vectors.batches(self.texts, self.missing, size if not self.counts else _READ_TEXTS):
+            names, texts = (read.column(c).to_pylist() for c in ("text_hash", "text"))
+            counts = [self.counts.get(n, 0) for n in names]
+            for part in vectors.packed(counts, size, self.embedder.batch_tokens):
+                own = self._taken_on([names[i] for i in part])
+                if own:
+                    self.under_way[number] = [names[i] for i in part if names[i] in own]
+                    number += 1
+                    yield [texts[i] for i in part if names[i] in own]
+
+    def _taken_on(self, names: list[str]) -> set[str]:
+        """Those of `names` that still lack a vector and that this process may embed."""
+        claimed = set(names)
+        if self.embedder.is_paid:
+            claimed = self.cache.claim(*self.key, names)
+            self.left_to_others += [n for n in names if n not in claimed]
+        # Looked up after claiming: what another process stored before it let go is seen now.
+        stored = self.cache.hashes(*self.key) & claimed
+        if self.embedder.is_paid:
+            self.cache.release(*self.key, stored)
+        return claimed - stored
+
+
+def _require_budget(needed: Estimate, embedder: Embedder) -> None:
+    if embedder.budget is not None and needed.tokens > embedder.budget:
+        raise BudgetError(
+            f"{needed.missing:,} texts without a vector of {embedder.model} take about {needed.tokens:,} tokens "
+            f"(some {needed.dollars:.2f} US dollars), the budget of a run is {embedder.budget:,}: nothing was asked "
+            "for; raise gemini.budget_tokens, or build fewer sources first"
+        )
+
+
+def _refusal(refused: Mapping[str, str], model: str) -> str:
+    shown = "; ".join(f"{name}: {why}" for name, why in sorted(refused.items())[:3])
+    return (
+        f"{model} refuses {len(refused)} texts, all others are embedded and kept. Take their mail out of the "
+        f"source, or choose another model. By hash of the text: {shown}"
+    )

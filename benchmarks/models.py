@@ -1,0 +1,239 @@
+"""Embedding models on real mail: quality, speed, memory, and how much of a quota is used.
+
+    python benchmarks/models.py speed               the static model beside wordllama's own API
+    python benchmarks/models.py quality [--corpus NAME] [--transformer FOLDER] [--state FOLDER]
+    python benchmarks/models.py quota               Gemini's path against a loopback server with a quota
+    python benchmarks/models.py again [--state FOLDER]  second builds of all mail corpora ask for nothing
+
+`quality` searches the PostgreSQL mails and four months of linux-erofs with each model: the default
+search with several weights of the lexical half, and vectors alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import ibis
+import mail_collections as collections
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from assets.embedding import embed_missing
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.progress import LoggedProgress
+from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.settings import load_settings
+from transforms.hashing import text_hash
+from transforms.settings import EmbeddingSettings, GeminiSettings
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+SAMPLE = "linux-erofs.20250[3-6].gz"
+CHARS, TEXTS, ROUNDS = 1300, 8192, 3
+WEIGHTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+console = Console(width=120)
+
+
+def main() -> None:
+    """Run the part that is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=["speed", "quality", "quota", "again"])
+    parser.add_argument("--transformer", help="folder or hub name of a sentence-transformers model")
+    parser.add_argument("--dimensions", type=int, default=384)
+    parser.add_argument("--corpus", choices=["pgsql", "erofs"], help="one of both only")
+    parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        state = arguments.state or Path(temporary)
+        if arguments.part == "speed":
+            speed()
+        elif arguments.part == "quota":
+            quota(state)
+        elif arguments.part == "again":
+            again(state)
+        else:
+            quality(state, arguments.corpus, arguments.transformer, arguments.dimensions)
+
+
+def speed() -> None:
+    """Texts per second of the static model and of wordllama's API, in turns."""
+    import wordllama
+
+    folder = Path(wordllama.__file__).parent
+    own = wordllama.WordLlama.load(dim=256, cache_dir=folder, disable_download=True)
+    embedder = make_embedder(EmbeddingSettings())
+    texts = passages()
+    embedder.embed_documents(texts[:64])
+    own.embed(texts[:64], norm=True)
+    rates: dict[str, list[float]] = {"weft": [], "wordllama": []}
+    for _ in range(ROUNDS):
+        for name, embed in (
+            ("weft", embedder.embed_documents),
+            ("wordllama", lambda t: own.embed(t, norm=True)),
+        ):
+            start = time.perf_counter()
+            for first in range(0, len(texts), 2048):
+                embed(texts[first : first + 2048])
+            rates[name].append(len(texts) / (time.perf_counter() - start))
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    console.print(
+        f"{len(texts):,} texts of {CHARS:,} characters, median of {ROUNDS}: weft {middle['weft']:,.0f} texts/s, "
+        f"wordllama's API {middle['wordllama']:,.0f} texts/s, {middle['weft'] / middle['wordllama']:.2f} times"
+    )
+
+
+def passages() -> list[str]:
+    """Passages of `CHARS` characters of real mail."""
+    folder = collections.corpora_folder() / "pgsql"
+    whole = "".join(p.read_text(encoding="latin-1") for p in sorted(folder.glob("pgsql-*")))
+    cut = [whole[i : i + CHARS] for i in range(0, len(whole) - CHARS, CHARS)]
+    return [cut[i % len(cut)] for i in range(TEXTS)]
+
+
+def quality(state: Path, corpus: str | None, transformer: str | None, dimensions: int) -> None:
+    """One table per task: models and weights; above it what the vectors took."""
+    corpora = collections.corpora_folder()
+    models = {"static": ""}
+    if transformer:
+        lines = [
+            "[embedding]",
+            'model = "transformer"',
+            f'name = "{transformer}"',
+            f"dimensions = {dimensions}",
+        ]
+        models["transformer"] = "\n".join([*lines, "[chunks]", "message_chars = 1000"])
+        models["static, chunks of the transformer"] = "[chunks]\nmessage_chars = 1000"
+    sample = f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/{SAMPLE}"\ngrain = "year"'
+    sources = {"pgsql": collections.pgsql(corpora).source, "erofs": sample}
+    sources = {name: source for name, source in sources.items() if corpus in (None, name)}
+    found: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
+    for model, section in models.items():
+        for name, source in sources.items():
+            index = built(state / f"{name}-{model}".replace(" ", "-").replace(",", ""), name, source, section)
+            collection = (
+                collections.pgsql(corpora) if name == "pgsql" else collections.erofs(corpora, index.path)
+            )
+            for task, (queries, relevant) in collection.tasks.items():
+                if not task.endswith("thread"):
+                    rows = found.setdefault(f"{name}: {task} ({len(queries)} queries)", {})
+                    rows[model] = judged(index, list(queries), relevant)
+    for title, by_model in found.items():
+        table = Table(title=title, title_justify="left")
+        metrics = ("nDCG@10", "RR@10", "R@100")
+        for column in ("model", "search", *metrics):
+            table.add_column(column, justify="right" if column in metrics else "left")
+        for model, rows in by_model.items():
+            for search, values in rows:
+                table.add_row(model, search, *(f"{values[m]:.3f}" for m in metrics))
+        console.print(table)
+
+
+def built(folder: Path, name: str, source: str, section: str) -> SearchIndex:
+    """The index of a source with a model; prints what a build in a process of its own took."""
+    config = collections.settings_file(folder, name, source)
+    config.write_text(config.read_text() + section + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    result = json.loads(done.stdout)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    if stage := result["stages"].get("embeddings"):
+        figures = result["embedding"]
+        console.print(
+            f"{folder.name}: {stage['rows']:,} texts in {stage['seconds']:.1f} s, "
+            f"{stage['rows'] / stage['seconds']:,.0f} texts/s with model start, {figures['tokens']:,.0f} tokens, "
+            f"{figures['truncated_texts']:,.0f} texts cut, peak of all builds so far {peak:,.0f} MiB"
+        )
+    settings = load_settings(config)
+    embedder = make_embedder(settings.embedding)
+    return open_current(settings.root / "index", embedder, settings.terms, settings.search)
+
+
+def judged(
+    index: SearchIndex, queries: list[str], relevant: list[frozenset[str]]
+) -> list[tuple[str, dict[str, float]]]:
+    """The metrics of the search with several lexical weights, and of vectors alone."""
+    from retrieval import weft_ranking
+
+    variants = {f"blend, lexical weight {w}": {"lexical_weight": w} for w in WEIGHTS}
+    variants["vectors alone"] = {"lexical_weight": 0.0, "candidates_lexical": 1, "thread_weight": 0.0}
+    rows = []
+    for name, changed in variants.items():
+        settings = index.settings.model_copy(update=changed)
+        searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
+        rows.append((name, collections.measured(weft_ranking(searching, queries), relevant)))
+    return rows
+
+
+def quota(state: Path) -> None:
+    """How much of a quota of requests is used, and how often the server had to refuse."""
+    from dagster_project.resources.gemini import GeminiEmbedder
+    from dagster_project.resources.service import Quota
+    from tests import gemini_loopback as server
+
+    window, requests, count = 12.0, 400, 2000
+    os.environ["GEMINI_API_KEY"] = server.KEY
+    with server.loopback() as gemini:
+        refused = 0
+
+        def strict(texts: list[str]) -> server.Fault | None:
+            nonlocal refused
+            now = time.monotonic()
+            if sum(n for at, n in gemini.times if at > now - window) > requests:
+                refused += 1
+                return server.asks_to_wait(0.2)
+            return None
+
+        gemini.rule = strict
+        gemini.delay = 0.05
+        settings = GeminiSettings(base_url=gemini.url, request_texts=20)
+        embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), settings)
+        # A minute is twelve seconds here, and the client's margin of one second a fifth of one.
+        embedder.service.quota = Quota(requests, settings.tokens_per_minute, window * 61 / 60)
+        texts = [f"text {n}" for n in range(count)]
+        table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
+        embed_missing(table, embedder, ParquetEmbeddingCache(state / "cache"), LoggedProgress())
+        first, last = gemini.times[0][0], gemini.times[-1][0]
+    # What one window lets through at once is not limited by time: it is left out.
+    used = (count - requests) / (requests * (last - first) / window)
+    console.print(
+        f"{count:,} texts at {requests} per {window:g} s: {last - first:.1f} s, {used:.1%} of the quota used, "
+        f"{refused} requests refused"
+    )
+
+
+def again(state: Path) -> None:
+    """What second builds of the corpora embed, also when the lake is gone."""
+    corpora = collections.corpora_folder()
+    for name, source in (
+        ("pgsql", collections.pgsql(corpora).source),
+        ("erofs", collections.erofs_source(corpora)),
+    ):
+        config = collections.settings_file(state / f"again-{name}", name, source)
+        command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
+        for step in ("first", "second", "without lake and index"):
+            result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+            figures = result["embedding"] or {"texts": "-", "embedded": 0, "calls": 0}
+            console.print(f"{name}, {step} build: {result['outcome']}, {json.dumps(figures)}")
+            if step == "second":
+                for folder in ("lake", "index"):
+                    subprocess.run(["rm", "-r", str(config.parent / "state" / folder)], check=True)
+
+
+if __name__ == "__main__":
+    np.seterr(all="raise")
+    main()

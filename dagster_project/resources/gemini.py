@@ -1,0 +1,156 @@
+"""Vectors by Google's Gemini service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assets.protocols import Embedded
+from dagster_project.resources.service import GeminiService, RefusedError
+from dagster_project.resources.static import load_tokenizer
+from transforms.errors import EmbeddingError
+from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.vectors import packed, unit_length
+
+if TYPE_CHECKING:
+    from google.genai.client import AsyncClient
+
+_MOST_REFUSED = 10
+"""Texts refused one by one in a batch from which the request as such must be wrong."""
+
+
+class GeminiEmbedder:
+    """Vectors of `gemini-embedding-001` or a model like it, scaled to unit length.
+
+    Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
+    shorter than Gemini's, so that a text has fewer tokens there than are counted here. What is
+    longer than the limit is cut before it is sent.
+    """
+
+    is_paid = True
+
+    def __init__(self, settings: EmbeddingSettings, gemini: GeminiSettings):
+        self.model, self.dimensions = settings.model_id, settings.dimensions
+        self.name = settings.name or ""
+        self.max_tokens: int | None = settings.token_limit
+        self.batch_texts = gemini.request_texts
+        self.batch_tokens: int | None = min(gemini.request_tokens, gemini.tokens_per_minute)
+        self.price = gemini.price_per_million_tokens
+        self.budget: int | None = gemini.budget_tokens
+        self.service = GeminiService(gemini)
+        self._tokenizer: Any = None
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text, int64; more than the service will count."""
+        return np.array([len(e.ids) for e in self._encoded(texts)], dtype=np.int64)
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches as the service answers, several requests under way at once."""
+        return self.service.results(
+            self._job(n, texts, "RETRIEVAL_DOCUMENT") for n, texts in enumerate(batches)
+        )
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of texts that are searched (task type RETRIEVAL_DOCUMENT)."""
+        return self._in_order(texts, "RETRIEVAL_DOCUMENT")
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of texts that are searched with (task type RETRIEVAL_QUERY)."""
+        return self._in_order(texts, "RETRIEVAL_QUERY")
+
+    def _in_order(self, texts: Sequence[str], task: str) -> np.ndarray:
+        made = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        counts = np.minimum(self.token_counts(texts), self.max_tokens or 0).tolist()
+        for part in packed(counts, self.batch_texts, self.batch_tokens):
+            done = self.service.result(self._job(0, [texts[i] for i in part], task))
+            if done.refused:
+                raise EmbeddingError(f"{self.model} refuses a text: {next(iter(done.refused.values()))}")
+            made[part.start : part.stop] = done.vectors
+        return made
+
+    def _job(
+        self, batch: int, texts: Sequence[str], task: str
+    ) -> Callable[[AsyncClient], Awaitable[Embedded]]:
+        """One batch as a job of the service."""
+
+        async def run(client: AsyncClient) -> Embedded:
+            sent, counts, truncated = self._cut(texts)
+            sending = _Sending(self, client, sent, counts, task)
+            await sending.fill(range(len(texts)))
+            return Embedded(batch, sending.vectors, sum(counts), truncated, sending.calls, sending.refused)
+
+        return run
+
+    async def request(self, client: AsyncClient, texts: list[str], task: str) -> Any:
+        from google.genai.types import Content, EmbedContentConfig, Part
+
+        # One content per text: a list of plain strings is one text to some models.
+        contents: Any = [Content(parts=[Part(text=text)]) for text in texts]
+        config = EmbedContentConfig(task_type=task, output_dimensionality=self.dimensions)
+        return await client.models.embed_content(model=self.name, contents=contents, config=config)
+
+    def vectors(self, answer: Any, count: int) -> np.ndarray:
+        """The vectors of an answer, of unit length; EmbeddingError if they are not what was asked for."""
+        found = [e.values or [] for e in answer.embeddings or ()]
+        if len(found) != count:
+            raise EmbeddingError(f"{count} texts went out, {len(found)} vectors came back")
+        widths = {len(values) for values in found}
+        if widths != {self.dimensions}:
+            raise EmbeddingError(
+                f"vectors of {self.dimensions} numbers were asked for, those that came have {sorted(widths)}"
+            )
+        return unit_length(np.array(found, dtype=np.float64))
+
+    def _cut(self, texts: Sequence[str]) -> tuple[list[str], list[int], int]:
+        """The texts within the limit, their tokens, and how many were cut."""
+        limit = self.max_tokens or 0
+        cut, counts, truncated = [], [], 0
+        for text, encoding in zip(texts, self._encoded(texts), strict=True):
+            is_long = len(encoding.ids) > limit
+            cut.append(text[: encoding.offsets[limit - 1][1]] if is_long else text)
+            counts.append(min(len(encoding.ids), limit))
+            truncated += is_long
+        return cut, counts, truncated
+
+    def _encoded(self, texts: Sequence[str]) -> Any:
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer()
+        return self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+
+
+class _Sending:
+    """One batch under way: the vectors so far, the refused texts by place, the calls."""
+
+    def __init__(
+        self, embedder: GeminiEmbedder, client: AsyncClient, texts: list[str], counts: list[int], task: str
+    ):
+        self.embedder, self.client, self.task = embedder, client, task
+        self.texts, self.counts = texts, counts
+        self.vectors = np.zeros((len(texts), embedder.dimensions), dtype=np.float32)
+        self.refused: dict[int, str] = {}
+        self.calls = 0
+
+    async def fill(self, part: range) -> None:
+        """Set the vectors of `part`; what the service refuses is halved until the refused texts are found."""
+        embedder, texts = self.embedder, self.texts[part.start : part.stop]
+        try:
+            self.vectors[part.start : part.stop], calls = await embedder.service.answer(
+                self.client,
+                len(texts),
+                sum(self.counts[part.start : part.stop]),
+                lambda client: embedder.request(client, texts, self.task),
+                lambda answer: embedder.vectors(answer, len(texts)),
+            )
+            self.calls += calls
+        except RefusedError as fault:
+            self.calls += 1
+            if len(part) == 1:
+                self.refused[part.start] = str(fault)
+                if len(self.refused) > _MOST_REFUSED:
+                    raise
+                return
+            middle = (part.start + part.stop) // 2
+            await self.fill(range(part.start, middle))
+            await self.fill(range(middle, part.stop))

@@ -1,0 +1,88 @@
+"""Answers in a given shape by Google's Gemini service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assets.protocols import Answer, Shape
+from dagster_project.resources.service import GeminiService, RefusedError
+from dagster_project.resources.static import load_tokenizer
+from transforms.errors import BudgetError
+from transforms.settings import GeminiSettings
+
+if TYPE_CHECKING:
+    from google.genai.client import AsyncClient
+
+
+class GeminiLanguageModel:
+    """A Gemini model that answers in JSON of a schema, at temperature 0; each answer is validated here again.
+
+    Tokens of prompts are counted as `GeminiEmbedder` does, and `max_output_tokens` are added for
+    each answer, so that the budget holds whatever is answered.
+    """
+
+    def __init__(self, name: str, gemini: GeminiSettings, max_output_tokens: int):
+        self.model = name
+        self.max_output_tokens = max_output_tokens
+        self.budget = gemini.budget_tokens
+        self.service = GeminiService(gemini)
+
+    def answers(
+        self, prompts: Sequence[str], shape: type[Shape], instruction: str
+    ) -> Iterator[Answer[Shape]]:
+        """One answer per prompt as it comes; a prompt that the service refuses has the reason instead."""
+        encoded = load_tokenizer().encode_batch([instruction, *prompts], add_special_tokens=False)
+        common, *own = (len(e.ids) for e in encoded)
+        counts = [common + count + self.max_output_tokens for count in own]
+        if sum(counts) > self.budget:
+            raise BudgetError(
+                f"{len(prompts):,} prompts to {self.model} take up to {sum(counts):,} tokens, the budget of a run is "
+                f"{self.budget:,}: nothing was asked for; raise gemini.budget_tokens"
+            )
+        jobs = (self._job(n, prompt, counts[n], shape, instruction) for n, prompt in enumerate(prompts))
+        return self.service.results(jobs)
+
+    def _job(
+        self, number: int, prompt: str, tokens: int, shape: type[Shape], instruction: str
+    ) -> Callable[[AsyncClient], Awaitable[Answer[Shape]]]:
+        async def run(client: AsyncClient) -> Answer[Shape]:
+            try:
+                (value, used), _ = await self.service.answer(
+                    client,
+                    1,
+                    tokens,
+                    lambda client: self._request(client, prompt, shape, instruction),
+                    lambda answer: self._value(answer, shape),
+                )
+            except RefusedError as fault:
+                return Answer(number, None, str(fault), 0)
+            return Answer(number, value, None, used)
+
+        return run
+
+    async def _request(self, client: AsyncClient, prompt: str, shape: type[Shape], instruction: str) -> Any:
+        from google.genai.types import GenerateContentConfig
+
+        config = GenerateContentConfig(
+            system_instruction=instruction,
+            temperature=0.0,
+            max_output_tokens=self.max_output_tokens,
+            response_mime_type="application/json",
+            response_json_schema=shape.model_json_schema(),
+        )
+        return await client.models.generate_content(model=self.model, contents=prompt, config=config)
+
+    def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int]:
+        """The value and its tokens; RefusedError for none or half of one, ValidationError for another shape."""
+        feedback = answer.prompt_feedback
+        if feedback is not None and feedback.block_reason is not None:
+            raise RefusedError(f"the Gemini service blocks the prompt ({feedback.block_reason.value})")
+        candidate = next(iter(answer.candidates or ()), None)
+        reason = candidate.finish_reason.value if candidate and candidate.finish_reason else "no candidate"
+        if reason != "STOP":
+            raise RefusedError(f"the Gemini service gives no whole answer ({reason})")
+        parts = candidate.content.parts if candidate and candidate.content else None
+        text = "".join(part.text or "" for part in parts or () if not part.thought)
+        usage = answer.usage_metadata
+        return shape.model_validate_json(text), int(usage.total_token_count or 0) if usage else 0

@@ -1,0 +1,363 @@
+"""Calling Google's service: one client, a quota, retries, and an end to every wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import tenacity
+
+from dagster_project.resources.extras import not_installed
+from transforms.errors import EmbeddingError, ServiceError, SettingsError
+from transforms.settings import GeminiSettings
+
+if TYPE_CHECKING:
+    from google.genai.client import AsyncClient
+    from google.genai.errors import APIError
+
+KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+_WINDOW = 61.0
+"""Seconds in which the quota of a minute is spent; the one above it covers requests that travel faster."""
+_SHOWN_CHARS = 300
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+T = TypeVar("T")
+Call = Callable[["AsyncClient"], Awaitable[T]]
+
+
+class TransientError(Exception):
+    """A fault after which the same request may succeed; `pause` is what the service asks for, in seconds."""
+
+    def __init__(self, reason: str, pause: float | None = None):
+        super().__init__(reason)
+        self.pause = pause
+
+
+class RefusedError(ServiceError):
+    """The service will not take a request for what is in it."""
+
+
+class Quota:
+    """Requests and tokens that may be spent in any window of time.
+
+    The window slides: what was spent counts until it is as old as the window is long, so that the
+    service's own count, wherever its minute begins, is never above the quota.
+    """
+
+    def __init__(
+        self,
+        requests: int,
+        tokens: int,
+        window: float = _WINDOW,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ):
+        self.requests, self.tokens, self.window = requests, tokens, window
+        self._clock, self._sleep = clock, sleep
+        self._spent: deque[tuple[float, int, int]] = deque()
+        self._held_until = 0.0
+
+    async def take(self, requests: int, tokens: int) -> None:
+        """Return when that much may be spent; what is above the whole quota waits for an empty window."""
+        requests, tokens = min(requests, self.requests), min(tokens, self.tokens)
+        while (pause := self._pause(requests, tokens)) > 0:
+            await self._sleep(pause)
+        self._spent.append((self._clock(), requests, tokens))
+
+    def hold(self, seconds: float) -> None:
+        """Let nothing through for some seconds: the service asked for a pause."""
+        self._held_until = max(self._held_until, self._clock() + seconds)
+
+    def _pause(self, requests: int, tokens: int) -> float:
+        now = self._clock()
+        if now < self._held_until:
+            return self._held_until - now
+        while self._spent and self._spent[0][0] + self.window <= now:
+            self._spent.popleft()
+        requests += sum(s[1] for s in self._spent) - self.requests
+        tokens += sum(s[2] for s in self._spent) - self.tokens
+        for at, freed_requests, freed_tokens in self._spent:
+            if requests <= 0 and tokens <= 0:
+                return 0.0
+            requests, tokens = requests - freed_requests, tokens - freed_tokens
+            if requests <= 0 and tokens <= 0:
+                return at + self.window - now
+        return 0.0
+
+
+class GeminiService:
+    """Runs calls of the google-genai client, several at once, each repeated while that may help.
+
+    The key is read from the environment when the first call is made, and taken out of every text
+    that leaves this class.
+    """
+
+    def __init__(self, settings: GeminiSettings):
+        self.settings = settings
+        self.quota = Quota(settings.requests_per_minute, settings.tokens_per_minute)
+        self._sending: set[asyncio.Task[Any]] = set()
+        self._is_ending = False
+
+    def results(self, jobs: Iterator[Callable[[AsyncClient], Awaitable[T]]]) -> Iterator[T]:
+        """The results of the jobs as they come, in any order, at most `concurrency` under way.
+
+        A job is asked for when there is room for it. After a fault no more are asked for, those
+        under way are brought to their end, and the fault is raised last. ServiceError when the time
+        limit is over.
+        """
+        deadline = time.monotonic() + self.settings.time_limit_seconds
+        client, close = self._client()
+        loop = asyncio.new_event_loop()
+        under_way: set[asyncio.Task[T]] = set()
+        fault: BaseException | None = None
+        self._is_ending = False
+        try:
+            while True:
+                while fault is None and len(under_way) < self.settings.concurrency:
+                    job = next(jobs, None)
+                    if job is None:
+                        break
+                    under_way.add(loop.create_task(_awaited(job(client))))
+                if not under_way:
+                    break
+                done = loop.run_until_complete(_first(under_way, deadline - time.monotonic()))
+                if not done:
+                    raise ServiceError(self._over_time())
+                under_way -= done
+                for task in done:
+                    if task.cancelled():
+                        continue
+                    if error := task.exception():
+                        fault = fault or error
+                        self._send_no_more(under_way)
+                    else:
+                        yield task.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+            loop.run_until_complete(_ended(under_way, close))
+            loop.close()
+        if fault is not None:
+            raise fault
+
+    def _send_no_more(self, under_way: set[asyncio.Task[T]]) -> None:
+        """End what waits to be sent; what was sent may still be answered, and is paid for."""
+        self._is_ending = True
+        for task in under_way - self._sending:
+            task.cancel()
+
+    def result(self, job: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        """The result of one job, also where this thread runs an event loop already (a notebook)."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return next(iter(list(self.results(iter([job])))))
+        with ThreadPoolExecutor(1) as elsewhere:
+            return elsewhere.submit(lambda: list(self.results(iter([job])))).result()[0]
+
+    async def answer(
+        self, client: AsyncClient, requests: int, tokens: int, call: Call[Any], check: Callable[[Any], T]
+    ) -> tuple[T, int]:
+        """What `check` makes of the answer to a call that counts as `requests` requests of `tokens` tokens.
+
+        The number beside it says how often the service was called for it.
+
+        `check` raises EmbeddingError for an answer that is no good. ServiceError when the service
+        refuses for good or `attempts` attempts failed; pauses that the service asks for do not count.
+        """
+        faults: list[TransientError] = []
+        calls = 0
+
+        async def attempt() -> T:
+            nonlocal calls
+            if self._is_ending:
+                raise asyncio.CancelledError
+            await self.quota.take(requests, tokens)
+            calls += 1
+            task = asyncio.current_task()
+            assert task is not None
+            self._sending.add(task)
+            try:
+                return await self._once(client, call, check)
+            finally:
+                self._sending.discard(task)
+
+        def is_enough(state: tenacity.RetryCallState) -> bool:
+            fault = state.outcome.exception() if state.outcome else None
+            if isinstance(fault, TransientError) and fault.pause is None:
+                faults.append(fault)
+            return len(faults) >= self.settings.attempts
+
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(TransientError),
+            wait=self._pause,
+            stop=is_enough,
+            sleep=asyncio.sleep,
+            reraise=True,
+        )
+        try:
+            return await retrying(attempt), calls
+        except TransientError as fault:
+            raise ServiceError(
+                f"the Gemini service failed {len(faults)} times in a row, last with: {fault}. What was answered "
+                "before is kept; the next build asks for the rest"
+            ) from None
+
+    async def _once(self, client: AsyncClient, call: Call[Any], check: Callable[[Any], T]) -> T:
+        """One attempt, its faults told apart: TransientError, or ServiceError for good.
+
+        A fault is raised outside of the handler of the one below it: that one carries the request
+        and the answer, and may hold the key.
+        """
+        import httpx2
+        from google.genai.errors import APIError
+
+        fault: Exception
+        try:
+            async with asyncio.timeout(self.settings.timeout_seconds):
+                found = await call(client)
+            return check(found)
+        except APIError as error:
+            fault = self._explained(error)
+        except TimeoutError:
+            fault = TransientError(f"no answer within {self.settings.timeout_seconds:g} s")
+        except httpx2.InvalidURL as error:
+            fault = SettingsError(f"gemini.base_url is no address: {self.shown(str(error))}")
+        except httpx2.HTTPError as error:
+            fault = TransientError(f"{type(error).__name__}: {self.shown(str(error))}")
+        except EmbeddingError as error:
+            fault = TransientError(str(error))
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            fault = TransientError(f"an answer that cannot be read ({type(error).__name__})")
+        raise fault
+
+    def _explained(self, error: APIError) -> Exception:
+        """A fault that the service reports: TransientError, RefusedError or ServiceError."""
+        said = f"{error.code} {error.status}: {self.shown(str(error.message))}"
+        if error.code == 429 and _is_used_up(error):
+            return ServiceError(
+                f"the quota of the day is used up ({said}). What was embedded is kept; build again when it is renewed"
+            )
+        if error.code in (408, 429) or error.code >= 500:
+            pause = _asked_pause(error)
+            if pause is not None and pause > self.settings.time_limit_seconds:
+                return ServiceError(
+                    f"the Gemini service asks to wait {pause:g} s, longer than gemini.time_limit_seconds ({said}). "
+                    "What was answered is kept; build again later"
+                )
+            if pause is not None:
+                self.quota.hold(pause)
+            return TransientError(said, pause)
+        if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in said.lower():
+            return ServiceError(
+                f"the Gemini service does not accept the key in {_key()[0]} ({said}). Put a valid one into the "
+                "environment; what was embedded before is kept"
+            )
+        if error.code == 404:
+            return ServiceError(f"the Gemini service does not know the model or address ({said})")
+        return RefusedError(f"the Gemini service refuses a request ({said})")
+
+    def shown(self, text: str) -> str:
+        """`text` without any key, and not too long."""
+        for name in KEY_VARIABLES:
+            if key := os.environ.get(name, "").strip():
+                text = text.replace(key, "[key]")
+        return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        """Seconds before the next attempt: what the service asks for and a little, else drawn at random."""
+        fault = state.outcome.exception() if state.outcome else None
+        settings = self.settings
+        drawn = tenacity.wait_random_exponential(settings.backoff_seconds, settings.max_backoff_seconds)(
+            state
+        )
+        asked = fault.pause if isinstance(fault, TransientError) else None
+        seconds = drawn if asked is None else asked + min(drawn, settings.backoff_seconds)
+        logging.getLogger("weft").info("Gemini: %s; next attempt in %.1f s", fault, seconds)
+        return seconds
+
+    def _client(self) -> tuple[AsyncClient, Callable[[], Awaitable[None]]]:
+        """A client with its connections, and what closes it."""
+        try:
+            import httpx2
+            from google import genai
+            from google.genai.types import HttpOptions
+        except ImportError as error:
+            raise not_installed(error, "gemini") from error
+        name, key = _key()
+        limits = httpx2.Limits(max_connections=self.settings.concurrency)
+        connections = httpx2.AsyncClient(limits=limits, timeout=self.settings.timeout_seconds)
+        # The client would make connections of its own for the calls that do not wait, which are not used.
+        unused = httpx2.Client(verify=False)
+        options = HttpOptions(
+            base_url=self.settings.base_url, httpx_async_client=connections, httpx_client=unused
+        )
+        client = genai.Client(api_key=key, vertexai=False, http_options=options)
+        return client.aio, connections.aclose
+
+    def _over_time(self) -> str:
+        return (
+            f"the time limit of {self.settings.time_limit_seconds:g} s for the Gemini service is over "
+            "(gemini.time_limit_seconds). What was answered is kept; the next build asks for the rest"
+        )
+
+
+def _key() -> tuple[str, str]:
+    """Name and value of the first variable that holds a key; SettingsError if none does."""
+    for name in KEY_VARIABLES:
+        if key := os.environ.get(name, "").strip():
+            return name, key
+    raise SettingsError(
+        f"the model gemini needs a key in the environment variable {' or '.join(KEY_VARIABLES)}; it is never read "
+        "from a file"
+    )
+
+
+async def _awaited(call: Awaitable[T]) -> T:
+    return await call
+
+
+async def _first(tasks: set[asyncio.Task[T]], seconds: float) -> set[asyncio.Task[T]]:
+    done, _ = await asyncio.wait(tasks, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+    return done
+
+
+async def _ended(tasks: set[asyncio.Task[T]], close: Callable[[], Awaitable[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await close()
+
+
+def _details(error: APIError) -> list[dict[str, Any]]:
+    """The typed details of an error as Google's services send them (google.rpc.Status)."""
+    body = error.details.get("error") if isinstance(error.details, dict) else None
+    details = body.get("details") if isinstance(body, dict) else None
+    return [d for d in details if isinstance(d, dict)] if isinstance(details, list) else []
+
+
+def _asked_pause(error: APIError) -> float | None:
+    """Seconds that the service asks to wait, by RetryInfo or the header Retry-After."""
+    for detail in _details(error):
+        given = _DELAY.fullmatch(str(detail.get("retryDelay")))
+        if given:
+            return float(given[1])
+    header = str(getattr(error.response, "headers", {}).get("retry-after") or "").strip()
+    if header.isdigit():
+        return float(header)
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _is_used_up(error: APIError) -> bool:
+    """True for a quota per day: no pause of seconds helps."""
+    quotas = [v for d in _details(error) for v in d.get("violations") or () if isinstance(v, dict)]
+    return any("perday" in str(v.get("quotaId", "")).lower() for v in quotas)

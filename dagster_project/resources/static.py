@@ -1,0 +1,112 @@
+"""The static model that ships inside the wordllama package."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import string
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assets.protocols import Embedded
+from transforms.errors import EmbeddingError
+from transforms.settings import EmbeddingSettings
+from transforms.vectors import unit_length
+
+_CAPITALS = string.ascii_uppercase.encode()
+_LETTERS = string.ascii_letters.encode()
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+class StaticEmbedder:
+    """Mean of the token vectors of a text, scaled to unit length (wordllama, 256 dimensions).
+
+    The weights and the tokenizer are read from the installed package, never downloaded. The
+    model is case-sensitive, so text that is mostly upper-case is lower-cased first.
+    """
+
+    is_paid = False
+    price = 0.0
+    budget: int | None = None
+    batch_tokens: int | None = None
+
+    def __init__(self, settings: EmbeddingSettings):
+        self.model = settings.model_id
+        self.dimensions = settings.dimensions
+        self.max_tokens = settings.token_limit
+        self.batch_texts = settings.batch_texts
+        self._loaded: tuple[Any, np.ndarray] | None = None
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text, int64."""
+        tokenizer, _ = self._load()
+        encoded = tokenizer.encode_batch_fast([_cased(t) for t in texts], add_special_tokens=False)
+        return np.array([len(e.ids) for e in encoded], dtype=np.int64)
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches in their order."""
+        for number, texts in enumerate(batches):
+            yield self._embedded(number, texts)
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""
+        return self._embedded(0, texts).vectors
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """The same as for documents: this model knows no difference."""
+        return self.embed_documents(texts)
+
+    def _embedded(self, number: int, texts: Sequence[str]) -> Embedded:
+        tokenizer, table = self._load()
+        encoded = tokenizer.encode_batch_fast([_cased(t) for t in texts], add_special_tokens=False)
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        tokens = truncated = 0
+        for row, encoding in enumerate(encoded):
+            ids = encoding.ids
+            if not ids:
+                raise EmbeddingError(f"a text without any token cannot be embedded: {texts[row][:80]!r}")
+            if self.max_tokens is not None and len(ids) > self.max_tokens:
+                ids, truncated = ids[: self.max_tokens], truncated + 1
+            np.add.reduce(table.take(ids, axis=0), axis=0, out=vectors[row])
+            tokens += len(ids)
+        return Embedded(number, unit_length(vectors), tokens, truncated)
+
+    def _load(self) -> tuple[Any, np.ndarray]:
+        if self._loaded is None:
+            level = logging.root.level
+            handlers = list(logging.root.handlers)
+            import wordllama
+
+            logging.root.handlers[:] = handlers
+            logging.root.setLevel(level)
+            folder = Path(wordllama.__file__).parent
+            model = wordllama.WordLlama.load(dim=self.dimensions, cache_dir=folder, disable_download=True)
+            model.tokenizer.no_padding()
+            model.tokenizer.no_truncation()
+            self._loaded = model.tokenizer, model.embedding
+        return self._loaded
+
+
+@cache
+def load_tokenizer() -> Any:
+    """The tokenizer alone, without weights."""
+    from tokenizers import Tokenizer
+
+    package = importlib.util.find_spec("wordllama")
+    assert package is not None and package.origin is not None
+    tokenizer = Tokenizer.from_file(str(Path(package.origin).parent / _TOKENIZER))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _cased(text: str) -> str:
+    """`text`, in lower case where most of its first letters are capitals (of those of ASCII)."""
+    head = text[:400].encode("ascii", "ignore")
+    letters = len(head) - len(head.translate(None, _LETTERS))
+    capitals = len(head) - len(head.translate(None, _CAPITALS))
+    return text.lower() if capitals * 2 > letters else text

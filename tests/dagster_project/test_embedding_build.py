@@ -1,0 +1,159 @@
+"""Builds with a model of the network: what they cost, what they say, and what happens when models change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner, Result
+
+from assets.publish import REUSE
+from dagster_project.cli import main
+from dagster_project.composition import make_embedding_cache, make_publisher
+from tests import gemini_loopback as server
+from tests.archives import Workspace, discussion, embedded
+from tests.gemini_loopback import KEY, Loopback, loopback
+from transforms.errors import ModelMismatchError
+
+pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        yield state
+
+
+def with_gemini(work: Workspace, url: str, **settings: object) -> Workspace:
+    """The workspace with the model gemini at `url`."""
+    quick = {"base_url": url, "backoff_seconds": 0.01, "attempts": 2, **settings}
+    lines = [
+        "",
+        "[embedding]",
+        'model = "gemini"',
+        "[gemini]",
+        *(f"{k} = {json.dumps(v)}" for k, v in quick.items()),
+    ]
+    work.config.write_text(work.config.read_text() + "\n".join(lines) + "\n")
+    return work
+
+
+def weft(work: Workspace, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
+
+
+def answer(result: Result) -> Mapping:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tmp_path: Path):
+    static = built.config.read_text()
+    with_gemini(built, gemini.url)
+    mismatch = weft(built, "search", "compactor")
+    assert mismatch.exit_code == 6
+    assert "run `weft build` with these settings, or search with the old ones" in mismatch.stderr
+
+    costs = answer(weft(built, "cost", "--json"))
+    assert not gemini.requests
+    assert costs["texts"] == costs["texts_to_embed"] > 0
+    assert costs["price_usd"] == round(costs["tokens"] * 0.15e-6, 4)
+
+    gemini.rule = lambda texts: server.expired_key
+    failed = weft(built, "build", "--json")
+    assert failed.exit_code == 9
+    assert "does not accept the key in GEMINI_API_KEY" in failed.stderr
+    old = Workspace(built.folder)
+    old_config = tmp_path / "old.toml"
+    old_config.write_text(static.replace('"state"', json.dumps(str(built.settings.root))))
+    still = CliRunner().invoke(main, ["search", "compactor", "--config", str(old_config)])
+    assert still.exit_code == 0, still.output
+
+    gemini.rule = lambda texts: None
+    figures = answer(weft(built, "build", "--json"))["embedding"]
+    assert figures["embedded"] == costs["texts_to_embed"] == len(gemini.paid)
+    assert 0 < figures["tokens"] <= costs["tokens"]
+    assert figures["calls"] == len(list(gemini.times)) - 1
+    assert old.sql("SELECT DISTINCT model FROM embeddings") == [("gemini-embedding-001",)]
+    assert weft(built, "search", "compactor").exit_code == 0
+
+    asked = len(gemini.requests)
+    answer(weft(built, "build", "--json"))
+    built.config.write_text(static)
+    built.build()
+    with_gemini(built, gemini.url)
+    again = answer(weft(built, "build", "--json"))["embedding"]
+    assert (again["calls"], again["reuse_ratio"], len(gemini.requests)) == (0, 1.0, asked)
+    holding = [p for p in built.folder.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
+    assert holding == []
+    assert all(KEY not in r.output + r.stderr for r in (failed, mismatch))
+
+
+def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini: Loopback):
+    with_gemini(built, gemini.url, budget_tokens=10)
+    result = weft(built, "build")
+    assert result.exit_code == 9
+    assert "the budget of a run is 10" in result.stderr
+    assert not gemini.requests
+
+
+def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace, gemini: Loopback):
+    with_gemini(built, gemini.url)
+    publisher = make_publisher(built.settings, built.lake)
+    publisher.lake.tables["embeddings"] = Workspace(built.folder).lake.tables["embeddings"]
+    with pytest.raises(ModelMismatchError, match="wordllama-l2-supercat-256 with 256 dimensions"):
+        publisher.publish(dict.fromkeys(built.lake.partitions("messages"), "mail"))
+
+
+def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace):
+    key = dg.AssetCheckKey(dg.AssetKey("embeddings"), REUSE)
+
+    def last_check() -> tuple[bool, float]:
+        with built.instance() as instance:
+            records = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])
+            event = records[key].event
+            assert event and event.dagster_event
+            found = event.dagster_event.asset_check_evaluation_data
+        assert found.severity == dg.AssetCheckSeverity.WARN
+        return found.passed, float(str(found.metadata["reuse_ratio"].value))
+
+    built.write("dev/dev.2004-03.mbox", discussion(800, 2, "planner"))
+    built.build()
+    assert last_check() == (True, 1.0)
+    for segment in make_embedding_cache(built.settings).root.rglob("*.parquet"):
+        segment.unlink()
+    built.write("dev/dev.2004-03.mbox", discussion(800, 3, "planner"))
+    built.build()
+    assert last_check() == (False, 0.0)
+    assert built.plan().is_empty
+
+
+def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_path: Path):
+    (holding,) = answer(weft(built, "cache", "stats", "--json"))
+    assert (holding["model"], holding["dimensions"]) == ("wordllama-l2-supercat-256", 256)
+    assert weft(built, "cache", "verify").exit_code == 0
+
+    (built.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink()
+    built.build()
+    needed = len(set(built.column("SELECT vector::VARCHAR FROM embeddings")))
+    assert answer(weft(built, "cache", "prune", "--json")) == {"dropped": holding["vectors"] - needed}
+
+    segments = list(make_embedding_cache(built.settings).root.rglob("*.parquet"))
+    for segment in segments:
+        segment.write_bytes(segment.read_bytes()[:-9])
+    damaged = weft(built, "cache", "verify")
+    assert damaged.exit_code == 7
+    assert "truncated or corrupt" in damaged.stdout and "weft cache verify --discard" in damaged.stderr
+    assert weft(built, "cache", "verify", "--discard").exit_code == 0
+    assert weft(built, "cache", "stats").stdout == "The cache is empty.\n"
+
+    index = str((built.index / "CURRENT").resolve())
+    taken = answer(weft(built, "cache", "import", index, "--json"))
+    assert taken == {"model": holding["model"], "vectors": needed, "new": needed}
+    built.write("dev/dev.2004-03.mbox", discussion(800, 2, "planner"))
+    assert embedded(built.build()) == 2
+    assert weft(built, "cache", "import", str(built.config)).exit_code == 5

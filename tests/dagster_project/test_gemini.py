@@ -1,0 +1,281 @@
+"""The Gemini model through the real client: whatever the network does, every text gets its one right vector."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dagster_project.resources.service import Quota
+from tests import gemini_loopback as server
+from tests.embedding_run import embed, texts_between
+from tests.gemini_loopback import KEY, Loopback, loopback, vector
+from transforms.errors import BudgetError, EmbeddingError, ServiceError, SettingsError, WeftError
+
+pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+
+TEXTS = texts_between(0, 60)
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """The loopback server, its key in the environment."""
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        yield state
+
+
+@pytest.fixture(autouse=True)
+def _key_is_seen_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """After each test: the key is in no log of any level and in no file of the temporary folder."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    assert KEY not in caplog.text
+    holding = [p for p in tmp_path.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
+    assert holding == []
+
+
+def are_right(found: dict[str, list[float]], texts: list[str], dimensions: int = 768) -> bool:
+    """True if every text has its vector, of unit length, and nothing else has one."""
+    wanted = {t: vector(t, dimensions, "RETRIEVAL_DOCUMENT") for t in texts}
+    return found.keys() == wanted.keys() and all(
+        np.allclose(found[t], v / np.linalg.norm(v), atol=1e-6) for t, v in wanted.items()
+    )
+
+
+HANGING = {"hangs": server.hangs, "trickles": server.trickles}
+PASSING = {
+    "429": server.status(429, "RESOURCE_EXHAUSTED"),
+    "429 with RetryInfo": server.asks_to_wait(0.1),
+    "429 with Retry-After": server.status(429, "RESOURCE_EXHAUSTED", headers={"retry-after": "0"}),
+    "500": server.status(500, "INTERNAL"),
+    "503 with RetryInfo": server.status(503, "UNAVAILABLE", "busy", {"retryDelay": "0.05s"}),
+    "502 in HTML": server.text("<html>Bad Gateway</html>", 502),
+    "reset in the body": server.resets,
+    "no JSON": server.text("{embeddings: soon"),
+    "truncated JSON": server.truncated,
+    "empty body": server.text(""),
+    "a list": server.text("[1, 2]"),
+    "other members": server.text('{"embeddings": 5}'),
+    "other values": server.text('{"embeddings": [{"values": "much"}]}'),
+    "too few": server.altered(lambda vectors: vectors[:-1]),
+    "too many": server.altered(lambda vectors: [*vectors, vectors[0]]),
+    "NaN": server.altered(lambda vectors: [[float("nan")] * len(v) for v in vectors]),
+    "one zero vector": server.altered(lambda vectors: [[0.0] * len(vectors[0]), *vectors[1:]]),
+    "narrow": server.altered(lambda vectors: [v[:256] for v in vectors]),
+    "none": server.altered(lambda vectors: [[] for _ in vectors]),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_a_passing_fault_is_waited_out(gemini: Loopback, tmp_path: Path, name: str):
+    gemini.plan = deque([PASSING[name], None, PASSING[name]])
+    found, report = embed(TEXTS, tmp_path, gemini.url)
+    assert are_right(found, TEXTS)
+    assert set(gemini.paid.values()) == {1}
+    assert report.calls == len(gemini.requests) == 8
+
+
+@pytest.mark.parametrize("name", HANGING)
+def test_a_request_without_an_end_is_given_up_and_asked_again(gemini: Loopback, tmp_path: Path, name: str):
+    gemini.plan = deque([HANGING[name], None])
+    found, report = embed(TEXTS[:20], tmp_path, gemini.url, timeout_seconds=1)
+    assert are_right(found, TEXTS[:20])
+    assert report.calls >= 3
+
+
+LASTING = {
+    "500": (server.status(500, "INTERNAL"), ServiceError, "500 INTERNAL"),
+    "too few": (PASSING["too few"], ServiceError, "vectors came back"),
+    "zero vectors": (PASSING["one zero vector"], ServiceError, "zero or non-finite"),
+    "an expired key": (server.expired_key, ServiceError, "does not accept the key in GEMINI_API_KEY"),
+    "no permission": (server.status(403, "PERMISSION_DENIED"), ServiceError, "does not accept the key"),
+    "an unknown model": (server.status(404, "NOT_FOUND"), ServiceError, "does not know the model"),
+    "a pause beyond the limit": (server.asks_to_wait(3600), ServiceError, "asks to wait 3600 s"),
+    "the day's quota": (server.used_up, ServiceError, "the quota of the day is used up"),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_a_lasting_fault_ends_the_run_and_keeps_what_was_paid(gemini: Loopback, tmp_path: Path, name: str):
+    fault, kind, said = LASTING[name]
+    answered = 2
+    gemini.rule = lambda texts: fault if len(gemini.requests) > answered else None
+    start = time.monotonic()
+    with pytest.raises(kind, match=re.escape(said)) as raised:
+        embed(TEXTS, tmp_path, gemini.url)
+    assert time.monotonic() - start < 10
+    assert KEY not in "".join(map(str, _chain(raised.value)))
+    gemini.rule = lambda texts: None
+    found, report = embed(TEXTS, tmp_path, gemini.url)
+    assert are_right(found, TEXTS)
+    assert set(gemini.paid.values()) == {1}
+    assert len(report.embedded) == len(TEXTS) - 10 * answered
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def test_nothing_hangs_past_the_time_limit(gemini: Loopback, tmp_path: Path):
+    gemini.rule = lambda texts: server.asks_to_wait(0.2)
+    start = time.monotonic()
+    with pytest.raises(ServiceError, match="time limit of 1 s"):
+        embed(TEXTS, tmp_path, gemini.url, time_limit_seconds=1)
+    assert time.monotonic() - start < 3
+
+
+def test_a_refused_text_is_named_and_all_others_are_kept(gemini: Loopback, tmp_path: Path):
+    gemini.rule = server.blocks_forbidden
+    texts = [*TEXTS, f"A text with {server.FORBIDDEN} in it."]
+    for _ in range(2):
+        with pytest.raises(
+            EmbeddingError, match="refuses 1 texts, all others are embedded and kept.*blocked"
+        ):
+            embed(texts, tmp_path, gemini.url)
+    assert set(gemini.paid.values()) == {1}
+    assert gemini.asked.keys() == set(texts)
+    assert are_right(embed(TEXTS, tmp_path, gemini.url)[0], TEXTS)
+
+
+def test_a_request_that_is_wrong_as_such_is_not_taken_apart_for_ever(gemini: Loopback, tmp_path: Path):
+    gemini.rule = lambda texts: server.status(400, "INVALID_ARGUMENT", "no such field")
+    with pytest.raises(ServiceError, match="no such field"):
+        embed(texts_between(0, 400), tmp_path, gemini.url, request_texts=100)
+    assert len(gemini.requests) < 4 * 40
+
+
+def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(gemini: Loopback, tmp_path: Path):
+    gemini.plan = deque([None, server.asks_to_wait(0.6)])
+    embed(TEXTS, tmp_path, gemini.url, concurrency=2)
+    moments = [at for at, _ in gemini.times]
+    assert max(b - a for a, b in zip(moments, moments[1:], strict=False)) >= 0.55
+
+
+def test_the_quota_is_kept_in_every_window_and_used():
+    now, spent = 0.0, []
+    chance = random.Random(3)
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    async def spend() -> None:
+        quota = Quota(3000, 1_000_000, clock=lambda: now, sleep=sleep)
+        for _ in range(3000):
+            tokens = chance.randint(10_000, 20_000)
+            await quota.take(100, tokens)
+            spent.append((now, tokens))
+            await sleep(chance.random() * 0.2)
+
+    asyncio.run(spend())
+    for at, _ in spent:
+        window = [tokens for when, tokens in spent if at <= when < at + 60]
+        assert (len(window) * 100 <= 3000, sum(window) <= 1_000_000) == (True, True)
+    used = max(len(spent) * 100 / 3000, sum(tokens for _, tokens in spent) / 1e6) / (now / 60)
+    print(f"{used:.1%} of the quota used in {now / 60:.0f} minutes")
+    assert used >= 0.95
+
+
+def test_no_more_requests_than_allowed_are_under_way_at_once(gemini: Loopback, tmp_path: Path):
+    gemini.delay = 0.05
+    embed(texts_between(0, 120), tmp_path, gemini.url, concurrency=3)
+    assert gemini.most_at_once == 3
+
+
+@pytest.mark.parametrize("dimensions", [768, 1536, 3072])
+def test_vectors_of_every_width_have_unit_length(gemini: Loopback, tmp_path: Path, dimensions: int):
+    found, _ = embed(TEXTS[:20], tmp_path, gemini.url, dimensions=dimensions)
+    assert are_right(found, TEXTS[:20], dimensions)
+    assert {r["outputDimensionality"] for r in gemini.requests} == {dimensions}
+
+
+def test_long_texts_are_cut_counted_and_sent_within_the_limits(gemini: Loopback, tmp_path: Path):
+    long = " ".join(f"word{n}" for n in range(1000))
+    texts = [f"{long} {n}" for n in range(4)] + TEXTS
+    found, report = embed(texts, tmp_path, gemini.url, request_tokens=4000, request_texts=100)
+    assert (len(found), report.truncated) == (64, 4)
+    sent = [t for t in gemini.paid if t.startswith("word0")]
+    assert len(sent) == 1 and long.startswith(sent[0]) and len(sent[0]) > 2000
+    assert len(gemini.requests) == 4
+
+
+def test_a_run_above_its_budget_asks_for_nothing(gemini: Loopback, tmp_path: Path):
+    with pytest.raises(BudgetError, match="budget of a run is 100"):
+        embed(TEXTS, tmp_path, gemini.url, budget_tokens=100)
+    assert not gemini.requests
+
+
+def test_without_a_key_the_variables_are_named(
+    gemini: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("GEMINI_API_KEY")
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    with pytest.raises(SettingsError, match="GEMINI_API_KEY or GOOGLE_API_KEY"):
+        embed(TEXTS, tmp_path, gemini.url)
+
+
+def test_an_unreachable_service_is_explained(gemini: Loopback, tmp_path: Path):
+    with pytest.raises(WeftError, match="failed 4 times in a row.*ConnectError"):
+        embed(TEXTS, tmp_path, "http://127.0.0.1:9")
+
+
+def test_queries_are_asked_for_as_queries_also_inside_an_event_loop(gemini: Loopback):
+    from dagster_project.resources.gemini import GeminiEmbedder
+    from transforms.settings import EmbeddingSettings, GeminiSettings
+
+    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+
+    async def notebook() -> np.ndarray:
+        return embedder.embed_queries(["what", "why"])
+
+    wanted = [vector(t, 768, "RETRIEVAL_QUERY") for t in ("what", "why")]
+    for found in (embedder.embed_queries(["what", "why"]), asyncio.run(notebook())):
+        assert np.allclose(found, [v / np.linalg.norm(v) for v in wanted], atol=1e-6)
+
+
+def started(cache: Path, url: str, first: int, last: int) -> subprocess.Popen[bytes]:
+    """A process of its own that embeds the texts number `first` to `last` - 1."""
+    command = [sys.executable, "-m", "tests.embedding_run", str(cache), url, str(first), str(last)]
+    return subprocess.Popen(command, cwd=Path(__file__).parents[2])
+
+
+def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loopback, tmp_path: Path):
+    gemini.delay = 0.05
+    chance = random.Random(7)
+    kills = 2
+    for _ in range(kills):
+        before = len(gemini.requests)
+        run = started(tmp_path, gemini.url, 0, 400)
+        wanted = before + chance.randint(2, 8)
+        while len(gemini.requests) < wanted and run.poll() is None:
+            time.sleep(0.002)
+        run.kill()
+        run.wait()
+    found, _ = embed(texts_between(0, 400), tmp_path, gemini.url)
+    assert are_right(found, texts_between(0, 400))
+    # Four requests of ten texts are under way at once; one more may be answered and not yet stored.
+    again = sum(gemini.paid.values()) - len(gemini.paid)
+    assert 0 < again <= kills * 5 * 10
+
+
+def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: Path):
+    gemini.delay = 0.05
+    runs = [started(tmp_path, gemini.url, *part) for part in ((0, 200), (100, 300))]
+    assert [run.wait(60) for run in runs] == [0, 0]
+    assert set(gemini.paid.values()) == {1}
+    found, report = embed(texts_between(0, 300), tmp_path, gemini.url)
+    assert are_right(found, texts_between(0, 300))
+    assert report.calls == 0

@@ -1,0 +1,91 @@
+"""The language model through the real client: answers of the asked shape, or a reason why there is none."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+from pydantic import BaseModel, Field
+
+from tests import gemini_loopback as server
+from tests.gemini_loopback import KEY, Loopback, candidate, loopback
+from transforms.errors import BudgetError, ServiceError
+from transforms.settings import GeminiSettings
+
+pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+
+PROMPTS = [f"How near is text {n}?" for n in range(9)]
+
+
+class Score(BaseModel):
+    """A score and its reason."""
+
+    score: int = Field(ge=0, le=10)
+    reason: str
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        state.reply = lambda prompt: json.dumps({"score": int(prompt[-2]), "reason": prompt})
+        yield state
+
+
+def answers(gemini: Loopback, **settings: object) -> dict[int, tuple[Score | None, str | None]]:
+    from dagster_project.resources.gemini_language import GeminiLanguageModel
+
+    quick = {"base_url": gemini.url, "backoff_seconds": 0.01, "attempts": 3, **settings}
+    model = GeminiLanguageModel("gemini-2.5-flash", GeminiSettings.model_validate(quick), 100)
+    return {a.prompt: (a.value, a.refusal) for a in model.answers(PROMPTS, Score, "Score from 0 to 10.")}
+
+
+EXPECTED = {n: (Score(score=n, reason=prompt), None) for n, prompt in enumerate(PROMPTS)}
+
+
+def test_every_prompt_gets_its_answer_in_the_asked_shape(gemini: Loopback):
+    assert answers(gemini) == EXPECTED
+    sent = gemini.requests[0]
+    assert sent["generationConfig"]["responseJsonSchema"] == Score.model_json_schema()
+    assert sent["generationConfig"]["temperature"] == 0
+    assert sent["systemInstruction"]["parts"] == [{"text": "Score from 0 to 10."}]
+
+
+@pytest.mark.parametrize(
+    "text", ["no JSON", '{"score": 11, "reason": "too high"}', '{"score": 1}', "[]"], ids=str
+)
+def test_an_answer_of_another_shape_is_asked_for_again(gemini: Loopback, text: str):
+    gemini.plan = deque([lambda answer: answer.send(200, candidate(text)), server.status(503, "UNAVAILABLE")])
+    assert answers(gemini) == EXPECTED
+    assert len(gemini.requests) == len(PROMPTS) + 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"promptFeedback": {"blockReason": "SAFETY"}}, "blocks the prompt (SAFETY)"),
+        (candidate('{"score": 1, "rea', "MAX_TOKENS"), "no whole answer (MAX_TOKENS)"),
+        ({}, "no whole answer (no candidate)"),
+    ],
+)
+def test_a_refused_prompt_has_the_reason_and_the_others_their_answers(
+    gemini: Loopback, answer: dict, said: str
+):
+    gemini.rule = lambda texts: (lambda a: a.send(200, answer)) if "text 4" in texts[0] else None
+    found = answers(gemini)
+    assert said in str(found.pop(4)[1])
+    assert found == {n: v for n, v in EXPECTED.items() if n != 4}
+
+
+def test_answers_that_never_have_the_shape_end_the_run(gemini: Loopback):
+    gemini.reply = lambda prompt: "[]"
+    with pytest.raises(ServiceError, match="failed 3 times in a row"):
+        answers(gemini)
+
+
+def test_prompts_above_the_budget_are_not_sent(gemini: Loopback):
+    with pytest.raises(BudgetError, match="budget of a run is 500"):
+        answers(gemini, budget_tokens=500)
+    assert not gemini.requests

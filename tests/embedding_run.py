@@ -1,0 +1,48 @@
+"""One run of the Gemini model over numbered texts; tests also start it by itself, kill it, or run two at once.
+
+python -m tests.embedding_run CACHE URL FIRST LAST
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import ibis
+
+from assets.embedding import EmbeddingReport, vectors_of
+from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.gemini import GeminiEmbedder
+from dagster_project.resources.progress import LoggedProgress
+from transforms.hashing import text_hash
+from transforms.settings import EmbeddingSettings, GeminiSettings
+
+
+def texts_between(first: int, last: int) -> list[str]:
+    """The texts number `first` to `last` - 1."""
+    return [f"Text number {n} speaks of the compactor and of nothing else." for n in range(first, last)]
+
+
+def embed(
+    texts: list[str], cache: Path, url: str, **settings: object
+) -> tuple[dict[str, list[float]], EmbeddingReport]:
+    """Vectors by text, and what they took; `settings` are of the section gemini, or `dimensions`."""
+    dimensions = settings.pop("dimensions", 768)
+    quick = {
+        "base_url": url, "backoff_seconds": 0.01, "max_backoff_seconds": 0.05, "timeout_seconds": 10,
+        "time_limit_seconds": 60, "request_texts": 10, "concurrency": 4, "attempts": 4,
+    }  # fmt: skip
+    embedder = GeminiEmbedder(
+        EmbeddingSettings.model_validate({"model": "gemini", "dimensions": dimensions}),
+        GeminiSettings.model_validate({**quick, **settings}),
+    )
+    table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
+    found, report = vectors_of(table, embedder, ParquetEmbeddingCache(cache), LoggedProgress())
+    by_hash = {text_hash(t): t for t in texts}
+    names, made = found.column("text_hash").to_pylist(), found.column("vector").to_pylist()
+    return {by_hash[n]: v for n, v in zip(names, made, strict=True)}, report
+
+
+if __name__ == "__main__":
+    _, folder, address, start, end = sys.argv
+    embed(texts_between(int(start), int(end)), Path(folder), address)

@@ -1,0 +1,249 @@
+"""A loopback server that speaks the parts of Gemini's REST API that Weft calls, and fails as it is told to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+
+KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
+FORBIDDEN = "forbidden words"
+HANG_SECONDS = 8.0
+_PATH = re.compile(r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent)")
+
+Fault = Callable[["_Answer"], None]
+
+
+def vector(text: str, dimensions: int, task: str) -> np.ndarray:
+    """The server's vector of a text: its own direction, and no unit length."""
+    seed = int.from_bytes(hashlib.blake2b(f"{task}/{text}".encode(), digest_size=8).digest(), "big")
+    return np.random.default_rng(seed).normal(size=dimensions).round(6) * 3
+
+
+@dataclass
+class Loopback:
+    """What the server saw: texts by how often they were answered, and the requests under way.
+
+    `plan` are the faults of the coming requests, in the order of arrival; None answers well.
+    `rule`, if given, decides for every request of which `plan` says nothing. `reply` makes the text
+    that answers a prompt.
+    """
+
+    url: str
+    plan: deque[Fault | None] = field(default_factory=deque)
+    rule: Callable[[list[str]], Fault | None] = lambda texts: None
+    reply: Callable[[str], str] = lambda prompt: "{}"
+    paid: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    times: list[tuple[float, int]] = field(default_factory=list)
+    most_at_once: int = 0
+    delay: float = 0.0
+    _at_once: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, texts: list[str], request: dict[str, Any]) -> Fault | None:
+        """Note a request; the fault it meets."""
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            self.asked.update(texts)
+            self.requests.append(request)
+            self.times.append((time.monotonic(), len(texts)))
+            if self.plan:
+                return self.plan.popleft()
+        return self.rule(texts)
+
+    def end(self, texts: list[str]) -> None:
+        """Note that a request was dealt with; `texts` were answered well."""
+        with self._lock:
+            self._at_once -= 1
+            self.paid.update(texts)
+
+
+@contextmanager
+def loopback() -> Iterator[Loopback]:
+    """The server, listening until the block ends."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answer) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        state = Loopback(f"http://127.0.0.1:{server.server_address[1]}")
+        server.state = state  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield state
+        finally:
+            server.shutdown()
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """One request and its answer."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer `models/<model>:batchEmbedContents` or `:generateContent`."""
+        self.state: Loopback = self.server.state  # type: ignore[attr-defined]
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        called = _PATH.fullmatch(self.path)
+        self.asked = body.get("requests", [])
+        if called and called[2] == "generateContent":
+            self.generate(body)
+            return
+        if not called or len(self.asked) > 100 or {r["model"] for r in self.asked} != {called[1]}:
+            status(404, "NOT_FOUND", "no such method, or a request that it does not take")(self)
+            return
+        texts = [r["content"]["parts"][0]["text"] for r in self.asked]
+        good = lambda: {"embeddings": [{"values": v} for v in self.values()]}  # noqa: E731
+        self.answer(texts, self.asked[0], good)
+
+    def generate(self, body: dict[str, Any]) -> None:
+        """Answer a prompt."""
+        prompt = body["contents"][0]["parts"][0]["text"]
+        self.answer([prompt], body, lambda: candidate(self.state.reply(prompt)))
+
+    def answer(self, texts: list[str], request: dict[str, Any], good: Callable[[], object]) -> None:
+        """Send the fault that this request meets, else what `good` returns."""
+        fault = self.state.begin(texts, request)
+        time.sleep(self.state.delay)
+        answered: list[str] = []
+        try:
+            if self.headers["x-goog-api-key"] != KEY:
+                expired_key(self)
+            elif fault:
+                fault(self)
+            else:
+                self.send(200, good())
+                answered = texts
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the client gave up
+        finally:
+            self.state.end(answered)
+
+    def values(self) -> list[list[float]]:
+        """The right vectors."""
+        return [
+            vector(r["content"]["parts"][0]["text"], r["outputDimensionality"], r["taskType"]).tolist()
+            for r in self.asked
+        ]
+
+    def send(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
+        """Send JSON, or text as it is."""
+        data = (body if isinstance(body, str) else json.dumps(body)).encode()
+        self.send_response(status)
+        for name, value in {"content-type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed."""
+
+
+def candidate(text: str, reason: str = "STOP") -> dict[str, Any]:
+    """The answer of a language model."""
+    content = {"role": "model", "parts": [{"text": text}]}
+    return {
+        "candidates": [{"content": content, "finishReason": reason}],
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12},
+    }
+
+
+def status(
+    code: int,
+    name: str,
+    message: str = "said so",
+    *details: dict[str, Any],
+    headers: dict[str, str] | None = None,
+) -> Fault:
+    """An error as Google's services report it."""
+    error = {"code": code, "status": name, "message": message, "details": list(details)}
+    return lambda answer: answer.send(code, {"error": error}, headers)
+
+
+def asks_to_wait(seconds: float) -> Fault:
+    """429 with RetryInfo."""
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds:g}s"}
+    return status(429, "RESOURCE_EXHAUSTED", "Quota exceeded", info)
+
+
+def expired_key(answer: _Answer) -> None:
+    """400 for a bad key, which the service repeats in its answer."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    key = answer.headers["x-goog-api-key"]
+    status(400, "INVALID_ARGUMENT", f"API key expired: {key}. Consumer 'api_key:{key}'.", info)(answer)
+
+
+def used_up(answer: _Answer) -> None:
+    """429 for the quota of the day."""
+    failure = {
+        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{"quotaId": "EmbedContentRequestsPerDayPerProjectPerModel-FreeTier"}],
+    }
+    status(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota", failure)(answer)
+
+
+def hangs(answer: _Answer) -> None:
+    """No answer."""
+    time.sleep(HANG_SECONDS)
+
+
+def trickles(answer: _Answer) -> None:
+    """An answer that never ends, a byte at a time."""
+    answer.send_response(200)
+    answer.send_header("content-length", "100000")
+    answer.end_headers()
+    end = time.monotonic() + HANG_SECONDS
+    while time.monotonic() < end:
+        answer.wfile.write(b" ")
+        time.sleep(0.05)
+
+
+def resets(answer: _Answer) -> None:
+    """The connection breaks in the middle of the body."""
+    body = json.dumps({"embeddings": [{"values": v} for v in answer.values()]}).encode()
+    answer.send_response(200)
+    answer.send_header("content-length", str(len(body)))
+    answer.end_headers()
+    answer.wfile.write(body[: len(body) // 2])
+    answer.wfile.flush()
+    answer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    answer.connection.close()
+    answer.close_connection = True
+
+
+def text(body: str, code: int = 200) -> Fault:
+    """A body that is not what it should be."""
+    return lambda answer: answer.send(code, body)
+
+
+def truncated(answer: _Answer) -> None:
+    """JSON that ends too early."""
+    body = json.dumps({"embeddings": [{"values": v} for v in answer.values()]})
+    answer.send(200, body[: len(body) * 2 // 3])
+
+
+def altered(change: Callable[[list[list[float]]], list[Any]]) -> Fault:
+    """Vectors that are not those asked for."""
+    return lambda answer: answer.send(200, {"embeddings": [{"values": v} for v in change(answer.values())]})
+
+
+def blocks_forbidden(texts: list[str]) -> Fault | None:
+    """400 for a request in which a text may not be embedded."""
+    if any(FORBIDDEN in t for t in texts):
+        return status(400, "INVALID_ARGUMENT", "The content is blocked")
+    return None
