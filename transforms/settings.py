@@ -74,6 +74,11 @@ class DocumentSettings(StageSettings):
 class ChunkSettings(StageSettings):
     """How blocks become chunks (defaults: the pginbox design, seed 000)."""
 
+    policy: Literal["pairs", "message"] = Field(
+        "pairs",
+        description="pairs: a reply with the quote it answers is a chunk; message: a mail without its quotes "
+        "is one chunk up to recursive_chars, and the pairs are chunks besides",
+    )
     message_chars: int = Field(2000, gt=0, description="characters; longer authored text is split")
     recursive_chars: int = Field(
         8000, gt=0, description="characters; longer text is split by sentences and lines too"
@@ -88,6 +93,15 @@ class ChunkSettings(StageSettings):
         1, ge=0, description="authored letters or digits below which a mail makes no chunk"
     )
     attachment_chars: int = Field(8000, gt=0, description="characters; a longer attachment is split")
+    patch_chars: int = Field(
+        12_000, gt=0, description="characters; the longer diff of one file is split by hunks"
+    )
+    patch_hunks: int = Field(10, gt=0, description="hunks; the diff of one file with more is split by hunks")
+    patch_files: int = Field(
+        100,
+        gt=0,
+        description="files; a patch of more gets a chunk that names them all, and its parts are slow",
+    )
     parent_chars: int = Field(
         800, ge=0, description="characters of the answered mail given to a short reply without anchor"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from transforms.blocks import message_blocks
-from transforms.chunks import diff_pieces, message_chunks, section_pieces, text_pieces, title_of
+from transforms.chunks import message_chunks, title_of
 from transforms.hashing import text_hash
+from transforms.patches import diff_pieces
+from transforms.pieces import code_pieces, section_pieces, text_pieces
 from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
 from transforms.settings import BlockSettings, ChunkSettings
 
@@ -252,9 +255,11 @@ def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -
     rows, left = chunked(mails(body, subject="[PATCH] fix"))
     assert rows[0]["text_display"].endswith("src/f0.c | 2 +-")
     code = rows[1:]
-    assert all(r["is_code"] and r["has_patch_markers"] and r["char_count"] <= 2000 for r in code)
-    names = [r["text_embed"].split("\n")[2] for r in code]
-    assert names == ["src/f0.c"] * 3 + ["src/f1.c"] * 3
+    assert all(r["is_code"] and r["has_patch_markers"] and r["content_class"] == "patch" for r in code)
+    assert [r["text_embed"].split("\n")[2] for r in code] == ["src/f0.c", "src/f1.c"]
+    small, _ = chunked(mails(body), patch_hunks=2)
+    assert [r["diff_files"] for r in small[1:]] == [["src/f0.c"]] * 3 + [["src/f1.c"]] * 3
+    assert [r["diff_functions"] for r in small[1:4]] == [[f"int f{n}(void)"] for n in (1, 101, 201)]
     assert [r["reason"] for r in left] == ["signature"]
 
 
@@ -264,7 +269,7 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
     )
     text = "".join(head + HUNK.format(1) for head in heads)
-    assert [p.context for p in diff_pieces(text, 0, len(text), 1800, 1800)] == ["new.c", "old.c"]
+    assert [p.file for p in diff_pieces(text, 0, len(text), ChunkSettings())] == ["new.c", "old.c"]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +278,8 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         ("short\n", "text", 1),
         (patch(1, 2), "patch", 1),
         (patch(3, 4), "patch", 3),
-        (patch(1, 20), "patch", 3),
+        (patch(1, 20), "patch", 20),
+        (patch(101, 1), "patch", 102),
         ("x" * 20_000, "log", 3),
         ("line\n" * 4_000, "log", 3),
         (("para\n" * 100 + "\n") * 30, "text", 2),
@@ -340,6 +346,8 @@ SMALL = {
     "anchor_chars": 20,
     "anchor_chars_short": 40,
     "attachment_chars": 100,
+    "patch_chars": 150,
+    "patch_hunks": 2,
 }
 
 
@@ -356,7 +364,8 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str]) -> None:
             assert row["char_count"] == len(row["text_display"])
             own = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"] if s["role"] == "own"]
             assert all(own)
-            assert "".join(own).split() == row["text_lex"].split()
+            told = " ".join(row[c] for c in ("text_lex", "added_lex", "removed_lex"))
+            assert sorted(re.findall(r"\w+", " ".join(own))) == sorted(re.findall(r"\w+", told))
             edges = [(s["byte_start"], s["byte_end"]) for s in row["spans"]]
             assert all(0 <= a < b <= len(data) for a, b in edges)
             assert all(b <= c for (_, b), (c, _) in zip(edges, edges[1:], strict=False))
@@ -408,8 +417,9 @@ def test_split_loops_end_cover_and_keep_their_bounds(
     assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
     for pieces in (
         prose,
-        list(diff_pieces(text, 0, len(text), limit, limit)),
+        list(diff_pieces(text, 0, len(text), ChunkSettings(patch_chars=limit, message_chars=limit))),
         list(section_pieces(text, limit)),
+        list(code_pieces(text, limit)),
     ):
         at = 0
         for piece in pieces:
