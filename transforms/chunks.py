@@ -8,8 +8,10 @@ not: reading mail, finding blocks, joins across mails.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -52,14 +54,31 @@ def message_chunks(
     pginbox design (seed 000). Spans are byte ranges of the stored body or attachment text; a chunk
     id depends on the document, the kind and the text, never on a position.
     """
-    seen: dict[str, int] = {}
     chunks, excluded = [CHUNKS.empty()], [EXCLUSIONS.empty()]
-    for drafts in (*_body_drafts(messages, blocks, settings), *_part_drafts(messages, attachments, settings)):
-        chunks.append(drafts.chunks(CHUNKER, settings, seen))
-        rows = zip(*drafts.excluded, strict=True) if drafts.excluded else [()] * len(EXCLUSIONS.names)
-        arrays = [pa.array(r, f.type) for r, f in zip(rows, EXCLUSIONS.arrow, strict=True)]
-        excluded.append(pa.Table.from_arrays(arrays, schema=EXCLUSIONS.arrow))
+    parts = (_body_drafts(messages, blocks, settings), _part_drafts(messages, attachments, settings))
+    for drafts, table in _finished(chain(*parts), settings):
+        chunks.append(table)
+        excluded.append(_exclusions(drafts))
     return ChunkTables(pa.concat_tables(chunks), pa.concat_tables(excluded))
+
+
+def _finished(batches: Iterable[Drafts], settings: ChunkSettings) -> Iterator[tuple[Drafts, pa.Table]]:
+    """Each batch with its table, which Polars puts together while Python cuts the next batch."""
+    seen: dict[str, int] = {}
+    with ThreadPoolExecutor(1) as worker:
+        pending: tuple[Drafts, Future[pa.Table]] | None = None
+        for drafts in batches:
+            if pending:
+                yield pending[0], pending[1].result()
+            pending = drafts, worker.submit(drafts.chunks, CHUNKER, settings, seen)
+        if pending:
+            yield pending[0], pending[1].result()
+
+
+def _exclusions(drafts: Drafts) -> pa.Table:
+    rows = zip(*drafts.excluded, strict=True) if drafts.excluded else [()] * len(EXCLUSIONS.names)
+    arrays = [pa.array(r, f.type) for r, f in zip(rows, EXCLUSIONS.arrow, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=EXCLUSIONS.arrow)
 
 
 def title_of(subject: str) -> str:
@@ -76,10 +95,9 @@ def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) 
     for mails in _batches(messages, ["message_id", "source", "unit"], "body"):
         drafts = Drafts()
         for mail in mails.select(_MAIL).iter_rows():
-            document = _document(*mail[:7], None, "", "fast")
             body = mail[7]
-            if len(body) > settings.slow_body_chars:
-                document = document._replace(lane="slow")
+            lane = "slow" if len(body) > settings.slow_body_chars else "fast"
+            document = _document(mail[:7], None, "", lane)
             drafts.open(document)
             is_reply = document.parent_id is not None or mail[4][:3].lower() == "re:"
             Body(body, *runs.of(document.message_id), is_reply, settings).emit(drafts)
@@ -98,9 +116,8 @@ def _part_drafts(messages: pa.Table, attachments: pa.Table, settings: ChunkSetti
         for part in parts.iter_rows(named=True):
             message_id = part["message_id"]
             owner = owners.get(message_id) or (message_id, "", "", "", "", None, None)
-            named = (part["attachment_id"], part["filename"] or "", part["lane"])
-            document = _document(*owner, *named)._replace(source=part["source"], unit=part["unit"])
-            drafts.open(document)
+            document = _document(owner, part["attachment_id"], part["filename"] or "", part["lane"])
+            drafts.open(document._replace(source=part["source"], unit=part["unit"]))
             emit_attachment(part, drafts, settings)
         yield drafts
 
@@ -108,18 +125,9 @@ def _part_drafts(messages: pa.Table, attachments: pa.Table, settings: ChunkSetti
 _MAIL = ["message_id", "content_hash", "source", "unit", "subject", "in_reply_to", "refs", "body"]
 
 
-def _document(
-    message_id: str,
-    content_hash: str,
-    source: str,
-    unit: str,
-    subject: str,
-    in_reply_to: str | None,
-    refs: list[str] | None,
-    attachment_id: str | None,
-    filename: str,
-    lane: str,
-) -> Document:
+def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> Document:
+    """What the chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
+    message_id, content_hash, source, unit, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
     return Document(

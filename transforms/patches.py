@@ -15,7 +15,10 @@ import polars as pl
 from transforms.pieces import Piece, line_windows
 from transforms.settings import ChunkSettings
 
-DIFF_MARK = r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
+DIFF_MARK = (
+    r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|"
+    r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
+)
 """A line that only diffs have; both Python and Polars read it."""
 _MARK = re.compile(DIFF_MARK)
 DIFF_FILE = re.compile(
@@ -27,7 +30,7 @@ _BODY = re.compile(r"^(?:@@ |\*{15}|GIT binary)", re.MULTILINE)
 DIFF_HUNK = re.compile(r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)", re.MULTILINE)
 _FILE_NAME = re.compile(
     r"^(?:\+\+\+ (?P<new>[^\t\n]+)|diff --git a/\S+ b/(?P<git>[^\n]+)|Index: (?P<index>[^\n]+)|"
-    r"\*\*\* (?P<old>[^\s*]+)|(?:Modified|Added|Deleted): (?P<svn>[^\n]+))",
+    r"\*\*\* [^\s*][^\n]*\n--- (?P<context>\S+)|(?:Modified|Added|Deleted): (?P<svn>[^\n]+))",
     re.MULTILINE,
 )
 # `literal 123` and `delta 45` with their base-85 lines; what `uuencode` writes between `begin` and `end`.
@@ -38,8 +41,11 @@ _BINARY = re.compile(
 )
 _UNIFIED_HEADER = r"(?m)^--- (\S[^\n]*)\n\+\+\+ "
 _GIT_VERSION = r"(?m)^-- \n(\d[\w.-]*)$"
-_FILE_LINE = r"(?m)^(?:(?:\+\+\+|\*\*\*) [^\s*]+|--- a/\S+|diff --git a/[^\n]+|(?:Index|Modified|Added|Deleted): \S[^\n]*)"
-_FILE_LEAD = r"^(?:\+\+\+ (?:b/)?|--- a/|diff --git a/.* b/|\w+: |\*\*\* )"
+_FILE_LINE = (
+    r"(?m)^(?:\+\+\+ \S+|\*\*\* [^\s*][^\n]*\n--- \S+|--- a/\S+|diff --git a/[^\n]+|"
+    r"(?:Index|Modified|Added|Deleted): \S[^\n]*)"
+)
+_FILE_LEAD = r"^(?:\+\+\+ (?:b/)?|--- a/|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- )"
 _FUNCTION_LINE = r"(?m)^(?:@@ -[\d,]+ \+[\d,]+ @@ |\*{15} )\S[^\n]*"
 _FUNCTION_LEAD = r"^(?:@@ [^@]* @@ |\*{15} )"
 _OTHER_FORM = r"(?m)^(?:\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
@@ -93,9 +99,8 @@ def file_starts(text: str, start: int, end: int) -> list[int]:
         return out
     for found in DIFF_FILE.finditer(text, start, end):
         at = found.start()
-        inner = ("--- ", "*** ")
-        if out and not text.startswith("diff ", out[-1]):
-            inner = ("--- ", "*** ", "diff ")
+        below_diff = bool(out) and text.startswith("diff ", out[-1])
+        inner = ("--- ", "*** ") if below_diff else ("--- ", "*** ", "diff ")
         if not (out and text.startswith(inner, at) and not _has_body(text, out[-1], at)):
             out.append(at)
     return out
@@ -156,14 +161,15 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
         pl.col("added", "removed").list.join("\n").str.replace_all(r"(?m)^[+-]", "").name.suffix("_lex"),
         pl.col("added", "removed").list.len().cast(pl.Int64).name.prefix("lines_"),
     )
-    other = unified.select(pl.col("diff").str.contains(_OTHER_FORM)).to_series()
+    other: pl.Series = unified.select(pl.col("diff").str.contains(_OTHER_FORM)).to_series()
     if other.any():
         changes = [
             _changes(text) if is_other else None
             for text, is_other in zip(unified["diff"], other, strict=True)
         ]
-        schema = {"added_lex": pl.String, "removed_lex": pl.String, "rest": pl.String}
-        schema |= {"lines_added": pl.Int64, "lines_removed": pl.Int64}
+        texts = dict.fromkeys(("added_lex", "removed_lex", "rest"), pl.String())
+        counts = dict.fromkeys(("lines_added", "lines_removed"), pl.Int64())
+        schema: dict[str, pl.DataType] = {**texts, **counts}
         told = pl.DataFrame([c or (None,) * 5 for c in changes], schema=schema, orient="row")
         unified = unified.with_columns(pl.coalesce(told[c], pl.col(c)).alias(c) for c in schema)
     name, function = pl.element().str.replace(_FILE_LEAD, ""), pl.element().str.replace(_FUNCTION_LEAD, "")

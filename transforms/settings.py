@@ -218,6 +218,13 @@ _STOPWORDS = (
 # fmt: on
 
 
+_DIAGNOSTIC = (
+    r"\b(?:ERROR|FATAL|PANIC|WARNING|NOTICE|BUG|KASAN|SIG[A-Z]{3,5}|[A-Za-z]+(?:Error|Exception))\b|0x[0-9a-f]+|"
+    r"(?i:\b(?:logs?|dmesg|segfault|segmentation fault|core dump(?:ed)?|stack ?trace|back ?trace|traceback|call trace|"
+    r"oops|panic|crash(?:es|ed)?|assertion|undefined reference|exit code|build fail(?:s|ed|ure)?)\b)"
+)
+
+
 class SearchSettings(StageSettings):
     """How queries become ranked hits."""
 
@@ -239,6 +246,15 @@ class SearchSettings(StageSettings):
     function_weight: float = Field(1.0, ge=0, description="weight of the functions that hunk headers name")
     added_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff adds")
     removed_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff removes")
+    log_weight: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="factor on the score of logs and build output, unless the query is diagnostic",
+    )
+    diagnostic_pattern: str = Field(
+        _DIAGNOSTIC, description="regular expression; a query that it finds something in is diagnostic"
+    )
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )
