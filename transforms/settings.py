@@ -242,8 +242,8 @@ class SearchSettings(StageSettings):
     title_weight: float = Field(2.0, ge=0, description="weight of subject terms")
     text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
     quote_weight: float = Field(0.3, ge=0, description="weight of quoted terms")
-    file_weight: float = Field(1.0, ge=0, description="weight of the names of files that a diff changes")
-    function_weight: float = Field(1.0, ge=0, description="weight of the functions that hunk headers name")
+    file_weight: float = Field(0.3, ge=0, description="weight of the names of files that a diff changes")
+    function_weight: float = Field(0.3, ge=0, description="weight of the functions that hunk headers name")
     added_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff adds")
     removed_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff removes")
     log_weight: float = Field(
