@@ -245,7 +245,7 @@ class SearchSettings(StageSettings):
     file_weight: float = Field(0.3, ge=0, description="weight of the names of files that a diff changes")
     function_weight: float = Field(0.3, ge=0, description="weight of the functions that hunk headers name")
     added_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff adds")
-    removed_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff removes")
+    removed_weight: float = Field(0.5, ge=0, description="weight of terms in lines that a diff removes")
     log_weight: float = Field(
         0.7,
         ge=0,
