@@ -31,6 +31,7 @@ ui: $(STAMP)
 	@$(BIN)/weft ui
 
 bench: $(STAMP)
+	@$(BIN)/python benchmarks/chunks.py
 	@$(BIN)/python benchmarks/stages.py
 	@$(BIN)/python benchmarks/retrieval.py
 

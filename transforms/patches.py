@@ -42,10 +42,10 @@ _BINARY = re.compile(
 _UNIFIED_HEADER = r"(?m)^--- (\S[^\n]*)\n\+\+\+ "
 _GIT_VERSION = r"(?m)^-- \n(\d[\w.-]*)$"
 _FILE_LINE = (
-    r"(?m)^(?:\+\+\+ \S+|\*\*\* [^\s*][^\n]*\n--- \S+|--- a/\S+|diff --git a/[^\n]+|"
+    r"(?m)^(?:--- [^\n]*\n\+\+\+ \S+|\*\*\* [^\s*][^\n]*\n--- \S+|diff --git a/[^\n]+|rename from [^\n]+|"
     r"(?:Index|Modified|Added|Deleted): \S[^\n]*)"
 )
-_FILE_LEAD = r"^(?:\+\+\+ (?:b/)?|--- a/|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- )"
+_FILE_LEAD = r"^(?:--- [^\n]*\n\+\+\+ (?:b/)?|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- |rename from )"
 _FUNCTION_LINE = r"(?m)^(?:@@ -[\d,]+ \+[\d,]+ @@ |\*{15} )\S[^\n]*"
 _FUNCTION_LEAD = r"^(?:@@ [^@]* @@ |\*{15} )"
 _OTHER_FORM = r"(?m)^(?:\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"

@@ -72,9 +72,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
         {"term": distinct, "stem": stems(distinct.to_list(), settings)}, schema_overrides=_STEM
     )
     terms = both.join(stemmed, on="term").select("row", pl.col("stem").alias("term"), "tf")
-    return (
-        pl.concat([terms, whole]).group_by("row", "term").agg(pl.col("tf").sum()).sort("row", "term")
-    )
+    return pl.concat([terms, whole]).group_by("row", "term").agg(pl.col("tf").sum()).sort("row", "term")
 
 
 def _counted(found: pl.Series) -> pl.DataFrame:
