@@ -64,8 +64,12 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
         .explode("term")
         .filter(pl.col("term").str.len_bytes() > 0)
     )
-    compounds = _counted(lower.str.extract_all(_COMPOUND))
-    whole = compounds.with_columns(pl.col("term").str.slice(0, settings.max_term_chars))
+    # A diff writes a/ and b/ before paths; a host before a slash makes an address, which its words find.
+    whole = (
+        _counted(lower.str.extract_all(_COMPOUND))
+        .filter(~pl.col("term").str.contains(r"^[^/]*\.[^/]*/"))
+        .with_columns(pl.col("term").str.replace(r"^[ab]/", "").str.slice(0, settings.max_term_chars))
+    )
     both = pl.concat([words, parts])
     distinct = both.get_column("term").unique()
     stemmed = pl.DataFrame(

@@ -28,8 +28,8 @@ def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
         ("__init__", ["__init__", "init"]),
         ("v16.2 and CVE-2024-3094", ["2", "2024", "3094", "and", "cve", "cve-2024-3094", "v16", "v16.2"]),
         ("C++ or C#, not c", ["c", "c#", "c++", "not", "or"]),
-        ("a++ b/fs/erofs/zdata.c", ["a", "a++", "b", "b/fs/erofs/zdata.c", "c", "erofs", "fs", "zdata"]),
-        ("and/or, 1/2, https://x.org/a", ["1", "2", "a", "and", "https", "or", "org", "x"]),
+        ("a++ b/fs/erofs/zdata.c", ["a", "a++", "b", "c", "erofs", "fs", "fs/erofs/zdata.c", "zdata"]),
+        ("and/or, 1/2, https://x.org/a/b.c", ["1", "2", "a", "and", "b", "c", "https", "or", "org", "x"]),
         ("array_cosine_distance", ["array", "array_cosine_distance", "cosine", "distance"]),
         ("0x1f", ["0x1f"]),
         (
