@@ -334,7 +334,8 @@ class Body:
             if anchor and piece is None:
                 self.left.append((*anchor, "unused_quote"))
             return False
-        spans = _joined(own)
+        is_plain = len(own) == 1 and not own[0].is_code
+        spans = [Span(own[0].start, own[0].end, "own")] if is_plain else _joined(own)
         point, display = "", None
         if anchor:
             point = shown(self.body, [Span(*anchor, "anchor")])
@@ -342,8 +343,8 @@ class Body:
             display = shown(self.body, spans)
         elif len(spans) > 1:
             display = shown(self.body, spans)
-        diffs = [Span(p.start, p.end, "own") for p in own if p.is_diff]
         diff = prose = ""
+        diffs = [] if is_plain else [Span(p.start, p.end, "own") for p in own if p.is_diff]
         if diffs:
             diff = shown(self.body, diffs, "\n")
             prose = shown(self.body, [Span(p.start, p.end, "own") for p in own if not p.is_diff], "\n")
@@ -357,7 +358,7 @@ class Body:
             piece.hunk if piece else "",
             diff,
             prose,
-            _class(own),
+            "text" if is_plain else _class(own),
         )
         self.drafts.add(draft, spans, self.offsets)
         return True
