@@ -32,6 +32,8 @@ ui: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/reading.py
+	@$(BIN)/python benchmarks/blocks.py
+	@$(BIN)/python benchmarks/chunks.py
 	@$(BIN)/python benchmarks/stages.py
 	@$(BIN)/python benchmarks/retrieval.py
 

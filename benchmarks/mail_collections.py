@@ -34,11 +34,15 @@ def corpora_folder() -> Path:
     return folder
 
 
-def settings_file(folder: Path, name: str, source: str) -> Path:
-    """A settings file for one source with its storage below `folder`."""
+def settings_file(folder: Path, name: str, source: str, chunks: Mapping[str, str] | None = None) -> Path:
+    """A settings file for one source with its storage below `folder`; `chunks` are settings of [chunks]."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "weft.toml"
-    path.write_text(f'[storage]\nroot = "state"\n\n[[sources]]\nname = "{name}"\nkind = "mbox"\n{source}\n')
+    lines = [f"{n} = {v if v.isdecimal() else json.dumps(v)}\n" for n, v in (chunks or {}).items()]
+    path.write_text(
+        f'[storage]\nroot = "state"\n\n[chunks]\n{"".join(lines)}\n'
+        f'[[sources]]\nname = "{name}"\nkind = "mbox"\n{source}\n'
+    )
     return path
 
 

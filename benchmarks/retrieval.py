@@ -1,6 +1,6 @@
 """Search quality on real mail, beside bm25s on the same mails in the same run.
 
-    python benchmarks/retrieval.py [--state FOLDER] [--set NAME=VALUE ...]
+    python benchmarks/retrieval.py [--state FOLDER] [--set NAME=VALUE ...] [--chunks NAME=VALUE ...]
 
 Prints nDCG@10, RR@10 and R@100 per task: of the default search, of its two halves alone, of both
 fusions, and of bm25s over whole mails, over mails without quotes and over the same chunks.
@@ -43,21 +43,27 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [search]"
     )
+    parser.add_argument(
+        "--chunks", action="append", default=[], metavar="NAME=VALUE", help="a setting of [chunks]"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="leave bm25s out")
     arguments = parser.parse_args()
-    changed = dict(s.split("=", 1) for s in arguments.set)
+    changed, chunks = (dict(s.split("=", 1) for s in given) for given in (arguments.set, arguments.chunks))
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         corpora = collections.corpora_folder()
         collection = collections.pgsql(corpora)
-        index = built(state / "pgsql", "pgsql", collection.source, changed)
-        report(collection, index)
-        index = built(state / "erofs", "erofs", collections.erofs_source(corpora), changed)
-        report(collections.erofs(corpora, index.path), index)
+        index = built(state / "pgsql", "pgsql", collection.source, changed, chunks)
+        report(collection, index, not arguments.no_peers)
+        index = built(state / "erofs", "erofs", collections.erofs_source(corpora), changed, chunks)
+        report(collections.erofs(corpora, index.path), index, not arguments.no_peers)
 
 
-def built(folder: Path, name: str, source: str, changed: dict[str, str]) -> SearchIndex:
+def built(
+    folder: Path, name: str, source: str, changed: dict[str, str], chunks: dict[str, str]
+) -> SearchIndex:
     """The index of a source, brought up to date."""
-    config = collections.settings_file(folder, name, source)
+    config = collections.settings_file(folder, name, source, chunks)
     subprocess.run(
         [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)],
         check=True,
@@ -84,9 +90,9 @@ def variants(settings: SearchSettings) -> dict[str, SearchSettings]:
     }
 
 
-def report(collection: collections.Collection, index: SearchIndex) -> None:
+def report(collection: collections.Collection, index: SearchIndex, with_peers: bool) -> None:
     """Print the table of every task of a collection."""
-    peers = bm25s_peers(index)
+    peers = bm25s_peers(index) if with_peers else {}
     for task, (queries, relevant) in collection.tasks.items():
         others = task.endswith("thread")
         own = dict(zip(*collection.tasks["commit to its mail"], strict=True)) if others else {}
@@ -121,11 +127,15 @@ def show(title: str, rows: dict[str, tuple[dict[str, float], float]]) -> None:
         cells = [f"{values[n]:.3f}{'*' if values[n] == best[n] else ' '}" for n in names]
         table.add_row(system, *cells, f"{1000 * seconds / queries:.1f}")
     default, peers = rows["weft, default"][0], {n: v for n, (v, _) in rows.items() if n.startswith("bm25s")}
-    margins = {n: default[n] - max(p[n] for p in peers.values()) for n in names}
-    table.caption = "default against the best bm25s: " + ", ".join(
-        f"{n} {m:+.3f}" for n, m in margins.items()
-    )
+    if peers:
+        table.caption = _caption(default, peers, names)
     Console(width=110).print(table)
+
+
+def _caption(default: dict[str, float], peers: dict[str, dict[str, float]], names: list[str]) -> str:
+    """How far the default is from the best peer."""
+    margins = {n: default[n] - max(p[n] for p in peers.values()) for n in names}
+    return "default against the best bm25s: " + ", ".join(f"{n} {m:+.3f}" for n, m in margins.items())
 
 
 def weft_ranking(index: SearchIndex, queries: list[str]) -> list[list[tuple[str, float]]]:
@@ -144,7 +154,8 @@ def bm25s_peers(index: SearchIndex) -> dict:
         "SELECT message_id, subject, body FROM messages ORDER BY message_id"
     ).fetchall()
     chunks = index.connection.execute(
-        "SELECT doc_id, title, text_lex || ' ' || quote_lex FROM chunks ORDER BY chunk_id"
+        "SELECT doc_id, title, concat_ws(' ', text_lex, added_lex, removed_lex, quote_lex) FROM chunks "
+        "ORDER BY chunk_id"
     ).fetchall()
     return {
         "whole mails": ranker([(m, f"{s}\n{b}") for m, s, b in mails]),

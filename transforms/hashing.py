@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
 
 
 def text_hash(text: str) -> str:
@@ -24,3 +28,17 @@ def parts_hash(parts: Iterable[str | bytes]) -> str:
 def bytes_sha256(data: bytes) -> str:
     """SHA-256 of `data` in lower-case hex."""
     return hashlib.sha256(data).hexdigest()
+
+
+def text_hashes(texts: pa.Array | pa.ChunkedArray) -> list[str]:
+    """`text_hash` of every text of an Arrow column without nulls, read from its buffer."""
+    hashes: list[str] = []
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    for chunk in chunks:
+        flat = chunk.cast(pa.large_string())
+        if not len(flat):
+            continue
+        offsets = np.frombuffer(flat.buffers()[1], dtype=np.int64)[flat.offset :][: len(flat) + 1].tolist()
+        data = memoryview(flat.buffers()[2] or b"")
+        hashes.extend(hashlib.blake2b(data[a:b], digest_size=16).hexdigest() for a, b in pairwise(offsets))
+    return hashes

@@ -20,7 +20,7 @@ from transforms.mail_parts import KNOWN_HEADERS, MIME_FAULTS, MailContent, Part,
 from transforms.mbox import Dialect, mbox_layout, unescape
 from transforms.settings import MailSettings
 
-VERSION = "2"
+VERSION = "3"
 
 SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
 """Domain of the ids made for mails that have none; `.invalid` is reserved by RFC 2606."""

@@ -46,6 +46,8 @@ _CODE_NAMES = re.compile(
     re.I,
 )
 _LOG_NAMES = re.compile(r"\.(?:log|out|err|dmesg|trace|strace|diffs)(?:\.\d+)?\Z|dmesg|strace", re.I)
+# What a tool wrote for another tool (kernel configurations, lists of dependencies) is a build artefact, like a log.
+_GENERATED = re.compile(r"(?i)\b(?:automatically generated|generated (?:automatically|file)|do not edit)\b")
 _LOG_LINE = re.compile(
     r"\A\s*(?:\[\s*\d+\.\d+\]|<\d>\s*\[|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|\w{3} [ \d]\d \d\d:\d\d:\d\d"
     r"|\d\d:\d\d:\d\d[ .,]|(?:LOG|ERROR|FATAL|WARNING|NOTICE|DEBUG|PANIC|HINT|STATEMENT|DETAIL|CONTEXT):\s"
@@ -121,6 +123,8 @@ def text_class(text: str, filename: str) -> str:
         return "log"
     if _CODE_NAMES.search(filename):
         return "code"
+    if _GENERATED.search(text, 0, 400):
+        return "log"
     if text.startswith("#!"):
         return "code"
     lines = [

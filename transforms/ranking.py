@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +32,11 @@ class Places:
 
     document: np.ndarray
     thread: np.ndarray
+
+
+def is_diagnostic(query: str, settings: SearchSettings) -> bool:
+    """True if a query looks for what a program said: logs then count in full (seed 000)."""
+    return re.search(settings.diagnostic_pattern, query) is not None
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:
@@ -81,14 +87,16 @@ def ranked_hits(
     places: Places,
     limit: int,
     settings: SearchSettings,
+    logs: np.ndarray | None = None,
 ) -> pl.DataFrame:
     """The best chunk of each of the best `limit` documents for one query: the columns of RANKED.
 
     `lexical` holds the scores of all chunks; `allowed` masks those that a filter keeps.
     Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
     `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
-    `_fused`; a document is as good as its best chunk, plus the share `thread_weight` of the best
-    document of its thread. Ties break on the chunk number.
+    `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`. A document is as good
+    as its best chunk, plus the share `thread_weight` of the best document of its thread. Ties break
+    on the chunk number.
     """
     mask = np.ones(len(lexical), dtype=bool) if allowed is None else allowed
     by_lexical = top_k(np.where(mask & (lexical > 0), lexical, -np.inf), settings.candidates_lexical)
@@ -105,6 +113,8 @@ def ranked_hits(
         _scaled(scores["vector_score"], vector.low, vector.high),
     )
     fused = _fused(scaled, tuple(ranks.values()), settings)
+    if logs is not None:
+        fused = np.where(logs[chosen], settings.log_weight * fused, fused)
     kept, share = _best_documents(fused, chosen, places, settings.thread_weight, limit)
     columns = {
         "query": np.full(len(kept), query),

@@ -74,6 +74,11 @@ class DocumentSettings(StageSettings):
 class ChunkSettings(StageSettings):
     """How blocks become chunks (defaults: the pginbox design, seed 000)."""
 
+    policy: Literal["pairs", "message"] = Field(
+        "pairs",
+        description="pairs: a reply with the quote it answers is a chunk; message: a mail without its quotes "
+        "is one chunk up to recursive_chars, and the pairs are chunks besides",
+    )
     message_chars: int = Field(2000, gt=0, description="characters; longer authored text is split")
     recursive_chars: int = Field(
         8000, gt=0, description="characters; longer text is split by sentences and lines too"
@@ -88,6 +93,15 @@ class ChunkSettings(StageSettings):
         1, ge=0, description="authored letters or digits below which a mail makes no chunk"
     )
     attachment_chars: int = Field(8000, gt=0, description="characters; a longer attachment is split")
+    patch_chars: int = Field(
+        12_000, gt=0, description="characters; the longer diff of one file is split by hunks"
+    )
+    patch_hunks: int = Field(10, gt=0, description="hunks; the diff of one file with more is split by hunks")
+    patch_files: int = Field(
+        100,
+        gt=0,
+        description="files; a patch of more gets a chunk that names them all, and its parts are slow",
+    )
     parent_chars: int = Field(
         800, ge=0, description="characters of the answered mail given to a short reply without anchor"
     )
@@ -379,6 +393,13 @@ _STOPWORDS = (
 # fmt: on
 
 
+_DIAGNOSTIC = (
+    r"\b(?:ERROR|FATAL|PANIC|WARNING|NOTICE|BUG|KASAN|SIG[A-Z]{3,5}|[A-Za-z]+(?:Error|Exception))\b|0x[0-9a-f]+|"
+    r"(?i:\b(?:logs?|dmesg|segfault|segmentation fault|core dump(?:ed)?|stack ?trace|back ?trace|traceback|call trace|"
+    r"oops|panic|crash(?:es|ed)?|assertion|undefined reference|exit code|build fail(?:s|ed|ure)?)\b)"
+)
+
+
 class SearchSettings(StageSettings):
     """How queries become ranked hits."""
 
@@ -396,10 +417,19 @@ class SearchSettings(StageSettings):
     title_weight: float = Field(2.0, ge=0, description="weight of subject terms")
     text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
     quote_weight: float = Field(0.3, ge=0, description="weight of quoted terms")
-    file_weight: float = Field(1.0, ge=0, description="weight of the names of files that a diff changes")
-    function_weight: float = Field(1.0, ge=0, description="weight of the functions that hunk headers name")
+    file_weight: float = Field(0.3, ge=0, description="weight of the names of files that a diff changes")
+    function_weight: float = Field(0.3, ge=0, description="weight of the functions that hunk headers name")
     added_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff adds")
-    removed_weight: float = Field(1.0, ge=0, description="weight of terms in lines that a diff removes")
+    removed_weight: float = Field(0.5, ge=0, description="weight of terms in lines that a diff removes")
+    log_weight: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="factor on the score of logs and build output, unless the query is diagnostic",
+    )
+    diagnostic_pattern: str = Field(
+        _DIAGNOSTIC, description="regular expression; a query that it finds something in is diagnostic"
+    )
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )

@@ -12,7 +12,7 @@ import Stemmer
 from transforms import schemas
 from transforms.settings import TermSettings
 
-VERSION = "2"
+VERSION = "3"
 _STEM = {"term": pl.String, "stem": pl.String}
 FIELDS = {
     "title": "title",
@@ -27,6 +27,13 @@ FIELDS = {
 
 # A word is a run of letters, marks, digits and underscores with a letter or digit in it.
 _WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
+
+
+# Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2, fs/erofs/zdata.c.
+_COMPOUND = (
+    r"[\p{L}]{1,3}(?:\+\+|#)|cve-\d{4}-\d+|v?\d+(?:\.\d+)+|"
+    r"[\p{L}\p{N}_][\p{L}\p{N}_.+-]*(?:/[\p{L}\p{N}_.+-]+)*/[\p{L}\p{N}_+-]+(?:\.[\p{L}\p{N}_+-]+)+"
+)
 
 
 @functools.cache
@@ -44,34 +51,42 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
     Words are runs of letters, digits and underscores in lower case; an identifier with
-    underscores counts whole and in its parts. Terms are cut at `max_term_chars` and stemmed by
+    underscores counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
+    count whole beside their words. Terms are cut at `max_term_chars`; words are stemmed by
     Snowball. Equal words of a text are counted before they are stemmed, so that the work per
     token is one hash look-up.
     """
-    found = texts.str.to_lowercase().str.extract_all(_WORD).alias("term")
-    words = (
-        pl.DataFrame({"row": pl.int_range(len(texts), dtype=pl.UInt32, eager=True), "term": found})
-        .explode("term")
-        .drop_nulls("term")
-        .group_by("row", "term")
-        .agg(tf=pl.len().cast(pl.Int32))
-    )
+    lower = texts.str.to_lowercase()
+    words = _counted(lower.str.extract_all(_WORD))
     parts = (
         words.filter(pl.col("term").str.contains("_", literal=True))
         .with_columns(pl.col("term").str.split("_"))
         .explode("term")
         .filter(pl.col("term").str.len_bytes() > 0)
     )
+    # A diff writes a/ and b/ before paths; a host before a slash makes an address, which its words find.
+    whole = (
+        _counted(lower.str.extract_all(_COMPOUND))
+        .filter(~pl.col("term").str.contains(r"^[^/]*\.[^/]*/"))
+        .with_columns(pl.col("term").str.replace(r"^[ab]/", "").str.slice(0, settings.max_term_chars))
+    )
     both = pl.concat([words, parts])
     distinct = both.get_column("term").unique()
     stemmed = pl.DataFrame(
         {"term": distinct, "stem": stems(distinct.to_list(), settings)}, schema_overrides=_STEM
     )
+    terms = both.join(stemmed, on="term").select("row", pl.col("stem").alias("term"), "tf")
+    return pl.concat([terms, whole]).group_by("row", "term").agg(pl.col("tf").sum()).sort("row", "term")
+
+
+def _counted(found: pl.Series) -> pl.DataFrame:
+    """Columns `row`, `term` and `tf` of a column of lists of words."""
     return (
-        both.join(stemmed, on="term")
-        .group_by("row", pl.col("stem").alias("term"))
-        .agg(pl.col("tf").sum())
-        .sort("row", "term")
+        pl.DataFrame({"row": pl.int_range(len(found), dtype=pl.UInt32, eager=True), "term": found})
+        .explode("term")
+        .drop_nulls("term")
+        .group_by("row", "term")
+        .agg(tf=pl.len().cast(pl.Int32))
     )
 
 

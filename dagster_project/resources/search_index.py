@@ -165,6 +165,14 @@ class SearchIndex:
         return ranking.Places(*(np.asarray(rows[n], dtype=np.int32) for n in ("document", "thread")))
 
     @cached_property
+    def logs(self) -> np.ndarray:
+        """Which chunks are logs or build output, a mask by chunk number."""
+        rows = self.connection.execute(
+            "SELECT content_class = 'log' AS is_log FROM chunks ORDER BY chunk_no"
+        ).fetchnumpy()
+        return np.asarray(rows["is_log"], dtype=bool)
+
+    @cached_property
     def vectors(self) -> np.ndarray:
         """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions)."""
         table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
@@ -191,8 +199,16 @@ class SearchIndex:
         for number, scores in enumerate(self._vector_scores(vectors, allowed)):
             if not answerable[number]:
                 continue  # nothing but signs and blanks is asked
+            logs = None if ranking.is_diagnostic(queries[number], self.settings) else self.logs
             yield ranking.ranked_hits(
-                first + number, lexical_scores[number], scores, allowed, self.places, limit, self.settings
+                first + number,
+                lexical_scores[number],
+                scores,
+                allowed,
+                self.places,
+                limit,
+                self.settings,
+                logs,
             )
 
     def _vector_scores(

@@ -40,6 +40,7 @@ def mails(corpora: Path) -> pa.Table:
             "in_reply_to": pa.array([r[1] and str(r[1]) for r in rows.values()], pa.string()),
             "refs": pa.array([[] for _ in rows], pa.list_(pa.string())),
             "body": pa.array([r[2] for r in rows.values()], pa.large_string()),
+            "body_format": ["plain"] * len(rows),
         }
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -9,16 +10,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from transforms import chunks
 from transforms.blocks import message_blocks
-from transforms.chunks import diff_pieces, message_chunks, section_pieces, text_pieces, title_of
+from transforms.chunks import message_chunks, title_of
 from transforms.hashing import text_hash
+from transforms.patches import diff_pieces
+from transforms.pieces import code_pieces, section_pieces, text_pieces
 from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
 from transforms.settings import BlockSettings, ChunkSettings
 
 Row = dict[str, Any]
 
 
-def mails(*bodies: str, subject: str = "", in_reply_to: str | None = None) -> pa.Table:
+def mails(
+    *bodies: str, subject: str = "", in_reply_to: str | None = None, body_format: str = "plain"
+) -> pa.Table:
     """Mails with these bodies."""
     n = len(bodies)
     return pa.table(
@@ -31,6 +37,7 @@ def mails(*bodies: str, subject: str = "", in_reply_to: str | None = None) -> pa
             "in_reply_to": pa.array([in_reply_to] * n, pa.string()),
             "refs": pa.array([[]] * n, pa.list_(pa.string())),
             "body": pa.array(bodies, pa.large_string()),
+            "body_format": [body_format] * n,
         }
     )
 
@@ -252,9 +259,11 @@ def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -
     rows, left = chunked(mails(body, subject="[PATCH] fix"))
     assert rows[0]["text_display"].endswith("src/f0.c | 2 +-")
     code = rows[1:]
-    assert all(r["is_code"] and r["has_patch_markers"] and r["char_count"] <= 2000 for r in code)
-    names = [r["text_embed"].split("\n")[2] for r in code]
-    assert names == ["src/f0.c"] * 3 + ["src/f1.c"] * 3
+    assert all(r["is_code"] and r["has_patch_markers"] and r["content_class"] == "patch" for r in code)
+    assert [r["text_embed"].split("\n")[2] for r in code] == ["src/f0.c", "src/f1.c"]
+    small, _ = chunked(mails(body), patch_hunks=2)
+    assert [r["diff_files"] for r in small[1:]] == [["src/f0.c"]] * 3 + [["src/f1.c"]] * 3
+    assert [r["diff_functions"] for r in small[1:4]] == [[f"int f{n}(void)"] for n in (1, 101, 201)]
     assert left == []
 
 
@@ -264,7 +273,7 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
     )
     text = "".join(head + HUNK.format(1) for head in heads)
-    assert [p.context for p in diff_pieces(text, 0, len(text), 1800, 1800)] == ["new.c", "old.c"]
+    assert [p.file for p in diff_pieces(text, 0, len(text), ChunkSettings())] == ["new.c", "old.c"]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +282,8 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         ("short\n", "text", 1),
         (patch(1, 2), "patch", 1),
         (patch(3, 4), "patch", 3),
-        (patch(1, 20), "patch", 3),
+        (patch(1, 20), "patch", 20),
+        (patch(101, 1), "patch", 102),
         ("x" * 20_000, "log", 3),
         ("line\n" * 4_000, "log", 3),
         (("para\n" * 100 + "\n") * 30, "text", 2),
@@ -340,14 +350,16 @@ SMALL = {
     "anchor_chars": 20,
     "anchor_chars_short": 40,
     "attachment_chars": 100,
+    "patch_chars": 150,
+    "patch_hunks": 2,
 }
 
 
-@given(st.lists(BODIES, min_size=1, max_size=3))
-@example(["> " + "x" * 100 + "\n\nNo.\n"])
+@given(st.lists(BODIES, min_size=1, max_size=3), st.sampled_from(["pairs", "message"]))
+@example(["> " + "x" * 100 + "\n\nNo.\n"], "pairs")
 @settings(max_examples=150, deadline=None)
-def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str]) -> None:
-    rows, left = chunked(mails(*bodies, in_reply_to="p"), **SMALL)
+def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str) -> None:
+    rows, left = chunked(mails(*bodies, in_reply_to="p"), **SMALL, policy=policy)
     assert len({r["chunk_id"] for r in rows}) == len(rows)
     for i, body in enumerate(bodies):
         data, covered = body.encode(), []
@@ -355,8 +367,11 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str]) -> None:
             assert row["text_display"].strip()
             assert row["char_count"] == len(row["text_display"])
             own = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"] if s["role"] == "own"]
-            assert all(own)
-            assert "".join(own).split() == row["text_lex"].split()
+            assert any(c.isalnum() for c in "".join(own))
+            parts = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"]]
+            assert "\n".join(parts).split() == row["text_display"].split()
+            told = " ".join(row[c] for c in ("text_lex", "added_lex", "removed_lex"))
+            assert sorted(re.findall(r"\w+", " ".join(own))) == sorted(re.findall(r"\w+", told))
             edges = [(s["byte_start"], s["byte_end"]) for s in row["spans"]]
             assert all(0 <= a < b <= len(data) for a, b in edges)
             assert all(b <= c for (_, b), (c, _) in zip(edges, edges[1:], strict=False))
@@ -375,6 +390,64 @@ def test_the_order_of_the_mails_does_not_matter(bodies: list[str], random: Any) 
     order = list(range(len(bodies)))
     random.shuffle(order)
     assert chunked(table, **SMALL) == chunked(table.take(order), **SMALL)
+
+
+def test_how_mails_are_batched_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = ["> q\n\nYes.\n", "", "Long. " * 500, "On Mon, A wrote:\n> q\n", patch(2, 3)]
+    whole = chunked(mails(*bodies, *bodies), attachment(patch(1, 1), "patch"))
+    monkeypatch.setattr(chunks, "BATCH_BYTES", 1)
+    assert chunked(mails(*bodies, *bodies), attachment(patch(1, 1), "patch")) == whole
+
+
+def test_with_policy_message_the_pairs_come_besides_the_whole_mail() -> None:
+    body = "> one\n\nFirst answer.\n\n> two\n\nSecond answer.\n"
+    rows, _ = chunked(mails(body), policy="message")
+    assert [(r["chunk_kind"], r["text_lex"], r["anchor_source"]) for r in rows] == [
+        ("authored_message", "First answer.\nSecond answer.", "none"),
+        ("review_pair", "First answer.", "quote"),
+        ("review_pair", "Second answer.", "quote"),
+    ]
+    assert rows[0]["text_display"] == "First answer.\n\nSecond answer."
+    assert {r["doc_id"] for r in rows} == {"m0"}
+
+
+def test_with_policy_message_a_mail_is_whole_up_to_the_recursive_size() -> None:
+    text = "\n\n".join([PARAGRAPH.strip()] * 12) + "\n"
+    assert [r["chunk_kind"] for r in chunked(mails(text), policy="message")[0]] == ["authored_message"]
+    assert len(chunked(mails(text * 3), policy="message")[0]) > 1
+
+
+BINARY = "GIT binary patch\nliteral 14\nVcmZQzU|?bZVqjok0AdCY4FCZG01f~E\n\nliteral 0\nHcmV?d00001\n\n"
+UUENCODED = "begin 644 a.gz\n" + "M" + "A" * 60 + "\n#0V%T\n`\nend\n"
+
+
+@pytest.mark.parametrize("encoded", [BINARY, UUENCODED])
+def test_encoded_binaries_are_no_text(encoded: str) -> None:
+    text = f"{FILE.format('a.c')}{HUNK.format(1)}diff --git a/logo.png b/logo.png\n{encoded}"
+    rows, left = chunked(mails("Attached.\n"), attachment(text, "patch"))
+    assert not any("cmV" in r["text_embed"] or "AAAA" in r["text_embed"] for r in rows)
+    assert "logo.png" in rows[-1]["diff_files"]
+    binary = [r for r in left if r["reason"] == "binary"]
+    assert "".join(text[r["byte_start"] : r["byte_end"]] for r in binary).split() == encoded.split()
+
+
+def test_a_binary_patch_in_a_body_is_no_text() -> None:
+    body = f"Add a logo.\n\n---\n{FILE.format('a.c')}{HUNK.format(1)}diff --git a/l.png b/l.png\n{BINARY}-- \n2.43.0\n"
+    rows, left = chunked(mails(body))
+    assert not any("cmV" in r["text_embed"] for r in rows)
+    assert "binary" in {r["reason"] for r in left}
+
+
+def test_a_patch_of_very_many_files_has_a_record_of_them_and_slow_parts() -> None:
+    rows, _ = chunked(mails("Attached.\n"), attachment(patch(101, 1), "patch"))
+    record, *parts = [r for r in rows if r["attachment_id"]]
+    assert record["diff_files"] == [f"src/f{n}.c" for n in range(101)]
+    assert (record["lane"], {r["lane"] for r in parts}) == ("fast", {"slow"})
+
+
+def test_a_patch_that_cannot_be_read_has_a_record() -> None:
+    rows, _ = chunked(mails("Attached.\n"), attachment("@@ broken\n+a\n-b\n", "patch", "x.patch"))
+    assert [r["text_display"] for r in rows if r["attachment_id"]] == ["@@ broken\n+a\n-b"]
 
 
 def test_ids_do_not_depend_on_positions() -> None:
@@ -408,8 +481,9 @@ def test_split_loops_end_cover_and_keep_their_bounds(
     assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
     for pieces in (
         prose,
-        list(diff_pieces(text, 0, len(text), limit, limit)),
+        list(diff_pieces(text, 0, len(text), ChunkSettings(patch_chars=limit, message_chars=limit))),
         list(section_pieces(text, limit)),
+        list(code_pieces(text, limit)),
     ):
         at = 0
         for piece in pieces:
@@ -431,10 +505,26 @@ def test_split_loops_end_cover_and_keep_their_bounds(
         patch(300, 4),
         "> On Mon, A wrote:\n" * 20_000 + "yes\n",
         "A sentence. " * 100_000,
+        "x" * 5_000_000,
+        " " * 2_000_000,
+        "\n" * 2_000_000,
+        "A paragraph.\n\n" * 100_000,
+        "begin 644 x\n" * 50_000,
+        "@@ -1 +1 @@\n-a\n+b\n" * 50_000,
     ],
-    ids=["line", "marks", "quote", "pairs", "mixed", "patch", "headers", "sentences"],
+    ids=["line", "marks", "quote", "pairs", "mixed", "patch", "headers", "sentences"]
+    + ["long", "blanks", "empty", "paragraphs", "uuencode", "hunks"],
 )
 def test_worst_cases_end(body: str) -> None:
     rows, left = chunked(mails(body, in_reply_to="p"))
     assert rows or left
-    assert all(r["char_count"] <= 8000 + 1500 + 10 for r in rows)
+    assert all(r["char_count"] <= 12_000 + 1500 + 10 for r in rows)
+
+
+def test_a_flowed_mail_is_shown_without_its_soft_line_ends_and_cited_with_them() -> None:
+    body = "> How long does \n> it take?\nAbout as long \nas it took \nlast year.\n"
+    (row,), _ = chunked(mails(body, subject="Re: time", in_reply_to="x", body_format="flowed"))
+    assert row["text_display"] == "> How long does it take?\nAbout as long as it took last year."
+    assert "Quoted point:\nHow long does it take?" in row["text_embed"]
+    own = [s for s in row["spans"] if s["role"] == "own"]
+    assert body[own[0]["byte_start"] : own[-1]["byte_end"]].startswith("About as long \nas it took")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.ranking import RANKED, ExactScores, Places, ranked_hits, top_k
+from transforms.ranking import RANKED, ExactScores, Places, is_diagnostic, ranked_hits, top_k
 from transforms.settings import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)
@@ -34,7 +34,7 @@ def test_top_k_is_the_start_of_the_full_order(scores: list[float], k: int):
     assert top_k(np.array(scores, dtype=np.float64), k).tolist() == full[:k]
 
 
-def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, settings=ALONE):
+def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, settings=ALONE, logs=None):
     count = len(lexical)
     places = Places(
         np.array(messages if messages is not None else range(count), dtype=np.int32),
@@ -49,7 +49,33 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
         places,
         limit,
         settings,
+        None if logs is None else np.array(logs),
     )
+
+
+def test_logs_count_less_unless_they_are_asked_for():
+    settings = SearchSettings(thread_weight=0, lexical_weight=1, log_weight=0.5)
+    scores = ([0, 3, 4], [0, 0, 0])
+    assert hits(*scores, settings=settings)["chunk_no"].to_list()[:2] == [2, 1]
+    assert hits(*scores, settings=settings, logs=[False, False, True])["chunk_no"].to_list()[:2] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("FATAL: could not open relation", True),
+        ("kernel BUG at fs/erofs/zdata.c", True),
+        ("make fails: undefined reference to lz4", True),
+        ("Traceback in plpython", True),
+        ("read of 0xdeadbeef", True),
+        ("NullPointerException on connect", True),
+        ("how does error handling work in plpgsql", False),
+        ("write-ahead logging and logical replication", False),
+        ("add a catalog for privileges", False),
+    ],
+)
+def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expected: bool):
+    assert is_diagnostic(query, SearchSettings()) is expected
 
 
 def test_hits_have_the_declared_columns_and_ranks_from_one():

@@ -1,0 +1,110 @@
+"""Attachments to drafts: patches by file and hunk, code by definition, logs and prose by section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transforms.drafts import Draft, Drafts
+from transforms.patches import binary_ranges, diff_pieces, file_starts, first_diff, header_lines
+from transforms.pieces import Piece, code_pieces, section_pieces
+from transforms.settings import ChunkSettings
+from transforms.spans import SUBSTANCE, ByteOffsets, Span, shown
+
+BINARY_CLASSES = frozenset({"archive", "other"})
+KIND = "attachment_segment"
+
+
+def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSettings) -> None:
+    """The drafts of the attachment that is open in `drafts`, or the reason why there are none.
+
+    `part` has the columns text, content_class and byte_count of the table `attachments`.
+    """
+    text, content_class = part["text"], part["content_class"]
+    if text is None:
+        drafts.exclude(0, part["byte_count"], "binary" if content_class in BINARY_CLASSES else "no_text")
+        return
+    offsets = ByteOffsets(text)
+    if not text.strip():
+        drafts.exclude(0, offsets(len(text)), "empty")
+        return
+    if content_class == "patch":
+        _emit_patch(text, drafts, offsets, settings)
+        return
+    split = code_pieces if content_class == "code" else section_pieces
+    for piece in split(text, settings.attachment_chars):
+        own = shown(text, [Span(piece.start, piece.end, "own")])
+        if SUBSTANCE.search(own):
+            spans = [Span(piece.start, piece.end, "own")]
+            drafts.add(Draft(KIND, own, content_class=content_class), spans, offsets)
+        elif own.strip():
+            drafts.exclude(offsets(piece.start), offsets(piece.end), "too_little_text")
+
+
+def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: ChunkSettings) -> None:
+    """A patch by file and hunk; one of many files also as a record of the files, its parts in the slow lane."""
+    starts = file_starts(text, 0, len(text))
+    is_large = len(starts) > settings.patch_files
+    if is_large:
+        lines = [Span(a, b, "own") for a, b in header_lines(text, starts)]
+        record = shown(text, lines, "\n")
+        drafts.add(Draft(KIND, record, diff=record, content_class="patch"), lines, offsets)
+    for piece, spans, left in _without_binaries(text, _patch_pieces(text, settings)):
+        own = shown(text, spans, "\n") if spans else ""
+        for start, end in left:
+            drafts.exclude(offsets(start), offsets(end), "binary")
+        if not SUBSTANCE.search(own):
+            if own.strip():
+                drafts.exclude(offsets(spans[0].start), offsets(spans[-1].end), "too_little_text")
+            continue
+        diff = own if piece.file or first_diff(own, 0, len(own)) is not None else ""
+        drafts.add(
+            Draft(
+                KIND,
+                own,
+                None,
+                file=piece.file,
+                hunk=piece.hunk,
+                diff=diff,
+                content_class="patch",
+                is_slow=is_large,
+            ),
+            spans,
+            offsets,
+        )
+
+
+def _patch_pieces(text: str, settings: ChunkSettings) -> Iterator[Piece]:
+    """What stands above the first diff by section, then the diff by file and hunk.
+
+    A text in which no file's diff can be made out is one record per `attachment_chars`.
+    """
+    at = first_diff(text, 0, len(text))
+    if at is None:
+        yield from section_pieces(text, settings.attachment_chars)
+        return
+    yield from section_pieces(text[:at], settings.attachment_chars)
+    yield from diff_pieces(text, at, len(text), settings)
+
+
+def _without_binaries(
+    text: str, pieces: Iterator[Piece]
+) -> Iterator[tuple[Piece, list[Span], list[tuple[int, int]]]]:
+    """Each piece with its ranges of text, and its ranges of encoded binary files."""
+    holes = binary_ranges(text)
+    nth = 0
+    for piece in pieces:
+        spans, left, at = [], [], piece.start
+        while nth < len(holes) and holes[nth][1] <= piece.start:
+            nth += 1
+        for start, end in holes[nth:]:
+            if start >= piece.end:
+                break
+            start, end = max(start, at), min(end, piece.end)
+            if start > at:
+                spans.append(Span(at, start, "own"))
+            left.append((start, end))
+            at = end
+        if at < piece.end:
+            spans.append(Span(at, piece.end, "own"))
+        yield piece, spans, left

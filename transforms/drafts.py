@@ -1,0 +1,241 @@
+"""Drafts: chunks whose ranges are settled, on their way to the columns of the table `chunks`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.chunk_table import chunk_table
+from transforms.hashing import parts_hash, text_hashes
+from transforms.patches import DIFF_MARK, diff_columns
+from transforms.settings import ChunkSettings
+from transforms.spans import ByteOffsets, Span
+
+QUOTE_MARKS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
+"""Marks of quoted lines; both Python and Polars read it."""
+
+
+class Document(NamedTuple):
+    """What all chunks of one body or of one attachment share."""
+
+    message_id: str
+    content_hash: str
+    source: str
+    unit: str
+    subject: str
+    in_reply_to: str | None
+    parent_id: str | None
+    attachment_id: str | None
+    filename: str
+    lane: str
+
+
+class Draft(NamedTuple):
+    """One chunk: its kind and its texts as they stand in the body or attachment.
+
+    `own` is the authored text, `display` what people see if that differs, `point` the anchor with
+    its quote marks, `diff` the part of `own` that is a diff and `prose` the rest of it.
+    """
+
+    kind: str
+    own: str
+    display: str | None = None
+    point: str = ""
+    is_hunk: bool = False
+    file: str = ""
+    hunk: str = ""
+    diff: str = ""
+    prose: str = ""
+    content_class: str = "text"
+    is_slow: bool = False
+
+
+class Drafts:
+    """The growing drafts of a batch, document by document."""
+
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+        self.counts: list[int] = []
+        self.rows: list[Draft] = []
+        self.span_starts: list[int] = []
+        self.span_ends: list[int] = []
+        self.span_roles: list[str] = []
+        self.span_offsets: list[int] = [0]
+        self.excluded: list[tuple[str, str | None, str, str, int, int, str]] = []
+
+    def open(self, document: Document) -> None:
+        """What is added from here on belongs to `document`."""
+        self.documents.append(document)
+        self.counts.append(0)
+
+    def add(self, draft: Draft, spans: list[Span], offsets: ByteOffsets) -> None:
+        """One chunk of the open document."""
+        self.rows.append(draft)
+        self.counts[-1] += 1
+        for start, end, role in spans:
+            self.span_starts.append(offsets(start))
+            self.span_ends.append(offsets(end))
+            self.span_roles.append(role)
+        self.span_offsets.append(len(self.span_starts))
+
+    def exclude(self, start: int, end: int, reason: str) -> None:
+        """One piece of the open document that became no chunk, in bytes."""
+        d = self.documents[-1]
+        self.excluded.append((d.message_id, d.attachment_id, d.source, d.unit, start, end, reason))
+
+    def chunks(self, chunker: str, settings: ChunkSettings, seen: dict[str, int]) -> pa.Table:
+        """The table `chunks`; `seen` counts equal ids over batches."""
+        frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
+        of = pl.Series(range(len(self.counts)), dtype=pl.Int64).repeat_by(pl.Series(self.counts)).explode()
+        documents = pl.DataFrame(self.documents, schema=_DOCUMENT, orient="row").with_columns(
+            chunk_count=pl.Series(self.counts, dtype=pl.Int64), base=pl.Series(map(_base, self.documents))
+        )
+        frame = pl.concat([frame, documents[of.drop_nulls()]], how="horizontal")
+        frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
+        frame = _with_diffs(_with_texts(frame, settings), settings)
+        told = frame.select(_FINISHED).to_arrow()
+        ids = _chunk_ids(frame, seen)
+        struct = pa.StructArray.from_arrays(
+            [pa.array(self.span_starts, pa.int64()), pa.array(self.span_ends, pa.int64())]
+            + [pa.array(self.span_roles, pa.string())],
+            names=["byte_start", "byte_end", "role"],
+        )
+        columns: dict[str, Any] = {name: told.column(name) for name in told.column_names}
+        columns["spans"] = pa.ListArray.from_arrays(pa.array(self.span_offsets, pa.int32()), struct)
+        columns["chunk_id"] = pa.array(ids, pa.string())
+        columns["checksum"] = pa.array(text_hashes(told.column("text_embed")), pa.string())
+        columns["chunker"] = pa.array([chunker] * len(ids), pa.string())
+        return chunk_table(columns)
+
+
+_DRAFT = {
+    "chunk_kind": pl.String,
+    "own": pl.String,
+    "display": pl.String,
+    "point": pl.String,
+    "is_hunk": pl.Boolean,
+    "file": pl.String,
+    "hunk": pl.String,
+    "diff": pl.String,
+    "prose": pl.String,
+    "content_class": pl.String,
+    "is_slow": pl.Boolean,
+}
+_DOCUMENT = {
+    "doc_id": pl.String,
+    "content_hash": pl.String,
+    "source": pl.String,
+    "unit": pl.String,
+    "subject": pl.String,
+    "in_reply_to": pl.String,
+    "parent_id": pl.String,
+    "attachment_id": pl.String,
+    "filename": pl.String,
+    "document_lane": pl.String,
+}
+_FINISHED = [
+    "source_kind", "source", "unit", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
+    "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex",
+    "char_count", "quote_anchor_chars", "anchor_source", "quote_depth_max", "has_patch_markers", "content_class",
+    "diff_files", "diff_functions", "lines_added", "lines_removed", "is_quote_heavy", "is_code", "lane",
+    "needs_parent",
+]  # fmt: skip
+
+
+def _base(document: Document) -> str:
+    """Hash of what the ids of a document's chunks have in common."""
+    if document.attachment_id is None:
+        return parts_hash(("message", document.message_id, document.content_hash))
+    return parts_hash(("attachment", document.message_id, document.attachment_id))
+
+
+def _with_texts(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
+    """The frame with the texts that people see and that are embedded, and what is counted in them."""
+    point, own = pl.col("point"), pl.col("own")
+    is_attachment = pl.col("attachment_id").is_not_null()
+    named = pl.col("filename") != ""
+    frame = frame.with_columns(
+        text_display=pl.coalesce("display", own),
+        quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_MARKS, "")),
+        said=own.str.strip_chars_end(),
+        context=pl.concat_str(
+            pl.when(is_attachment & named)
+            .then(pl.concat_str("filename", pl.lit("\n")))
+            .otherwise(pl.lit("")),
+            pl.when(pl.col("file") != "").then(pl.concat_str("file", pl.lit("\n"))).otherwise(pl.lit("")),
+            pl.when(pl.col("hunk") != "").then(pl.concat_str("hunk", pl.lit("\n"))).otherwise(pl.lit("")),
+        ),
+        title=pl.when(is_attachment & named)
+        .then(
+            pl.concat_str(pl.col("subject").replace("", None), "filename", separator=" · ", ignore_nulls=True)
+        )
+        .otherwise("subject"),
+    ).with_columns(pl.col("quote_lex").str.strip_chars("\n").str.strip_chars_end())
+    quoted = pl.col("quote_lex")
+    subject = pl.lit(settings.embed_subject) & (pl.col("subject") != "")
+    frame = frame.with_columns(
+        text_embed=pl.concat_str(
+            pl.when(subject)
+            .then(pl.concat_str(pl.lit("Subject: "), "subject", pl.lit("\n\n")))
+            .otherwise(pl.lit("")),
+            pl.when(point != "")
+            .then(pl.concat_str(pl.lit("Quoted point:\n"), quoted, pl.lit("\n\nReply:\n")))
+            .otherwise(pl.lit("")),
+            "context",
+            "said",
+        ),
+        char_count=pl.col("text_display").str.len_chars().cast(pl.Int64),
+        quote_anchor_chars=quoted.str.len_chars().cast(pl.Int64),
+        anchor_source=pl.when(point != "").then(pl.lit("quote")).otherwise(pl.lit("none")),
+        quote_depth_max=((point != "") & ~pl.col("is_hunk")).cast(pl.Int64),
+        is_quote_heavy=quoted.str.len_chars() > pl.col("said").str.len_chars(),
+        has_patch_markers=(pl.col("file") != "")
+        | (pl.col("diff") != "")
+        | own.str.contains(DIFF_MARK)
+        | quoted.str.contains(DIFF_MARK),
+    )
+    short = pl.col("said").str.len_chars() < settings.short_reply_chars
+    return frame.with_columns(
+        is_code=pl.col("content_class") != "text",
+        lane=pl.when("is_slow").then(pl.lit("slow")).otherwise("document_lane"),
+        source_kind=pl.when(is_attachment).then(pl.lit("attachment")).otherwise(pl.lit("message")),
+        needs_parent=short
+        & (point == "")
+        & (pl.col("diff") == "")
+        & (pl.col("chunk_kind") == "authored_message")
+        & pl.col("in_reply_to").is_not_null(),
+    )
+
+
+def _with_diffs(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
+    """The frame with what diffs change, and `text_lex` without the changed lines."""
+    has_diff = pl.col("diff") != ""
+    rows = frame.select(has_diff.arg_true()).to_series()
+    told = diff_columns(frame.select("diff", "file", "hunk")[rows])
+    none = pl.lit([], dtype=pl.List(pl.String))
+    spread = pl.DataFrame({"row": rows}).hstack(told)
+    every = pl.DataFrame({"row": pl.int_range(len(frame), dtype=pl.UInt32, eager=True)})
+    told = every.join(spread, on="row", how="left", maintain_order="left").drop("row")
+    rest = pl.concat_str(
+        pl.when(pl.col("prose") != "").then(pl.concat_str("prose", pl.lit("\n"))).otherwise(pl.lit("")),
+        "rest",
+    )
+    return frame.hstack(told).with_columns(
+        pl.col("added_lex", "removed_lex").fill_null(""),
+        pl.col("diff_files", "diff_functions").fill_null(none),
+        text_lex=pl.when(has_diff).then(rest).otherwise("own"),
+    )
+
+
+def _chunk_ids(frame: pl.DataFrame, seen: dict[str, int]) -> list[str]:
+    """Ids of document, kind and text; equal ones are told apart by their occurrence number."""
+    ids = []
+    shown = text_hashes(frame["text_display"].to_arrow())
+    for parts in zip(frame["base"], frame["chunk_kind"], shown, strict=True):
+        base = parts_hash(parts)
+        count = seen.get(base, 0)
+        seen[base] = count + 1
+        ids.append(base if not count else parts_hash((base, str(count))))
+    return ids

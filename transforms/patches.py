@@ -1,0 +1,212 @@
+"""Diffs: where they are cut, which files and functions they name, which lines they add and remove.
+
+Unified and context diffs and plain `diff` output are known by the fixed prefixes of their lines;
+nothing here applies a patch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import polars as pl
+
+from transforms.pieces import Piece, line_windows
+from transforms.settings import ChunkSettings
+
+DIFF_MARK = (
+    r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|"
+    r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
+)
+"""A line that only diffs have; both Python and Polars read it."""
+_MARK = re.compile(DIFF_MARK)
+DIFF_FILE = re.compile(
+    r"^(?:diff (?:-|a/)[^\n]*|Index: [^\n]+|(?:Modified|Added|Deleted): [^\n]+\n=|"
+    r"\*\*\* [^\n*]+\n--- [^\n]+\n\*{15}|--- [^\n]+\n\+\+\+ )",
+    re.MULTILINE,
+)
+_BODY = re.compile(r"^(?:@@ |\*{15}|GIT binary)", re.MULTILINE)
+DIFF_HUNK = re.compile(r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)", re.MULTILINE)
+_FILE_NAME = re.compile(
+    r"^(?:\+\+\+ (?P<new>[^\t\n]+)|diff --git a/\S+ b/(?P<git>[^\n]+)|Index: (?P<index>[^\n]+)|"
+    r"\*\*\* [^\s*][^\n]*\n--- (?P<context>\S+)|(?:Modified|Added|Deleted): (?P<svn>[^\n]+))",
+    re.MULTILINE,
+)
+# `literal 123` and `delta 45` with their base-85 lines; what `uuencode` writes between `begin` and `end`.
+_BINARY = re.compile(
+    r"^GIT binary patch\n(?:(?:(?:literal|delta) \d+|[A-Za-z](?:[!-~]{5}){1,13})?\n)*|"
+    r"^begin [0-7]{3,4} [^\n]+\n(?:[ -`]{1,62}\n)+?end\n?",
+    re.MULTILINE,
+)
+_UNIFIED_HEADER = r"(?m)^--- (\S[^\n]*)\n\+\+\+ "
+_GIT_VERSION = r"(?m)^-- \n(\d[\w.-]*)$"
+_FILE_LINE = (
+    r"(?m)^(?:--- [^\n]*\n\+\+\+ \S+|\*\*\* [^\s*][^\n]*\n--- \S+|diff --git a/[^\n]+|rename from [^\n]+|"
+    r"(?:Index|Modified|Added|Deleted): \S[^\n]*)"
+)
+_FILE_LEAD = r"^(?:--- [^\n]*\n\+\+\+ (?:b/)?|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- |rename from )"
+_FUNCTION_LINE = r"(?m)^(?:@@ -[\d,]+ \+[\d,]+ @@ |\*{15} )\S[^\n]*"
+_FUNCTION_LEAD = r"^(?:@@ [^@]* @@ |\*{15} )"
+_OTHER_FORM = r"(?m)^(?:\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
+_STATE_LINE = re.compile(r"(?:(\*\*\*) \d+(?:,\d+)? \*{4}|(---) \d+(?:,\d+)? ----)$")
+
+
+def is_diff_text(text: str, start: int, end: int) -> bool:
+    """True if a range holds a line that only diffs have."""
+    return bool(_MARK.search(text, start, end))
+
+
+def binary_ranges(text: str) -> list[tuple[int, int]]:
+    """Half-open ranges of the encoded bytes of binary files: git's binary patches and uuencode."""
+    if "GIT binary patch\n" not in text and "\nend" not in text:
+        return []
+    return [m.span() for m in _BINARY.finditer(text)]
+
+
+def first_diff(text: str, start: int, end: int) -> int | None:
+    """Where the first diff in a range begins: at its file's header, else at a hunk; None without one."""
+    found = DIFF_FILE.search(text, start, end) or DIFF_HUNK.search(text, start, end)
+    return None if found is None else found.start()
+
+
+def diff_pieces(text: str, start: int, end: int, settings: ChunkSettings) -> Iterator[Piece]:
+    """Pieces of a diff that cover it without overlap: by file, else by hunk, else by lines.
+
+    A file's diff is one piece up to `patch_chars` characters and `patch_hunks` hunks. Above, its
+    hunks are packed up to `message_chars`, and a hunk over `patch_chars` is cut at lines.
+    """
+    files = file_starts(text, start, end)
+    for a, b in pairwise(sorted({start, *files, end})):
+        name = file_name(text, a, b)
+        # Plain `diff` output has no hunks that could be counted so cheaply; its length decides.
+        count = text.count("\n@@ -", a, b) + text.count("\n***************", a, b)
+        if b - a <= settings.patch_chars and count <= settings.patch_hunks:
+            yield Piece(a, b, name)
+        else:
+            hunks = [(m.start(), m.group()) for m in DIFF_HUNK.finditer(text, a, b)]
+            yield from _hunk_pieces(text, a, b, name, hunks, settings)
+
+
+def file_starts(text: str, start: int, end: int) -> list[int]:
+    """Starts of the diffs of files; the `---` line below a `diff` or `Index:` line opens no second one."""
+    out: list[int] = []
+    if text.startswith("diff --git a/", start):
+        at = start
+        while at >= 0:
+            out.append(at)
+            at = text.find("\ndiff --git a/", at, end) + 1 or -1
+        return out
+    for found in DIFF_FILE.finditer(text, start, end):
+        at = found.start()
+        below_diff = bool(out) and text.startswith("diff ", out[-1])
+        inner = ("--- ", "*** ") if below_diff else ("--- ", "*** ", "diff ")
+        if not (out and text.startswith(inner, at) and not _has_body(text, out[-1], at)):
+            out.append(at)
+    return out
+
+
+def header_lines(text: str, starts: list[int]) -> list[tuple[int, int]]:
+    """The first line of each file's diff: what a record of a whole large patch shows."""
+    return [(at, text.find("\n", at) + 1 or len(text)) for at in starts]
+
+
+def _has_body(text: str, start: int, end: int) -> bool:
+    return end - start > 2000 or bool(_BODY.search(text, start, end))
+
+
+def file_name(text: str, start: int, end: int) -> str:
+    """The file that a diff changes, without git's `b/`; empty where its header does not say."""
+    for found in _FILE_NAME.finditer(text, start, min(end, start + 2000)):
+        name = str(found.group(found.lastgroup or 0)).strip()
+        if name != "/dev/null":
+            return name[2:] if name.startswith("b/") else name
+    return ""
+
+
+def _hunk_pieces(
+    text: str, start: int, end: int, name: str, hunks: list[tuple[int, str]], settings: ChunkSettings
+) -> Iterator[Piece]:
+    edges = [start, *(a for a, _ in hunks if a > start), end]
+    headers = dict(hunks)
+    pack, bound = min(settings.message_chars, settings.patch_chars), settings.patch_chars
+    begin = edges[0]
+    for a, b in pairwise(edges):
+        if b - begin > pack and a > begin and (begin in headers or a != edges[1]):
+            yield Piece(begin, a, name)
+            begin = a
+        if b - begin > bound:
+            for number, (c, d) in enumerate(line_windows(text, begin, b, bound)):
+                yield Piece(c, d, name, headers.get(a, "") if number else "")
+            begin = b
+    if begin < end:
+        yield Piece(begin, end, name)
+
+
+def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
+    """What each diff changes.
+
+    `diffs` has the columns diff (text of a diff or of a piece of one), file and hunk (file and
+    hunk header that the piece begins in, empty if its text says them). Columns: diff_files,
+    diff_functions (lists, in order, each name once), lines_added, lines_removed (counts),
+    added_lex, removed_lex (those lines without their sign) and rest (all other lines).
+    """
+    diff = pl.col("diff").str.replace_all(_UNIFIED_HEADER, " --- $1\n +++ ")
+    diff = diff.str.replace_all(_GIT_VERSION, "$1")
+    unified = diffs.with_columns(
+        added=diff.str.extract_all(r"(?m)^\+[^\n]*"),
+        removed=diff.str.extract_all(r"(?m)^-[^\n]*"),
+        rest=diff.str.replace_all(r"(?m)^[+-][^\n]*(?:\n|\z)", ""),
+    ).with_columns(
+        pl.col("added", "removed").list.join("\n").str.replace_all(r"(?m)^[+-]", "").name.suffix("_lex"),
+        pl.col("added", "removed").list.len().cast(pl.Int64).name.prefix("lines_"),
+    )
+    other: pl.Series = unified.select(pl.col("diff").str.contains(_OTHER_FORM)).to_series()
+    if other.any():
+        changes = [
+            _changes(text) if is_other else None
+            for text, is_other in zip(unified["diff"], other, strict=True)
+        ]
+        texts = dict.fromkeys(("added_lex", "removed_lex", "rest"), pl.String())
+        counts = dict.fromkeys(("lines_added", "lines_removed"), pl.Int64())
+        schema: dict[str, pl.DataType] = {**texts, **counts}
+        told = pl.DataFrame([c or (None,) * 5 for c in changes], schema=schema, orient="row")
+        unified = unified.with_columns(pl.coalesce(told[c], pl.col(c)).alias(c) for c in schema)
+    name, function = pl.element().str.replace(_FILE_LEAD, ""), pl.element().str.replace(_FUNCTION_LEAD, "")
+    files = pl.col("diff").str.extract_all(_FILE_LINE).list.eval(name.str.strip_chars())
+    lead = pl.col("hunk").str.extract(_FUNCTION_LEAD + r"(\S.*)$", 1)
+    found = pl.col("diff").str.extract_all(_FUNCTION_LINE).list.eval(function.str.strip_chars())
+    return unified.select(
+        diff_files=_names(pl.concat_list(pl.concat_list("file"), files), r"^(?:/dev/null|\d+(?:,\d+)?|)$"),
+        diff_functions=_names(pl.concat_list(pl.concat_list(lead.fill_null("")), found), r"^$"),
+        lines_added="lines_added",
+        lines_removed="lines_removed",
+        added_lex="added_lex",
+        removed_lex="removed_lex",
+        rest="rest",
+    )
+
+
+def _names(listed: pl.Expr, nothing: str) -> pl.Expr:
+    """Each name once, in order, without those that match `nothing`."""
+    kept = listed.list.eval(pl.element().filter(~pl.element().str.contains(nothing)))
+    return kept.list.unique(maintain_order=True)
+
+
+def _changes(text: str) -> tuple[str, str, str, int, int]:
+    """Added, removed and other lines of a context diff or of plain `diff` output, and both counts."""
+    added, removed, rest = [], [], []
+    side = ""
+    for line in text.split("\n"):
+        state = _STATE_LINE.match(line)
+        if state:
+            side = state[1] or state[2]
+        if state or line.startswith(("--- ", "*** ", "+++ ", "---")):
+            rest.append(line)
+        elif line.startswith(("+", "> ")) or (line.startswith("! ") and side == "---"):
+            added.append(line[1:])
+        elif line.startswith(("-", "< ")) or (line.startswith("! ") and side == "***"):
+            removed.append(line[1:])
+        else:
+            rest.append(line)
+    return "\n".join(added), "\n".join(removed), "\n".join(rest), len(added), len(removed)
