@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -38,6 +38,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 class _Named(StageSettings):
     """What every source has."""
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        """The kinds of source that these settings are for."""
+        return get_args(cls.model_fields["kind"].annotation)
 
     name: str = Field(description="name of the source; the part of a partition before the slash")
 
@@ -220,7 +225,10 @@ def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:
         # Behind the number of a source, the library names the kind that it took it for.
         steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
         place = ".".join(str(p) for p in steps) or "file"
-        if fault["type"] == "extra_forbidden":
+        if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            kinds = ", ".join(sorted(k for s in (SourceSettings, DocumentSourceSettings) for k in s.kinds()))
+            lines.append(f"{path}: {place}.kind: must be one of {kinds}")
+        elif fault["type"] == "extra_forbidden":
             lines.append(f"{path}: {place}: unknown setting; docs/settings.md lists the known ones")
         else:
             lines.append(f"{path}: {place}: {fault['msg']}")

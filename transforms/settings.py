@@ -167,7 +167,7 @@ def digest_of(settings: Mapping[str, StageSettings]) -> str:
 
 
 class MeasureSettings(StageSettings):
-    """What the measures of a mail collection count (seed 000, evaluation plan)."""
+    """What the measures of a mail collection count (defaults: seed 000)."""
 
     line_chars: int = Field(20, gt=0, description="characters; shorter lines are never compared")
     duplicate_share: float = Field(

@@ -47,7 +47,7 @@ def change(work: Workspace) -> None:
 def leftovers(work: Workspace) -> list[str]:
     """Files that only a running build has."""
     root = work.settings.root
-    hidden = [p for p in root.rglob(".*") if p.name not in (".build.lock", ".lock")]
+    hidden = [p for p in root.rglob(".*") if p.name not in (".build.lock", ".lock", ".claims")]
     return sorted(str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")])
 
 

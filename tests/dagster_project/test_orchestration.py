@@ -33,6 +33,7 @@ PARTITIONED = [
     "message_chunks",
     "message_exclusions",
     "message_terms",
+    "message_references",
 ]
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
 

@@ -98,7 +98,8 @@ def test_occurrences_are_counted_by_chunk_and_field():
 
 
 def test_context_is_a_field_of_its_own():
-    made = context_terms(pa.table({"chunk_id": ["a"], "context": ["a fox"]}), PLAIN)
+    nothing = pa.table({name: pa.array([], pa.string()) for name in ("chunk_id", "text_lex", "quote_lex")})
+    made = context_terms(pa.table({"chunk_id": ["a"], "context": ["a fox"]}), nothing, PLAIN)
     assert [(r["field"], r["term"]) for r in made.to_pylist()] == [("context", "a"), ("context", "fox")]
 
 

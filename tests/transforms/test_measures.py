@@ -1,0 +1,82 @@
+"""The measures of a mail collection, on mails small enough to count by hand."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from transforms import measures
+from transforms.blocks import message_blocks
+from transforms.chunks import message_chunks
+from transforms.mail import RawMail, read_mail
+from transforms.schemas import ATTACHMENTS, CHUNK_CONTEXT, CHUNKS, CORPUS_MEASURES, THREAD_TREE
+from transforms.settings import BlockSettings, ChunkSettings, MailSettings, MeasureSettings, ThreadSettings
+from transforms.threads import build_threads
+
+QUESTION = "Does the compactor ever hold the write lock for longer than a single page is written?\nI saw pauses of a second.\n"
+ANSWER = "> Does the compactor ever hold the write lock\n> for longer than a single page is written?\nNo, it never does that, not even once.\n"
+INVENTED = (
+    "> A line that nobody has written anywhere before\nStrange, where does this come from in the end?\n"
+)
+COPY = "No, it never does that, not even once.\n"
+
+
+def mail(number: int, body: str, answers: int | None = None) -> RawMail:
+    reply = f"In-Reply-To: <m{answers}@x>\n" if answers is not None else ""
+    head = (
+        f"From: p{number}@x\nMessage-ID: <m{number}@x>\nDate: Mon, 5 Jan 2004 1{number}:00:00 +0000\n{reply}"
+    )
+    return RawMail(f"f:{number}", f"{head}Subject: {'Re: ' if reply else ''}pauses\n\n{body}".encode())
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, tuple[int, int]]:
+    """Numerator and denominator by measure, of a thread of four mails."""
+    raw = [mail(0, QUESTION), mail(1, ANSWER, 0), mail(2, INVENTED, 0), mail(3, COPY, 0)]
+    mails = read_mail(raw, source="s", unit="u", list_id="l", settings=MailSettings()).messages
+    blocks = message_blocks(mails, BlockSettings())
+    chunks = message_chunks(mails, blocks, ATTACHMENTS.empty(), ChunkSettings()).chunks
+    tree = build_threads(mails, mails, ThreadSettings()).tree
+    quotes = pl.DataFrame(blocks).filter((pl.col("kind") == "quote") & (pl.col("quote_depth") == 1))
+    settings = MeasureSettings(long_thread_messages=4)
+    pairs = measures.quoted_sample(quotes, tree, settings)
+    tables = measures.MailTables(mails, chunks, tree, CHUNK_CONTEXT.empty(), ATTACHMENTS.empty())
+    bodies = mails.select(["message_id", "body"])
+    measured = measures.corpus_measures(
+        tables,
+        measures.quoted_lines(pairs, bodies, quotes, settings),
+        measures.anchors_found(pairs, bodies, chunks, settings),
+        settings,
+    )
+    assert measured.schema.names == CORPUS_MEASURES.names
+    return {r["measure"]: (r["numerator"], r["denominator"]) for r in measured.to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        ("quoted_lines_in_parent", (2, 3)),  # the answer's are rewrapped and found, the invented one is not
+        ("anchors_in_parent", (1, 2)),
+        ("anchored_pairs", (2, 2)),
+        ("near_duplicate_authored", (2, 4)),  # a sentence that two mails hold
+        ("chunks_that_need_their_parent", (1, 4)),  # the copy has no quote and is short
+        ("needed_parents_found", (0, 1)),
+        ("long_debates", (1, 1)),
+        ("mails_without_chunk", (0, 4)),
+        ("short_replies", (2, 2)),
+    ],
+)
+def test_each_measure_counts_what_it_says(values: dict[str, tuple[int, int]], measure: str, expected):
+    assert values[measure] == expected
+
+
+def test_a_list_without_mail_has_no_measures():
+    empty = pa.table({"message_id": pa.array([], pa.string()), "list_id": pa.array([], pa.string()),
+                      "defects": pa.array([], pa.list_(pa.string()))})  # fmt: skip
+    tables = measures.MailTables(
+        empty, CHUNKS.empty(), THREAD_TREE.empty(), CHUNK_CONTEXT.empty(), ATTACHMENTS.empty()
+    )
+    none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "found": pl.Int64})
+    anchors = none.rename({"message_id": "chunk_id"})
+    assert measures.corpus_measures(tables, none, anchors, MeasureSettings()).num_rows == 0
