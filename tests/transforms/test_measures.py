@@ -14,12 +14,13 @@ from transforms.schemas import ATTACHMENTS, CHUNK_CONTEXT, CHUNKS, CORPUS_MEASUR
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, MeasureSettings, ThreadSettings
 from transforms.threads import build_threads
 
-QUESTION = "Does the compactor ever hold the write lock for longer than a single page is written?\nI saw pauses of a second.\n"
-ANSWER = "> Does the compactor ever hold the write lock\n> for longer than a single page is written?\nNo, it never does that, not even once.\n"
+ASKED = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
+QUESTION = f"{ASKED[0]} {ASKED[1]}\nI saw pauses of a second.\n"
+COPY = "No, it never does that, not even once.\n"
+ANSWER = f"> {ASKED[0]}\n> {ASKED[1]}\n{COPY}"
 INVENTED = (
     "> A line that nobody has written anywhere before\nStrange, where does this come from in the end?\n"
 )
-COPY = "No, it never does that, not even once.\n"
 
 
 def mail(number: int, body: str, answers: int | None = None) -> RawMail:
