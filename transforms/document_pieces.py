@@ -21,7 +21,7 @@ from transforms.chunk_table import chunk_table
 from transforms.chunks import ChunkTables
 from transforms.hashing import text_hash
 from transforms.markdown import Outline, comments, outline
-from transforms.nodes import BREADCRUMB_START
+from transforms.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 
@@ -105,6 +105,7 @@ class Document:
     unit: str
     path: str
     title: str
+    has_own_title: bool
     names: list[str]
     text: str
     body_start: int
@@ -148,6 +149,10 @@ class Document:
         for node in self.nodes[1:]:
             paths.append([*paths[node.parent], node.title])
         return paths
+
+    def embedded_trail(self, node: int) -> str:
+        """The titles down to a node; a file's name is none, so that a renamed file keeps its vectors."""
+        return self.nodes[node].trail if self.has_own_title else BREADCRUMB_JOINT.join(self.headings(node))
 
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
         """A range without the comments in it."""
@@ -226,7 +231,10 @@ def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     ends = runs["len"].cum_sum().to_list()
     where = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
     lists = [tree[name].to_list() for name in columns]
-    names = ("doc_id", "source", "unit", "path", "title", "format", "tags", "aliases", "text", "body_start")
+    names = (
+        "doc_id", "source", "unit", "path", "title", "has_own_title", "format", "tags", "aliases", "text",
+        "body_start",
+    )  # fmt: skip
     for values in zip(*(rows[name].to_list() for name in names), strict=True):
         row = dict(zip(names, values, strict=True))
         first, last = where.get(row["doc_id"], (0, 0))
@@ -263,6 +271,7 @@ def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
         unit=row["unit"],
         path=row["path"],
         title=row["title"],
+        has_own_title=row["has_own_title"],
         names=[*(row["tags"] or ()), *(row["aliases"] or ())],
         text=_blanked(text, hidden),
         body_start=begin,
@@ -373,7 +382,8 @@ class ChunkRows:
         for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
             headings, title = document.headings(place), document.nodes[place].trail
             scope = text_hash("\0".join((document.doc_id, self.kind, *headings)))
-            prefix = f"{title}\n\n" if self.settings.embed_headings else ""
+            above = document.embedded_trail(place)
+            prefix = f"{above}\n\n" if above and self.settings.embed_headings else ""
             made[place] = _Header(headings, title, prefix, scope)
         return [made[p.node if p.under is None else p.under] for p in pieces]
 

@@ -23,7 +23,7 @@ from transforms.markdown import BOM, Frontmatter, Markdown, frontmatter, masked,
 from transforms.rst_markdown import rst_markdown
 from transforms.settings import DOCUMENT_FORMATS, DocumentSettings
 
-VERSION = "1"
+VERSION = "2"
 
 _CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
@@ -145,11 +145,12 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
     fields = {name.lower(): value for name, value in front.fields.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
-    title = _text_field(fields.get("title")) or _first_h1(parsed) or stored.title or file_name(file.path)
+    title = _text_field(fields.get("title")) or _first_h1(parsed) or stored.title
     return {
         "doc_id": f"{source}:{file.path}",
         "path": file.path,
-        "title": title,
+        "title": title or file_name(file.path),
+        "has_own_title": bool(title),
         "format": kind,
         "doc_type": _text_field(fields.get("type")),
         "description": _text_field(fields.get("description")),

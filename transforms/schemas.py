@@ -467,6 +467,7 @@ DOCUMENTS = Table(
         UNIT,
         _column("path", pa.string(), "path below the root of the source, with forward slashes"),
         _column("title", pa.string(), "title of the frontmatter, else the first h1, else the file name"),
+        _column("has_own_title", pa.bool_(), "false where the title is the file's name"),
         _column("format", pa.string(), "markdown, text, rst or html"),
         Column("doc_type", pa.string(), "type of the frontmatter"),
         Column("description", pa.string(), "description of the frontmatter"),

@@ -17,7 +17,7 @@ from transforms.chunks import ChunkTables
 from transforms.document_pieces import ChunkRows, Document, Node, Piece, documents_of
 from transforms.settings import DocumentChunkSettings
 
-VERSION = "1"
+VERSION = "2"
 
 _PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
 _ITEM = re.compile(r"\n(?=(?:[-*+]|\d{1,9}[.)])[ \t])")

@@ -20,7 +20,7 @@ from transforms.document_pieces import ChunkRows, Document, Lost, Piece, documen
 from transforms.sections import splits
 from transforms.settings import DocumentChunkSettings
 
-VERSION = "1"
+VERSION = "2"
 
 TOKENS_PER_WORD = 1.3
 MAX_TOKEN_CHARS = 20

@@ -17,7 +17,7 @@ from transforms.nodes import BREADCRUMB_START
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 
-VERSION = "1"
+VERSION = "2"
 
 _INK = re.compile(r"\S")
 
@@ -99,7 +99,7 @@ def _row(document: Document, position: int, body: _Body, settings: DocumentChunk
         "heading_path": document.headings(position),
         "title": title,
         "text_display": shown or node.title,
-        "text_embed": "\n\n".join(filter(None, (title, prose)))
+        "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title
         if settings.embed_headings
         else prose or title,
         "text_lex": "\n".join(filter(None, (shown, *(document.names if not position else ())))),

@@ -261,3 +261,15 @@ def test_a_source_may_have_documents_alone(tmp_path: Path):
     write(work, "notes/a.md", "Just a note.")
     assert work.build().published
     assert work.column("SELECT text_display FROM chunks") == ["Just a note."]
+
+
+@pytest.mark.parametrize(
+    "text", ["A note without any heading.", "## Only\n\na second level\n", "# Titled\n\nnote\n"]
+)
+def test_a_renamed_note_keeps_its_vectors(tmp_path: Path, text: str):
+    work = Workspace(tmp_path / "work").configure(NOTES)
+    write(work, "notes/before.md", text)
+    work.build()
+    (work.folder / "notes/before.md").rename(work.folder / "notes/after.md")
+    assert embedded(work.build()) == 0
+    assert work.column("SELECT DISTINCT doc_id FROM chunks") == ["notes:after.md"]
