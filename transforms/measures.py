@@ -15,11 +15,11 @@ from transforms import schemas
 from transforms.inferred_quotes import body_lines
 from transforms.settings import MeasureSettings
 
-VERSION = "1"
+VERSION = "2"
 
 MESSAGE_COLUMNS = ("message_id", "list_id", "defects")
 CHUNK_COLUMNS = (
-    "chunk_id", "doc_id", "attachment_id", "chunk_kind", "text_lex", "quote_lex", "char_count",
+    "chunk_id", "doc_id", "parent_id", "attachment_id", "chunk_kind", "text_lex", "quote_lex", "char_count",
     "quote_anchor_chars", "anchor_source", "has_patch_markers", "needs_parent",
 )  # fmt: skip
 
@@ -190,14 +190,13 @@ def _chunk_measures(
         )
     )
     anchored = pl.col("anchor_source") == "quote"
-    is_pair = pl.col("chunk_kind").is_in(["quote_reply_pair", "review_pair"])
     mostly = pl.col("quote_anchor_chars") >= settings.mostly_quoted_share * pl.col("char_count")
     return [
         _share("quote_share_of_chunks", bodies, "quote_anchor_chars", "char_count"),
         _share("mostly_quoted_chunks", bodies, mostly, _one()),
         _share("chunks_that_need_their_parent", bodies, "needs_parent", _one()),
         _share("needed_parents_found", needing, "has_parent", _one()),
-        _share("anchored_pairs", bodies.filter(is_pair), anchored, _one()),
+        _share("anchored_replies", bodies.filter(pl.col("parent_id").is_not_null()), anchored, _one()),
     ]
 
 

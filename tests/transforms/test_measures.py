@@ -59,7 +59,7 @@ def values() -> dict[str, tuple[int, int]]:
     [
         ("quoted_lines_in_parent", (2, 3)),  # the answer's are rewrapped and found, the invented one is not
         ("anchors_in_parent", (1, 2)),
-        ("anchored_pairs", (2, 2)),
+        ("anchored_replies", (2, 3)),
         ("near_duplicate_authored", (2, 4)),  # a sentence that two mails hold
         ("chunks_that_need_their_parent", (1, 4)),  # the copy has no quote and is short
         ("needed_parents_found", (0, 1)),
