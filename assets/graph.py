@@ -101,6 +101,8 @@ def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
         embedder: dg.ResourceParam[Embedder],
         embedding_cache: dg.ResourceParam[EmbeddingCache],
     ) -> pa.Table:
+        if settings.prompts == "off":
+            return schemas.PROMPT_HASHES.empty()
         lists = documents.filter(documents.path.lower().endswith(prompt_transforms.FILE_NAME))
         asked = prompt_transforms.document_questions(
             lists.select("doc_id", "source", "path", "text").to_pyarrow()

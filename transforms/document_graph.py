@@ -297,4 +297,4 @@ def _text(display: str) -> bytes:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
+    return (json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n").encode()

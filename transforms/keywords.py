@@ -37,6 +37,8 @@ DEEP_HEADING_FACTOR = 1.1
 
 _TOKEN = r"[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}_]|['’-][\p{L}\p{N}])*"
 _BREAK = r"[.,;:!?()\[\]{}|\"`*/\\<>=\r\n]|\s[–—-]\s"
+_ADDRESS = r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<[^<>\s]+[:@][^<>\s]+>|\b[a-z][a-z+.-]*:\S*[/@]\S+|\S+@\S+"
+"""Addresses, in which no word counts."""
 _ROW = re.compile(r"^\|(.+)\|[ \t]*$", re.MULTILINE)
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 # fmt: off
@@ -143,8 +145,8 @@ def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
 def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
     """The best keywords of the pages of a source."""
     body = [t.encode()[start:].decode() for t, start in zip(pages["text"], pages["body_start"], strict=True)]
-    tokens = _tokens(pl.Series(body, dtype=pl.String), term_settings)
-    grams = _candidates(tokens)
+    texts = pl.Series(body, dtype=pl.String).str.replace_all(_ADDRESS, "]")
+    grams = _candidates(_tokens(texts, term_settings))
     counted = grams.group_by("gram").agg(
         pl.col("written").mode().sort().first(),
         count=pl.len().cast(pl.Int64),
@@ -174,21 +176,25 @@ def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermS
 
 
 def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
-    """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words."""
+    """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words.
+
+    A word inside such a pair does not count for itself.
+    """
     full = (
         ~pl.col("written").str.to_lowercase().is_in(list(_FUNCTION_WORDS))
         & (pl.col("written").str.len_chars() > 2)
         & pl.col("written").str.contains(r"\p{L}")
     )
-    kept = tokens.with_columns(full=full)
+    kept = tokens.with_columns(full=full).with_row_index("place")
     together = pl.col("run") == pl.col("run").shift(-1)
     pairs = kept.with_columns(
         next_stem=pl.col("stem").shift(-1),
         next_written=pl.col("written").shift(-1),
         paired=pl.col("full") & pl.col("full").shift(-1) & together,
-    ).filter("paired")
+    )
     words = kept.filter("full")
     counts = words.group_by("stem").agg(total=pl.len())
+    pairs = pairs.filter("paired")
     pair_counts = pairs.group_by("stem", "next_stem").agg(both=pl.len())
     bound = (
         pair_counts.join(counts, on="stem")
@@ -199,6 +205,8 @@ def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
         )
     )
     compounds = pairs.join(bound, on=["stem", "next_stem"], how="semi")
+    inside = pl.concat([compounds["place"], compounds["place"] + 1])
+    words = words.filter(~pl.col("place").is_in(inside.implode()))
     return pl.concat(
         [
             words.select("row", gram="stem", written="written", words=pl.lit(1)),

@@ -115,11 +115,10 @@ def prompt_hashes(
 
     `chunks` is the result of `stripes.embedded_chunks`, `asked` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
-    the folder of its list and below.
+    the folder of its list and below, the list itself among them, and kept as `prompts` says.
     """
-    paths = dict(
-        zip(documents["doc_id"].to_pylist(), zip(*(documents[n].to_pylist() for n in ("source", "path")), strict=True), strict=True)
-    )
+    names = ("doc_id", "source", "path")
+    paths = {d: (s, p) for d, s, p in zip(*(documents[n].to_pylist() for n in names), strict=True)}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
     places = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
     embedded = matrix(chunks.column("vector"))
@@ -129,10 +128,10 @@ def prompt_hashes(
     for (source, folder), group in listed.group_by(["source", "folder"], maintain_order=True):
         below = f"{folder}/" if folder else ""
         near = [n for n, (s, path) in enumerate(places) if s == source and path.startswith(below)]
-        rows += _near(chunk_rows, near, embedded, group, vectors, settings.prompt_similarity)
+        rows += _near(chunk_rows, near, embedded, group, vectors, settings)
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
-    return PROMPT_HASHES.from_rows([row for row in reversed(distinct.values())])
+    return PROMPT_HASHES.from_rows(list(reversed(distinct.values())))
 
 
 def _near(
@@ -141,12 +140,18 @@ def _near(
     embedded: np.ndarray,
     group: pl.DataFrame,
     vectors: np.ndarray,
-    threshold: float,
+    settings: GraphSettings,
 ) -> list[dict[str, object]]:
     """The rows of the questions of one list."""
     if not numbers:
         return []
-    scores = vectors[group["row"].to_numpy()].astype(np.float64) @ embedded[numbers].astype(np.float64).T
+    asked_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
+    scores = np.round(asked_vectors @ embedded[numbers].astype(np.float64).T, DECIMALS)
+    if settings.prompts == "top":
+        ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
+        kept = ranks < settings.prompt_top
+    else:
+        kept = scores >= settings.prompt_similarity
     asked = group.select("question", "asked_in").rows()
     hashes = [simhash(question) for question, _ in asked]
     return [
@@ -154,10 +159,10 @@ def _near(
             **chunks[numbers[chunk]],
             "question": asked[number][0],
             "asked_in": asked[number][1],
-            "similarity": round(float(scores[number, chunk]), DECIMALS),
+            "similarity": float(scores[number, chunk]),
             "simhash": hashes[number],
         }
-        for number, chunk in np.argwhere(scores >= threshold).tolist()
+        for number, chunk in np.argwhere(kept).tolist()
     ]
 
 

@@ -212,11 +212,17 @@ class GraphSettings(StageSettings):
     max_keywords: int = Field(
         50, ge=0, description="keywords that are computed for a source without `_keywords/words.md`"
     )
+    prompts: Literal["off", "top", "threshold"] = Field(
+        "off",
+        description="which chunks keep the hashes of questions from `qa-pairs.md`: top, those nearest to each question; "
+        "threshold, all near enough (experimental; docs/graph.md says why it is off)",
+    )
+    prompt_top: int = Field(1, gt=0, description="top: chunks that keep a question")
     prompt_similarity: float = Field(
-        0.55, ge=0, le=1, description="cosine from which a question is kept with a chunk"
+        0.5, ge=-1, le=1, description="threshold: cosine from which a chunk keeps a question"
     )
     prompt_distance: int = Field(
-        8, ge=0, le=64, description="bits by which a query and a stored question may differ and count as the same"
+        12, ge=0, le=64, description="bits by which a query and a stored question may differ and count as the same"
     )
     similar_percentile: float = Field(
         90.0, ge=0, le=100, description="percentile of all pairs above which documents are similar"
