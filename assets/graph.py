@@ -71,7 +71,9 @@ def keywords_asset(settings: GraphSettings, term_settings: TermSettings) -> dg.A
     """The multi-asset `keywords`, `chunk_keywords`."""
     version = f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
 
-    @dg.multi_asset(name="build_keywords", group_name="graph", outs=_outs(("keywords", "chunk_keywords"), version))
+    @dg.multi_asset(
+        name="build_keywords", group_name="graph", outs=_outs(("keywords", "chunk_keywords"), version)
+    )
     def build_keywords(documents: ibis.Table, document_chunks: ibis.Table) -> tuple[Any, Any]:
         pages = documents.select("doc_id", "source", "path", "title", "text", "body_start").to_pyarrow()
         chunks = document_chunks.select("chunk_id", "doc_id", "text_display").to_pyarrow()

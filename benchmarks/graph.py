@@ -107,7 +107,9 @@ def orders_and_sections(made: Embedded) -> list[tuple[dict[str, list[int]], list
         sections = nodes if len(set(nodes)) > 2 else [place * PARTS // len(own) for place in range(len(own))]
         if len(own) <= max(ASKED_FOR) or len(set(sections)) < 3:
             continue
-        similar = sorted((r for r in near if r["doc_id"] == doc_id), key=lambda r: (-r["similarity"], r["chunk_index"]))
+        similar = sorted(
+            (r for r in near if r["doc_id"] == doc_id), key=lambda r: (-r["similarity"], r["chunk_index"])
+        )
         first = similar[0]["baseline_index"]
         orders = {
             "stripe": [r["chunk_index"] for r in striped if r["doc_id"] == doc_id],
@@ -131,7 +133,10 @@ def maximal_marginal_relevance(vectors: np.ndarray, first: int, count: int) -> l
 
 def matching_tables(console: Console, texts: dict[str, str]) -> None:
     """Questions matched to chunks: how many of the chunks hold a passage of the answer."""
-    asked = [json.loads(line) for line in (corpora_folder() / "passages" / "questions.jsonl").read_text().splitlines()]
+    asked = [
+        json.loads(line)
+        for line in (corpora_folder() / "passages" / "questions.jsonl").read_text().splitlines()
+    ]
     made = embedded(texts, "sections")
     spans = character_spans(made.chunks, texts)
     vectors = make_embedder(EmbeddingSettings()).embed_queries([q["question"] for q in asked])
@@ -140,7 +145,13 @@ def matching_tables(console: Console, texts: dict[str, str]) -> None:
     scores[~own] = -1
     right = np.array([[holds(span, q) for span in spans] for q in asked])
     table = Table(title=f"{len(asked)} questions matched to chunks of their document", title_justify="left")
-    for column in ("kept", "questions with a chunk", "chunks each", "right chunks (precision)", "questions answered"):
+    for column in (
+        "kept",
+        "questions with a chunk",
+        "chunks each",
+        "right chunks (precision)",
+        "questions answered",
+    ):
         table.add_column(column, justify="left" if column == "kept" else "right")
     kept = {f"cosine ≥ {t}": scores >= t for t in THRESHOLDS}
     ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
@@ -148,7 +159,13 @@ def matching_tables(console: Console, texts: dict[str, str]) -> None:
     for name, chosen in kept.items():
         any_chunk, good = chosen.any(axis=1), (chosen & right).any(axis=1)
         precision = (chosen & right).sum() / max(chosen.sum(), 1)
-        table.add_row(name, f"{any_chunk.mean():.3f}", f"{chosen.sum(axis=1).mean():.2f}", f"{precision:.3f}", f"{good.mean():.3f}")
+        table.add_row(
+            name,
+            f"{any_chunk.mean():.3f}",
+            f"{chosen.sum(axis=1).mean():.2f}",
+            f"{precision:.3f}",
+            f"{good.mean():.3f}",
+        )
     console.print(table)
     top = np.argmax(scores, axis=1)
     halves_table(console, [q["question"] for q in asked], [q["corpus"] for q in asked], top, right)
@@ -161,7 +178,9 @@ def holds(span: tuple[str, int, int], question: dict) -> bool:
     return name == question["corpus"] and any(a < end and start < b for a, b in places)
 
 
-def halves_table(console: Console, asked: list[str], corpora: list[str], top: np.ndarray, right: np.ndarray) -> None:
+def halves_table(
+    console: Console, asked: list[str], corpora: list[str], top: np.ndarray, right: np.ndarray
+) -> None:
     """Every second question stored with its best chunk, the others asked: how often a hash answers, and rightly."""
     hashes = np.array([simhash(q) for q in asked], dtype=np.uint64)
     stored, queries = range(0, len(asked), 2), range(1, len(asked), 2)
@@ -176,7 +195,9 @@ def halves_table(console: Console, asked: list[str], corpora: list[str], top: np
             if differ.min() <= bits:
                 answered += 1
                 good += bool(right[query, top[near[int(np.argmin(differ))]]])
-        table.add_row(str(bits), f"{answered / len(queries):.3f}", f"{good / answered:.3f}" if answered else "–")
+        table.add_row(
+            str(bits), f"{answered / len(queries):.3f}", f"{good / answered:.3f}" if answered else "–"
+        )
     console.print(table)
     embedded_right = np.mean([right[q, top[q]] for q in queries])
     console.print(f"the same questions by vector, best chunk: answered 1.000, right {embedded_right:.3f}\n")
@@ -190,15 +211,27 @@ def hash_tables(console: Console) -> None:
     every = sorted({*listed, *queries, *(json.loads(line)["question"] for line in lines)})
     hashes = np.array([simhash(q) for q in every], dtype=np.uint64)
     apart = np.concatenate([distances(hashes[n + 1 :], int(h)) for n, h in enumerate(hashes)])
-    shorter = np.concatenate([distances(hashes[[n]], simhash(less)) for n, q in enumerate(every) for less in one_less(q)])
+    shorter = np.concatenate(
+        [distances(hashes[[n]], simhash(less)) for n, q in enumerate(every) for less in one_less(q)]
+    )
     stored = np.array([simhash(q) for q in listed], dtype=np.uint64)
     nearest = np.array([distances(stored, simhash(q)).min() for q in queries])
     title = f"share within so many bits ({len(every)} questions, {len(np.unique(hashes))} hashes)"
     table = Table(title=title, title_justify="left")
-    for column in ("bits", "two different questions", "a question and itself less one word", "sample's queries and its Q/A pairs"):
+    for column in (
+        "bits",
+        "two different questions",
+        "a question and itself less one word",
+        "sample's queries and its Q/A pairs",
+    ):
         table.add_column(column, justify="right")
     for bits in BITS:
-        table.add_row(str(bits), f"{(apart <= bits).mean():.5f}", f"{(shorter <= bits).mean():.3f}", f"{(nearest <= bits).mean():.3f}")
+        table.add_row(
+            str(bits),
+            f"{(apart <= bits).mean():.5f}",
+            f"{(shorter <= bits).mean():.3f}",
+            f"{(nearest <= bits).mean():.3f}",
+        )
     console.print(table)
     for query in queries:
         differ = distances(stored, simhash(query))

@@ -18,6 +18,7 @@ CACHE_CONTROL = "no-cache"
 """Names stay when contents change, so a copy may be kept but is asked about: an unchanged file costs a 304."""
 _EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified")
 
+
 def graph_app(folder: Path) -> Starlette:
     """The ASGI application that serves the graph in `folder` to pages of any origin, read-only.
 

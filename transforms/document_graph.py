@@ -178,14 +178,21 @@ class _Graph:
         return made
 
     def _item(
-        self, item: Mapping[str, Any], here: str, name: str, size: int, near: Mapping[str, Mapping[int, float]]
+        self,
+        item: Mapping[str, Any],
+        here: str,
+        name: str,
+        size: int,
+        near: Mapping[str, Mapping[int, float]],
     ) -> dict[str, Any]:
         chunk_id, index = item["chunk_id"], item["chunk_index"]
         made = {
             "index": index,
             "id": chunk_id,
             "href": self._href(here, posixpath.join(here, name)),
-            "title": item["heading_path"][-1] if item["heading_path"] else self.documents[item["doc_id"]]["title"],
+            "title": item["heading_path"][-1]
+            if item["heading_path"]
+            else self.documents[item["doc_id"]]["title"],
             "is_code": self.code[chunk_id],
             "bytes": size,
             "similarity_conceptual": near["conceptual"][index],
@@ -200,7 +207,9 @@ class _Graph:
     def _document_keywords(self, doc_id: str) -> list[dict[str, Any]]:
         """The keywords of all chunks of a document with the highest scores."""
         scores = {
-            name: score for item in self.items[doc_id] for name, score in self.keywords.get(item["chunk_id"], ())
+            name: score
+            for item in self.items[doc_id]
+            for name, score in self.keywords.get(item["chunk_id"], ())
         }
         best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_KEYWORDS]
         return [{"name": name, "score": score} for name, score in best]

@@ -37,7 +37,9 @@ DEEP_HEADING_FACTOR = 1.1
 
 _TOKEN = r"[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}_]|['’-][\p{L}\p{N}])*"
 _BREAK = r"[.,;:!?()\[\]{}|\"`*/\\<>=\r\n]|\s[–—-]\s"
-_ADDRESS = r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<[^<>\s]+[:@][^<>\s]+>|\b[a-z][a-z+.-]*:\S*[/@]\S+|\S+@\S+"
+_ADDRESS = (
+    r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<[^<>\s]+[:@][^<>\s]+>|\b[a-z][a-z+.-]*:\S*[/@]\S+|\S+@\S+"
+)
 """Addresses, in which no word counts."""
 _ROW = re.compile(r"^\|(.+)\|[ \t]*$", re.MULTILINE)
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
@@ -73,7 +75,14 @@ def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSe
     """
     frame = _pages(documents)
     listed = [
-        {"source": source, "folder": folder, "keyword": term, "score": score, "count": count, "origin": "list"}
+        {
+            "source": source,
+            "folder": folder,
+            "keyword": term,
+            "score": score,
+            "count": count,
+            "origin": "list",
+        }
         for source, path, text in frame.select("source", "path", "text").iter_rows()
         if (folder := list_folder(path)) is not None
         for term, count, score in _listed(text)
@@ -115,7 +124,10 @@ def chunk_keywords(
         grams.select("row", "gram")
         .unique()
         .join(places, on="row")
-        .join(phrases.join(known.with_row_index("keyword_row"), on="keyword_row"), on=["source", "folder", "gram"])
+        .join(
+            phrases.join(known.with_row_index("keyword_row"), on="keyword_row"),
+            on=["source", "folder", "gram"],
+        )
         .select(CHUNK_KEYWORDS.names)
         .unique()
         .sort("doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False])
@@ -225,7 +237,9 @@ def _heading_factors(pages: pl.DataFrame, term_settings: TermSettings) -> pl.Dat
     titles = [(title, 1) for title in pages["title"]]
     titles += [(m[2], len(m[1])) for text in pages["text"] for m in _HEADING_LINE.finditer(text)]
     grams = _grams(_tokens(pl.Series([t for t, _ in titles], dtype=pl.String), term_settings))
-    factors = pl.Series([HEADING_FACTORS.get(level, DEEP_HEADING_FACTOR) for _, level in titles], dtype=pl.Float64)
+    factors = pl.Series(
+        [HEADING_FACTORS.get(level, DEEP_HEADING_FACTOR) for _, level in titles], dtype=pl.Float64
+    )
     return (
         grams.with_columns(factor=factors.gather(grams["row"])).group_by("gram").agg(pl.col("factor").max())
     )
@@ -276,7 +290,9 @@ def _nearest_folders(documents: pa.Table, words: pl.DataFrame) -> pl.DataFrame:
     """Columns doc_id, source and folder: the folder whose keywords hold for a document."""
     listed = set(words.select("source", "folder").unique().iter_rows())
     rows = []
-    for doc_id, source, path in zip(*(documents[n].to_pylist() for n in ("doc_id", "source", "path")), strict=True):
+    for doc_id, source, path in zip(
+        *(documents[n].to_pylist() for n in ("doc_id", "source", "path")), strict=True
+    ):
         folder = path.rpartition("/")[0]
         while folder and (source, folder) not in listed:
             folder = folder.rpartition("/")[0]

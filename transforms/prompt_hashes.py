@@ -23,7 +23,9 @@ VERSION = "1"
 FILE_NAME = "qa-pairs.md"
 BITS = 64
 
-_QUESTION = re.compile(r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?Q(?:uestion)?[ \t]*\d*[.:](?:\*\*|__)?[ \t]*(.*)")
+_QUESTION = re.compile(
+    r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?Q(?:uestion)?[ \t]*\d*[.:](?:\*\*|__)?[ \t]*(.*)"
+)
 _ANSWER = re.compile(r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?A(?:nswer)?[ \t]*\d*[.:]")
 _RULE = re.compile(r"[ \t]{0,3}(?:-[ \t]*){3,}$")
 _TOKEN = re.compile(r"[^\W_]+(?:_[^\W_]+)*")

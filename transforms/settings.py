@@ -192,7 +192,8 @@ class GraphSettings(StageSettings):
 
     enabled: bool = Field(False, description="make the stripes and export the graph of all documents")
     similarity: Literal["cosine", "mixed"] = Field(
-        "cosine", description="how chunks are compared: by vectors, or with the Jaccard similarity of words too"
+        "cosine",
+        description="how chunks are compared: by vectors, or with the Jaccard similarity of words too",
     )
     cosine_weight: float = Field(0.7, ge=0, le=1, description="mixed: weight of the vectors")
     code_rule: Literal["text", "lines"] = Field(
@@ -222,7 +223,10 @@ class GraphSettings(StageSettings):
         0.5, ge=-1, le=1, description="threshold: cosine from which a chunk keeps a question"
     )
     prompt_distance: int = Field(
-        12, ge=0, le=64, description="bits by which a query and a stored question may differ and count as the same"
+        12,
+        ge=0,
+        le=64,
+        description="bits by which a query and a stored question may differ and count as the same",
     )
     similar_percentile: float = Field(
         90.0, ge=0, le=100, description="percentile of all pairs above which documents are similar"

@@ -43,7 +43,9 @@ def similar_documents(chunks: pa.Table, settings: GraphSettings) -> dict[str, li
         # A stable sort of all would cost more; equal scores at the edge are told apart by order of names.
         best = np.argsort(-scores, axis=1, kind="stable")[:, :most]
         for row, columns in zip(own, best, strict=True):
-            kept = [Similar(str(names[c]), float(scores[row, c])) for c in columns if scores[row, c] > threshold]
+            kept = [
+                Similar(str(names[c]), float(scores[row, c])) for c in columns if scores[row, c] > threshold
+            ]
             found[str(names[row + start])] = kept
     return found
 

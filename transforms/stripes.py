@@ -87,10 +87,9 @@ def stripe_orders(similarities: pa.Table) -> pa.Table:
     """The orders of every document as `schemas.STRIPE_ORDERS`; ties go to the chunk that stands first."""
     group = ["doc_id", "baseline"]
     frame = _frame(similarities).with_columns(is_baseline=pl.col("chunk_index") == pl.col("baseline_index"))
-    ranked = frame.sort(
-        *group, ~pl.col("is_baseline"), -pl.col("similarity"), "chunk_index"
-    ).with_columns(
-        rank=pl.int_range(pl.len()).over(group) - 1, factor=stripe_factor(pl.len().cast(pl.Int64) - 1).over(group)
+    ranked = frame.sort(*group, ~pl.col("is_baseline"), -pl.col("similarity"), "chunk_index").with_columns(
+        rank=pl.int_range(pl.len()).over(group) - 1,
+        factor=stripe_factor(pl.len().cast(pl.Int64) - 1).over(group),
     )
     stripe_of = pl.when(pl.col("is_baseline")).then(-1).otherwise(pl.col("rank") % pl.col("factor"))
     ordered = ranked.with_columns(stripe=stripe_of).sort(*group, "stripe", "rank")
@@ -118,9 +117,9 @@ def _baselines(frame: pl.DataFrame, settings: GraphSettings) -> pl.DataFrame:
         conceptual = index.min()
         technical = index.filter((index == 1) & is_technical).min()
     found = frame.group_by("doc_id").agg(conceptual=conceptual, technical=technical)
-    found = found.unpivot(
-        index="doc_id", variable_name="baseline", value_name="baseline_index"
-    ).drop_nulls("baseline_index")
+    found = found.unpivot(index="doc_id", variable_name="baseline", value_name="baseline_index").drop_nulls(
+        "baseline_index"
+    )
     rows = frame.select("doc_id", baseline_index="chunk_index", baseline_row="row")
     return found.join(rows, on=["doc_id", "baseline_index"])
 
@@ -145,7 +144,9 @@ def _jaccards(frame: pl.DataFrame, ones: np.ndarray, others: np.ndarray) -> pl.S
         "row", word=pl.col("text_display").str.to_lowercase().str.extract_all(WORD).list.unique()
     )
     sizes = words["word"].list.len().cast(pl.Int64)
-    pairs = pl.DataFrame({"one": ones, "other": others}, schema_overrides={"one": pl.UInt32, "other": pl.UInt32})
+    pairs = pl.DataFrame(
+        {"one": ones, "other": others}, schema_overrides={"one": pl.UInt32, "other": pl.UInt32}
+    )
     numbered = pairs.with_row_index("pair")
     long = words.explode("word").drop_nulls("word")
     shared = (

@@ -16,7 +16,11 @@ _NAMED = """
 SELECT doc_id FROM documents
 WHERE doc_id = $name OR path = $name OR ends_with(path, '/' || $name) ORDER BY doc_id = $name DESC, doc_id LIMIT 6
 """
-_NEAREST = "SELECT doc_id FROM documents ORDER BY jaro_winkler_similarity(doc_id, $name) DESC, doc_id LIMIT 3"
+_NEAREST = """
+SELECT doc_id FROM documents ORDER BY list_max([
+  jaro_winkler_similarity(lower(known), lower($name)) FOR known IN [doc_id, path, parse_filename(path)]
+]) DESC, doc_id LIMIT 3
+"""
 _PROMPTED = """
 SELECT p.question, p.asked_in, p.similarity, c.chunk_id, c.doc_id, c.parent_id AS node_id, c.title, c.text_display
 FROM prompt_hashes p JOIN chunks c USING (chunk_id) WHERE p.question IN (SELECT unnest($questions::VARCHAR[]))
@@ -44,7 +48,9 @@ def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual"
     """
     doc_id = _document(folder, document)
     rows = query_current(
-        folder, "FROM stripe($name, $count, kind := $kind)", {"name": doc_id, "count": count, "kind": baseline}
+        folder,
+        "FROM stripe($name, $count, kind := $kind)",
+        {"name": doc_id, "count": count, "kind": baseline},
     ).to_pylist()
     if not rows and count > 0:
         raise QueryError(_why_no_stripe(folder, doc_id, baseline))

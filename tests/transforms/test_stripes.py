@@ -59,7 +59,8 @@ def test_orders_of_the_published_graph(chunks: int, expected: list[int]):
 
 
 @pytest.mark.parametrize(
-    ("beside", "factor"), [(0, 1), (6, 1), (7, 1), (8, 3), (11, 3), (12, 3), (13, 4), (15, 4), (20, 4), (24, 5)]
+    ("beside", "factor"),
+    [(0, 1), (6, 1), (7, 1), (8, 3), (11, 3), (12, 3), (13, 4), (15, 4), (20, 4), (24, 5)],
 )
 def test_factor(beside: int, factor: int):
     assert pl.select(stripe_factor(pl.lit(beside))).item() == factor
