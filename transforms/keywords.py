@@ -44,7 +44,7 @@ _ADDRESS = (
 _ROW = re.compile(r"^\|(.+)\|[ \t]*$", re.MULTILINE)
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 # fmt: off
-_FUNCTION_WORDS = frozenset(
+_COMMON = (
     "a about above after again against all almost along already also although always am among an and another any anyone "
     "anything are around as at away back be became because become been before behind being below between both but by "
     "came can cannot come could did do does doing done down during each either else enough even ever every everything "
@@ -60,9 +60,10 @@ _FUNCTION_WORDS = frozenset(
     "aber als am an auch auf aus bei bis da das dem den der des die durch ein eine einem einen einer er es für hat im in "
     "ist ja kein mit nach nicht noch nur oder sich sie sind so um und uns von vor war was wenn wie wir wird zu zum zur "
     "le la les un une des du de et est en que qui pour pas dans sur au aux avec il elle ne se ce par plus "
-    "el los las una por para con su al lo como más pero sus y o".split()
+    "el los las una por para con su al lo como más pero sus y o"
 )
 # fmt: on
+_FUNCTION_WORDS = frozenset(_COMMON.split())
 
 
 def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSettings) -> pa.Table:
@@ -167,8 +168,8 @@ def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermS
     )
     compound = (pl.col("words") > 1) | pl.col("written").str.contains(r"[_-]")
     share = pl.col("pages") / len(pages)
-    rarity = pl.when(share < RARITY[0][0]).then(RARITY[0][1])
-    rarity = rarity.when(share < RARITY[1][0]).then(RARITY[1][1]).otherwise(1.0)
+    (few, rare), (some, uncommon) = RARITY
+    rarity = pl.when(share < few).then(rare).when(share < some).then(uncommon).otherwise(1.0)
     is_common = (share >= COMMON_SHARE) & ~compound & (len(pages) >= SOME_PAGES)
     counted = counted.filter((pl.col("count") >= MIN_COUNT) & ~is_common)
     headed = _heading_factors(pages, term_settings)

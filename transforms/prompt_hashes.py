@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -29,11 +30,12 @@ _QUESTION = re.compile(
 _ANSWER = re.compile(r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?A(?:nswer)?[ \t]*\d*[.:]")
 _RULE = re.compile(r"[ \t]{0,3}(?:-[ \t]*){3,}$")
 _TOKEN = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
-_LEFT_OUT = frozenset(
+_COMMON = (
     "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not of "
     "on or our should so than that the their them then there these they this those to was we were what when where which "
-    "who why will with would you your".split()
+    "who why will with would you your"
 )
+_LEFT_OUT = frozenset(_COMMON.split())
 """Words that a hash leaves out unless there are no others."""
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << BITS) - 1
 
@@ -126,7 +128,7 @@ def prompt_hashes(
     embedded = matrix(chunks.column("vector"))
     listed = pl.from_arrow(asked.append_column("row", pa.array(range(asked.num_rows), pa.int64())))
     assert isinstance(listed, pl.DataFrame)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (source, folder), group in listed.group_by(["source", "folder"], maintain_order=True):
         below = f"{folder}/" if folder else ""
         near = [n for n, (s, path) in enumerate(places) if s == source and path.startswith(below)]
@@ -143,7 +145,7 @@ def _near(
     group: pl.DataFrame,
     vectors: np.ndarray,
     settings: GraphSettings,
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """The rows of the questions of one list."""
     if not numbers:
         return []
