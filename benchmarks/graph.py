@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,17 +26,27 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.graph_export import FileGraphExporter
+from transforms import schemas
 from transforms.chunk_classes import chunk_classes
+from transforms.document_graph import GraphTables, graph_folders
 from transforms.documents import RawFile, read_documents
+from transforms.keywords import chunk_keywords, keywords
 from transforms.prompt_hashes import distances, questions, simhash
-from transforms.schemas import embeddings as embeddings_table
-from transforms.settings import DocumentChunkSettings, DocumentSettings, EmbeddingSettings, GraphSettings
+from transforms.settings import (
+    DocumentChunkSettings,
+    DocumentSettings,
+    EmbeddingSettings,
+    GraphSettings,
+    TermSettings,
+)
 from transforms.stripes import chunk_similarities, stripe_orders
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 ASKED_FOR = (2, 3, 5, 8)
 THRESHOLDS = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6)
 TOP = (1, 2, 3)
+COUNTS = (250, 500, 1000)
 BITS = (0, 4, 8, 12, 16, 20)
 MMR_WEIGHT = 0.5
 PARTS = 10
@@ -62,6 +74,7 @@ def main() -> None:
         console.print(disclosure_table(chunker, made))
     matching_tables(console, texts)
     hash_tables(console)
+    console.print(export_table())
 
 
 def embedded(texts: dict[str, str], chunker: str) -> Embedded:
@@ -93,12 +106,10 @@ def disclosure_table(chunker: str, sources: dict[str, Embedded]) -> Table:
 def orders_and_sections(made: Embedded) -> list[tuple[dict[str, list[int]], list[object]]]:
     """For each document with more than a request's chunks: its orders, baseline first, and each chunk's section."""
     settings = GraphSettings()
-    vector = embeddings_table(made.vectors.shape[1]).arrow.field("vector").type
-    with_vectors = made.chunks.append_column("vector", pa.array(list(made.vectors), vector))
     classes = chunk_classes(made.documents, made.chunks, settings)
-    near = chunk_similarities(with_vectors, classes, settings)
+    near = chunk_similarities(with_vectors(made), classes, settings)
     near = near.filter(pa.compute.equal(near["baseline"], "conceptual")).to_pylist()
-    striped = [r for r in stripe_orders(pa.Table.from_pylist(near)).to_pylist()]
+    striped = stripe_orders(pa.Table.from_pylist(near)).to_pylist()
     rows = made.chunks.select(["doc_id", "parent_id", "chunk_index"]).to_pylist()
     numbers = {d: [n for n, _ in g] for d, g in itertools.groupby(enumerate(rows), lambda r: r[1]["doc_id"])}
     found = []
@@ -237,6 +248,65 @@ def hash_tables(console: Console) -> None:
         differ = distances(stored, simhash(query))
         if differ.min() <= 20:
             console.print(f"{differ.min():>3} bits: {query}  ←→  {listed[int(differ.argmin())]}")
+
+
+def export_table() -> Table:
+    """The time to make all of a graph and to write it, twice, for more and more documents."""
+    pages = [p.read_text() for p in sorted(SAMPLE.glob("docs/**/*.md"))]
+    table = Table(title="export, seconds", title_justify="left")
+    for column in (
+        "documents",
+        "MB of text",
+        "chunks",
+        "stripes and keywords",
+        "export",
+        "µs per byte",
+        "once more",
+        "written",
+    ):
+        table.add_column(column, justify="right")
+    for count in COUNTS:
+        texts = {f"f{n % 20}/p{n}": f"{pages[n % len(pages)]}\n\nPage {n}.\n" for n in range(count)}
+        made = embedded(texts, "sections")
+        settings, size = GraphSettings(), sum(map(len, texts.values()))
+        start = time.perf_counter()
+        tables = graph_tables(made, settings)
+        related = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            exporter = FileGraphExporter(Path(folder) / "graph")
+            exporter.export(graph_folders(tables, settings))
+            written = time.perf_counter()
+            _, done = exporter.export(graph_folders(tables, settings))
+        again = time.perf_counter()
+        times = (related - start, written - related, (written - start) * 1e6 / size, again - written)
+        facts = (f"{count:,}", f"{size / 1e6:.1f}", f"{made.chunks.num_rows:,}", *(f"{t:.2f}" for t in times))
+        table.add_row(*facts, str(done["folders_written"]))
+    return table
+
+
+def graph_tables(made: Embedded, settings: GraphSettings) -> GraphTables:
+    """All tables of a graph over documents."""
+    chunks = with_vectors(made)
+    classes = chunk_classes(made.documents, made.chunks, settings)
+    near = chunk_similarities(chunks, classes, settings)
+    words = keywords(made.documents, settings, TermSettings())
+    return GraphTables(
+        made.documents,
+        chunks,
+        classes,
+        near,
+        stripe_orders(near),
+        chunk_keywords(made.chunks, made.documents, words, TermSettings()),
+        schemas.PROMPT_HASHES.empty(),
+        schemas.LINKS.empty().select(["from_id", "to_id"]),
+    )
+
+
+def with_vectors(made: Embedded) -> pa.Table:
+    """The chunks with their vectors as a column."""
+    width = made.vectors.shape[1]
+    flat = pa.array(made.vectors.astype(np.float32).ravel())
+    return made.chunks.append_column("vector", pa.FixedSizeListArray.from_arrays(flat, width))
 
 
 def one_less(question: str) -> Sequence[str]:

@@ -52,7 +52,7 @@ class FileGraphExporter:
         """Bring one folder up to date; False if it was."""
         place = self.folder / folder.path
         if folder.doc_id is None:
-            return any([self._write_file(place / name, data) for name, data in folder.files.items()])
+            return sum(self._write_file(place / name, data) for name, data in folder.files.items()) > 0
         if _is_equal(place, folder.files):
             return False
         made = self.aside / "new"
@@ -90,7 +90,7 @@ class FileGraphExporter:
     def _delete_all_but(self, kept: set[str]) -> int:
         """Delete the files that are not of the graph, and the folders that they leave empty."""
         deleted = 0
-        for path, folders, files in os.walk(self.folder, topdown=False):
+        for path, _, files in os.walk(self.folder, topdown=False):
             here = Path(path)
             gone = [name for name in files if str((here / name).relative_to(self.folder)) not in kept]
             for name in gone:

@@ -86,7 +86,7 @@ def test_deleted_documents_and_strangers_go(exporter: FileGraphExporter):
         "schema.json",
     ]
     exporter.export([top()])
-    assert sorted(os.listdir(exporter.folder)) == ["index.json", "schema.json"]
+    assert sorted(files(exporter.folder)) == ["index.json", "schema.json"]
 
 
 def test_a_document_becomes_a_folder_of_documents_and_back(exporter: FileGraphExporter):
