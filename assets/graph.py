@@ -170,6 +170,7 @@ def _question_vectors(questions: list[str], embedder: Embedder, cache: Embedding
         made = embedder.embed_queries([by_hash[name] for name in missing])
         vectors.require_usable(made, len(missing), embedder.dimensions)
         cache.store(embedder.model, embedder.dimensions, "query", missing, made)
+        cache.compact(embedder.model, embedder.dimensions, "query")
     found = cache.vectors(embedder.model, embedder.dimensions, "query", sorted(by_hash))
     places = {name: place for place, name in enumerate(found.column("text_hash").to_pylist())}
     return stripes.matrix(found.column("vector"))[[places[text_hash(q)] for q in questions]]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
+from transforms.markdown import outline
 from transforms.prompt_hashes import is_question_list
 from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
 from transforms.settings import GraphSettings, TermSettings
@@ -56,7 +57,8 @@ _COMMON = (
     "sometimes soon still such take taken than that the their them then there these they thing things this those though "
     "three through thus time to together too two under until up upon us use used uses using usually very want wants was "
     "way we well went were what when where whether which while who whose why will with within without would yes yet you "
-    "your don't doesn't isn't can't won't it's that's there's i'm i've we're you're didn't wasn't aren't "
+    "your four five six seven eight nine ten hundred thousand million second third "
+    "don't doesn't isn't can't won't it's that's there's i'm i've we're you're didn't wasn't aren't "
     "aber als am an auch auf aus bei bis da das dem den der des die durch ein eine einem einen einer er es für hat im in "
     "ist ja kein mit nach nicht noch nur oder sich sie sind so um und uns von vor war was wenn wie wir wird zu zum zur "
     "le la les un une des du de et est en que qui pour pas dans sur au aux avec il elle ne se ce par plus "
@@ -72,7 +74,7 @@ def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSe
     A document at `_keywords/words.md` lists those of the folder it stands in: rows of a table whose
     first column is the term and whose last is the score. For the other documents of a source the best
     `max_keywords` are computed as such lists say: count × heading × kind × rarity, over the pages of
-    the source without lists of keywords or questions. A heading counts for compounds only.
+    the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
     """
     frame = _pages(documents)
     listed = [
@@ -157,7 +159,7 @@ def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
 
 def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
     """The best keywords of the pages of a source."""
-    body = [t.encode()[start:].decode() for t, start in zip(pages["text"], pages["body_start"], strict=True)]
+    body = [_prose(text, start) for text, start in pages.select("text", "body_start").iter_rows()]
     texts = pl.Series(body, dtype=pl.String).str.replace_all(_ADDRESS, "]")
     grams = _candidates(_tokens(texts, term_settings))
     counted = grams.group_by("gram").agg(
@@ -188,13 +190,25 @@ def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermS
     return KEYWORDS.conform(rows.to_arrow())
 
 
+def _prose(text: str, body_start: int) -> str:
+    """A text without frontmatter and code blocks, whose words say more of the language than of the tree."""
+    data, at, parts = text.encode(), body_start, []
+    for start, end, _ in outline(text, body_start).code:
+        parts.append(data[at:start])
+        at = end
+    return b"\n".join([*parts, data[at:]]).decode()
+
+
 def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
     """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words.
 
     A word inside such a pair does not count for itself.
     """
     full = (
-        ~pl.col("written").str.to_lowercase().is_in(list(_FUNCTION_WORDS))
+        ~pl.col("written")
+        .str.to_lowercase()
+        .str.replace_all("’", "'", literal=True)
+        .is_in(list(_FUNCTION_WORDS))
         & (pl.col("written").str.len_chars() > 2)
         & pl.col("written").str.contains(r"\p{L}")
     )
