@@ -189,16 +189,7 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
     found = disclosure.prompted(folder, query, settings.graph.prompt_distance, limit) if static else []
     if not found:
         click.get_current_context().invoke(
-            search,
-            queries=(query,),
-            config=config,
-            as_json=as_json,
-            list_id=None,
-            source=None,
-            kind=None,
-            since=None,
-            until=None,
-            limit=limit,
+            search, queries=(query,), config=config, as_json=as_json, limit=limit
         )
     elif as_json:
         hits = [hit._asdict() for hit in found]

@@ -33,8 +33,8 @@ WORDS = 16
 HASH = 2**64 - 1
 
 
-def tables(files: dict[str, str]) -> GraphTables:
-    """All tables of a graph over files, vectors made of their chunks' letters."""
+def tables(files: dict[str, str], limit: int | None = None) -> GraphTables:
+    """All tables of a graph over files, vectors made of their chunks' letters; `limit` cuts the chunks off."""
     documents = read(dict(files)).documents
     sections = DocumentChunkSettings(chunker="sections", min_chars=1)
     made = document_chunks(documents, document_nodes(documents), sections).chunks
@@ -44,8 +44,8 @@ def tables(files: dict[str, str]) -> GraphTables:
     counts /= np.linalg.norm(counts, axis=1, keepdims=True)
     vectors = pa.array(list(counts), pa.list_(pa.float32(), WORDS))
     names = ["chunk_id", "doc_id", "chunk_index", "heading_path", "text_display"]
-    chunks = made.select(names).append_column("vector", vectors)
-    classes = chunk_classes(documents, made, GraphSettings())
+    chunks = made.select(names).append_column("vector", vectors).slice(0, limit)
+    classes = chunk_classes(documents, made.slice(0, limit), GraphSettings())
     similarities = chunk_similarities(chunks, classes, GraphSettings())
     first = made.select(["chunk_id", "doc_id"]).slice(0, 1).to_pylist()[0]
     keyword = {**first, "keyword": "log", "score": 2.5}
@@ -221,6 +221,7 @@ def test_the_list_of_files_has_every_file(files: dict[str, bytes]):
 
 
 def test_no_documents_are_a_graph_of_nothing():
-    empty = {name: getattr(tables(FILES), name).slice(0, 0) for name in GraphTables._fields}
-    folders = list(graph_folders(GraphTables(**empty), GraphSettings()))
+    none = tables(FILES, limit=0)
+    assert not any(table.num_rows for table in none[1:5])
+    folders = list(graph_folders(none, GraphSettings()))
     assert [(f.path, sorted(f.files)) for f in folders] == [("", ["index.json", "schema.json"])]
