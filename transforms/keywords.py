@@ -33,6 +33,7 @@ SOME_PAGES = 5
 COMPOUND_FACTOR = 1.5
 RARITY = ((0.1, 2.0), (0.25, 1.5))
 """Shares of the pages below which a term counts more."""
+_CHUNKS_AT_ONCE = 1 << 13
 HEADING_FACTORS = {1: 1.5, 2: 1.25}
 DEEP_HEADING_FACTOR = 1.1
 
@@ -119,23 +120,26 @@ def chunk_keywords(
     phrases = _phrases(known["keyword"], term_settings).rename({"row": "keyword_row"})
     folders = _nearest_folders(documents, known)
     texts = _frame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
-    grams = _grams(_tokens(texts["text_display"], term_settings)).join(
-        phrases.select("gram").unique(), on="gram", how="semi"
-    )
-    places = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
-    found = (
-        grams.select("row", "gram")
-        .unique()
-        .join(places, on="row")
-        .join(
-            phrases.join(known.with_row_index("keyword_row"), on="keyword_row"),
-            on=["source", "folder", "gram"],
-        )
-        .select(CHUNK_KEYWORDS.names)
-        .unique()
-        .sort("doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False])
+    numbered = phrases.join(known.with_row_index("keyword_row"), on="keyword_row")
+    parts = [_found(part, numbered, term_settings) for part in texts.iter_slices(_CHUNKS_AT_ONCE)]
+    found = pl.concat([_frame(CHUNK_KEYWORDS.empty()), *parts]).sort(
+        "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
     )
     return CHUNK_KEYWORDS.conform(found.to_arrow())
+
+
+def _found(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
+    """The keywords in some chunks, in no order."""
+    grams = _grams(_tokens(texts["text_display"], term_settings))
+    places = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
+    return (
+        grams.join(phrases.select("gram").unique(), on="gram", how="semi")
+        .unique()
+        .join(places, on="row")
+        .join(phrases, on=["source", "folder", "gram"])
+        .select(CHUNK_KEYWORDS.names)
+        .unique()
+    )
 
 
 def _pages(documents: pa.Table) -> pl.DataFrame:
