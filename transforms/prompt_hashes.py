@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms.schemas import PROMPT_HASHES
 from transforms.settings import GraphSettings
@@ -119,23 +120,34 @@ def prompt_hashes(
 
     `chunks` is the result of `stripes.embedded_chunks`, `asked` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
-    the folder of its list and below, the list itself among them, and kept as `prompts` says.
+    the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
+    which it stands with its answer keeps it always.
     """
     names = ("doc_id", "source", "path")
     paths = {d: (s, p) for d, s, p in zip(*(documents[n].to_pylist() for n in names), strict=True)}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
     places = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
     embedded = matrix(chunks.column("vector"))
+    own = _own_chunks(chunks, asked)
     listed = pl.from_arrow(asked.append_column("row", pa.array(range(asked.num_rows), pa.int64())))
     assert isinstance(listed, pl.DataFrame)
     rows: list[dict[str, Any]] = []
     for (source, folder), group in listed.group_by(["source", "folder"], maintain_order=True):
         below = f"{folder}/" if folder else ""
         near = [n for n, (s, path) in enumerate(places) if s == source and path.startswith(below)]
-        rows += _near(chunk_rows, near, embedded, group, vectors, settings)
+        rows += _near(chunk_rows, near, embedded, group, vectors, own, settings)
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
     return PROMPT_HASHES.from_rows(list(reversed(distinct.values())))
+
+
+def _own_chunks(chunks: pa.Table, asked: pa.Table) -> set[tuple[str, str]]:
+    """Each question with the chunks of its list that hold it word for word."""
+    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=asked["asked_in"].combine_chunks()))
+    texts = [" ".join(text.split()) for text in lists["text_display"].to_pylist()]
+    rows = list(zip(lists["chunk_id"].to_pylist(), lists["doc_id"].to_pylist(), texts, strict=True))
+    pairs = zip(asked["question"].to_pylist(), asked["asked_in"].to_pylist(), strict=True)
+    return {(q, chunk_id) for q, d in pairs for chunk_id, doc_id, text in rows if d == doc_id and q in text}
 
 
 def _near(
@@ -144,6 +156,7 @@ def _near(
     embedded: np.ndarray,
     group: pl.DataFrame,
     vectors: np.ndarray,
+    own: Set[tuple[str, str]],
     settings: GraphSettings,
 ) -> list[dict[str, Any]]:
     """The rows of the questions of one list."""
@@ -157,6 +170,8 @@ def _near(
     else:
         kept = scores >= settings.prompt_similarity
     asked = group.select("question", "asked_in").rows()
+    for number, (question, _) in enumerate(asked):
+        kept[number] |= [(question, chunks[n]["chunk_id"]) in own for n in numbers]
     hashes = [simhash(question) for question, _ in asked]
     return [
         {

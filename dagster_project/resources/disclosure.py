@@ -58,7 +58,10 @@ def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual"
 
 
 def prompted(folder: Path, query: str, most_bits: int, limit: int) -> list[Prompted]:
-    """The chunks of stored questions that differ from the query by at most `most_bits`, nearest first."""
+    """The chunks of stored questions that differ from the query by at most `most_bits`, nearest first.
+
+    Of one question the chunk comes first in which it is answered.
+    """
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
     wanted = simhash(query)
     if not wanted or not stored.num_rows:
@@ -80,7 +83,9 @@ def prompted(folder: Path, query: str, most_bits: int, limit: int) -> list[Promp
         )
         for row in rows
     ]
-    return _first_of_each(sorted(found, key=lambda p: (p.distance, -p.similarity, p.chunk_id)))[:limit]
+    own = {row["chunk_id"] for row in rows if row["asked_in"] == row["doc_id"]}
+    order = sorted(found, key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id))
+    return _first_of_each(order)[:limit]
 
 
 def _first_of_each(found: Sequence[Prompted]) -> list[Prompted]:

@@ -81,6 +81,7 @@ def kept(**settings: Any) -> list[tuple[str, str, float]]:
         {
             "chunk_id": ["a0", "a1", "a2", "b0"],
             "doc_id": ["s:in/a.md"] * 3 + ["s:b.md"],
+            "text_display": ["", "Why?", "", "How?"],
             "vector": pa.array(list(_turned(0, 30, 80, 0)), pa.list_(pa.float32(), 2)),
         }
     )
@@ -97,6 +98,21 @@ def _turned(*degrees: float) -> np.ndarray:
 
 def test_the_nearest_chunk_below_the_folder_keeps_a_question():
     assert kept(prompts="top") == [("a0", "Why?", 1.0), ("a2", "How?", 0.98)]
+
+
+def test_the_chunk_with_the_answer_always_keeps_its_question():
+    documents = read({"qa-pairs.md": "Q: Why is\n it?\nA: So."}).documents
+    chunks = pa.table(
+        {
+            "chunk_id": ["c0", "c1"],
+            "doc_id": ["s:qa-pairs.md"] * 2,
+            "text_display": ["About.", "Q: Why is\n it?\nA: So."],
+            "vector": pa.array(list(_turned(0, 90)), pa.list_(pa.float32(), 2)),
+        }
+    )
+    for settings in (GraphSettings(prompts="top"), GraphSettings(prompts="threshold", prompt_similarity=0.5)):
+        made = prompt_hashes(chunks, documents, document_questions(documents), _turned(0), settings)
+        assert made.column("chunk_id").to_pylist() == ["c0", "c1"]
 
 
 def test_several_chunks_may_keep_a_question():
