@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel
 
+from transforms.document_graph import Folder
 from transforms.documents import RawFile
 from transforms.mail import RawMail
 
@@ -198,6 +199,13 @@ class Publisher(Protocol):
 
     def publish(self) -> Mapping[str, Any]:
         """Publish what the lake holds; returns version, row counts and what was reused."""
+
+
+class GraphExporter(Protocol):
+    """Keeps the exported graph of documents."""
+
+    def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
+        """Make the export consist of `folders`; the files as `schemas.DOCUMENT_GRAPH`, and what was done."""
 
 
 class Progress(Protocol):

@@ -1,6 +1,6 @@
 """Vectors for what is published, the checks before it, and the one asset that publishes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 import ibis
@@ -77,8 +77,8 @@ def _reuse(share: float) -> dg.AssetCheckResult:
     )
 
 
-def search_index_asset() -> dg.AssetsDefinition:
-    """The asset `search_index`, the only publisher."""
+def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
+    """The asset `search_index`, the only publisher; `graph` names the tables of the graph, if there is one."""
 
     @dg.asset(
         group_name="publish",
@@ -96,6 +96,7 @@ def search_index_asset() -> dg.AssetsDefinition:
             "chunk_context",
             "context_terms",
             "embeddings",
+            *graph,
         ],
         description="The published DuckDB file: tables, vectors, inverted index and manifest.",
     )

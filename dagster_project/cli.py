@@ -1,4 +1,4 @@
-"""The command line: `weft build`, `search`, `sql`, `ui`, `cost` and `cache`."""
+"""The command line: building, searching, reading and serving what is published."""
 
 from __future__ import annotations
 
@@ -145,6 +145,74 @@ def sql(statement: str, config: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))
     else:
         print_rows(rows)
+
+
+@main.command()
+@click.argument("document")
+@CONFIG
+@JSON
+@click.option("-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks.")
+@click.option("--technical", is_flag=True, help="Order by nearness to the first code, not the first text.")
+@explained
+def stripe(document: str, config: Path | None, as_json: bool, count: int, technical: bool) -> None:
+    """Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.
+
+    DOCUMENT is the id of a document, its path, or the end of its path.
+    """
+    from dagster_project.resources import disclosure
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_stripe
+
+    folder = load_settings(config).root / "index"
+    rows = disclosure.stripe(folder, document, count, "technical" if technical else "conceptual")
+    if as_json:
+        click.echo(json.dumps({"document": rows[0]["doc_id"], "chunks": rows}, ensure_ascii=False))
+    else:
+        print_stripe(rows)
+
+
+@main.command()
+@click.argument("query")
+@CONFIG
+@JSON
+@click.option("--static", is_flag=True, help="First look for a stored question with nearly the same words.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits.")
+@explained
+def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
+    """Find what answers QUERY: with --static by the hash of its words, else and otherwise by search."""
+    from dagster_project.resources import disclosure
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_prompted
+
+    settings = load_settings(config)
+    folder = settings.root / "index"
+    found = disclosure.prompted(folder, query, settings.graph.prompt_distance, limit) if static else []
+    if not found:
+        click.get_current_context().invoke(
+            search, queries=(query,), config=config, as_json=as_json, limit=limit
+        )
+    elif as_json:
+        hits = [hit._asdict() for hit in found]
+        click.echo(json.dumps({"outcome": "PROMPTS", "query": query, "hits": hits}, ensure_ascii=False))
+    else:
+        print_prompted(found)
+
+
+@main.command("serve-graph")
+@CONFIG
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=8321, show_default=True, help="Port; 0 takes a free one.")
+@explained
+def serve_graph(config: Path | None, host: str, port: int) -> None:
+    """Serve the exported graph of documents over HTTP, read-only, until interrupted."""
+    import uvicorn
+
+    from dagster_project.composition import make_graph_exporter
+    from dagster_project.graph_server import graph_app
+    from dagster_project.settings import load_settings
+
+    folder = make_graph_exporter(load_settings(config)).folder
+    uvicorn.run(graph_app(folder), host=host, port=port, access_log=False, server_header=False)
 
 
 @main.command()

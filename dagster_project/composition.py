@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets import graph
 from assets.documents import document_assets
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
@@ -22,6 +23,7 @@ from assets.relations import (
 )
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
@@ -59,6 +61,8 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "corpus_measures": schemas.CORPUS_MEASURES,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
+        **graph.TABLES,
+        "document_graph": schemas.DOCUMENT_GRAPH,
     }
 
 
@@ -90,13 +94,25 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "families",
         "inferred_quotes",
         "measures",
+        "graph",
     )
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
     return DuckDBPublisher(
-        lake, settings.root / "index", settings.index, settings.embedding, settings.terms, recorded
+        lake,
+        settings.root / "index",
+        settings.index,
+        settings.embedding,
+        settings.terms,
+        recorded,
+        has_graph=settings.graph.enabled,
     )
+
+
+def make_graph_exporter(settings: Settings) -> FileGraphExporter:
+    """The exporter of the graph of documents."""
+    return FileGraphExporter(settings.root / "graph")
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:
@@ -110,6 +126,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "embedder": make_embedder(settings.embedding, settings.gemini),
         "embedding_cache": make_embedding_cache(settings),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
+        "graph_exporter": make_graph_exporter(settings),
         "progress": LoggedProgress(),
     }
 
@@ -131,5 +148,6 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             chunk_context_asset(settings.chunks, settings.terms),
             corpus_measures_asset(settings.measures),
             embeddings_asset(settings.embedding),
-            search_index_asset(),
+            *graph.graph_assets(settings.graph, settings.terms),
+            search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
         ]

@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.partitions import BACKFILL, FAMILIES, Family
 from assets.protocols import Unit
-from dagster_project.composition import make_assets, make_publisher
+from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
 from dagster_project.resources.sources import FileSources
 from dagster_project.settings import Settings
@@ -72,6 +72,7 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
         bool(stale or vanished)
         or not _whole_tables_are_right(settings, lake)
         or not publisher.is_current({u.partition: u.family for u in units})
+        or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
     )
     return Plan(tuple(units), stale, vanished, publish)
 

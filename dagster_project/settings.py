@@ -21,6 +21,7 @@ from transforms.settings import (
     EmbeddingSettings,
     FamilySettings,
     GeminiSettings,
+    GraphSettings,
     IndexSettings,
     InferredQuoteSettings,
     MailSettings,
@@ -138,6 +139,7 @@ class Settings(StageSettings):
     families: FamilySettings = FamilySettings()
     inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
     measures: MeasureSettings = MeasureSettings()
+    graph: GraphSettings = GraphSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     gemini: GeminiSettings = GeminiSettings()
     index: IndexSettings = IndexSettings()

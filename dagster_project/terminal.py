@@ -15,6 +15,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from dagster_project.build import BuildResult
     from dagster_project.plan import Plan
+    from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.search_index import SearchResult
 
 _STAGES = {
@@ -193,6 +194,27 @@ def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
         print_rows(pa.Table.from_pylist([dict(r) for r in records]))
     else:
         terminal().print(none)
+
+
+def print_stripe(rows: list[dict[str, Any]]) -> None:
+    """The chunks of a stripe in its order, each under its title."""
+    console = terminal()
+    for row in rows:
+        facts = f"chunk {row['chunk_index']}, similarity {row['similarity']:.3f}{', code' if row['is_code'] else ''}"
+        console.print(Text(row["title"], style="bold cyan") + Text(f"  {facts}", style="dim"), soft_wrap=True)
+        console.print(Text(row["text_display"]), soft_wrap=True)
+        console.print()
+
+
+def print_prompted(found: Sequence[Prompted]) -> None:
+    """The chunks of stored questions, each with its question and where it stands."""
+    console = terminal()
+    for number, hit in enumerate(found, 1):
+        console.print(Text(f"{number:>3}. ") + Text(hit.title, style="bold cyan"))
+        asked = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
+        console.print(Text(f"     {asked}"), soft_wrap=True)
+        console.print(Text(hit.text), soft_wrap=True)
+        console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", markup=False, soft_wrap=True)
 
 
 def print_rows(rows: pa.Table) -> None:

@@ -42,6 +42,12 @@ LAKE_NAMES: dict[str, str | tuple[str, ...]] = {
     "families": "families",
     "corpus_measures": "corpus_measures",
     "inferred_quotes": "inferred_quotes",
+    "chunk_classes": "chunk_classes",
+    "chunk_similarities": "chunk_similarities",
+    "stripe_orders": "stripe_orders",
+    "keywords": "keywords",
+    "chunk_keywords": "chunk_keywords",
+    "prompt_hashes": "prompt_hashes",
 }
 """The lake tables that each published table is taken from; the other published tables are made there."""
 

@@ -578,6 +578,102 @@ LINKS = Table(
     ),
 )
 
+CHUNK_CLASSES = Table(
+    "chunk_classes",
+    "Whether a chunk of a document is code, by two rules.",
+    ("chunk_id",),
+    (
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("doc_id", pa.string(), "its document"),
+        _column("line_count", pa.int64(), "lines of the chunk, blank ones included"),
+        _column("code_line_count", pa.int64(), "lines inside fences, without the fences themselves"),
+        _column("is_code_text", pa.bool_(), "code by its share of the lines with text"),
+        _column("is_code_lines", pa.bool_(), "code by its share of all lines"),
+        _column("is_code", pa.bool_(), "the rule of the settings"),
+    ),
+)
+
+CHUNK_SIMILARITIES = Table(
+    "chunk_similarities",
+    "How near a chunk of a document is to a baseline of it.",
+    ("chunk_id", "baseline"),
+    (
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("doc_id", pa.string(), "its document"),
+        _column("chunk_index", pa.int64(), "position in the document, from 0"),
+        _column("baseline", pa.string(), "conceptual or technical"),
+        _column("baseline_index", pa.int64(), "position of the baseline's chunk"),
+        _column("cosine", pa.float64(), "cosine of the two vectors"),
+        Column("jaccard", pa.float64(), "shared words : all words of the two; null where only vectors count"),
+        _column("similarity", pa.float64(), "what chunks are ordered by"),
+    ),
+)
+
+STRIPE_ORDERS = Table(
+    "stripe_orders",
+    "The place of a chunk in an order whose every beginning represents the document.",
+    ("doc_id", "baseline", "place"),
+    (
+        _column("doc_id", pa.string(), "the document"),
+        _column("baseline", pa.string(), "conceptual or technical"),
+        _column("place", pa.int64(), "0 for the baseline, then the places of the order"),
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("chunk_index", pa.int64(), "position in the document, from 0"),
+    ),
+)
+
+KEYWORDS = Table(
+    "keywords",
+    "A keyword of a source, or of a folder that lists its own.",
+    ("source", "folder", "keyword"),
+    (
+        SOURCE,
+        _column("folder", pa.string(), "folder that the keyword holds for; empty for all of the source"),
+        _column("keyword", pa.string(), "the keyword as it is written"),
+        _column("score", pa.float64(), "authority: count times the factors of heading, kind and rarity"),
+        Column("count", pa.int64(), "occurrences; null if the list does not say"),
+        _column("origin", pa.string(), "list (a `_keywords/words.md`) or computed"),
+    ),
+)
+
+CHUNK_KEYWORDS = Table(
+    "chunk_keywords",
+    "A keyword that stands in a chunk of a document.",
+    ("chunk_id", "keyword"),
+    (
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("doc_id", pa.string(), "its document"),
+        _column("keyword", pa.string(), "the keyword"),
+        _column("score", pa.float64(), "its authority"),
+    ),
+)
+
+PROMPT_HASHES = Table(
+    "prompt_hashes",
+    "A question that a chunk of a document is near to.",
+    ("chunk_id", "question"),
+    (
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("doc_id", pa.string(), "its document"),
+        _column("question", pa.string(), "the question"),
+        _column("asked_in", pa.string(), "document that lists the question"),
+        _column("similarity", pa.float64(), "cosine of question and chunk"),
+        _column("simhash", pa.uint64(), "64-bit SimHash of the question"),
+    ),
+)
+
+DOCUMENT_GRAPH = Table(
+    "document_graph",
+    "One file of the exported graph.",
+    ("path",),
+    (
+        _column("path", pa.string(), "path below the folder of the graph"),
+        Column("doc_id", pa.string(), "document it belongs to; null for folders"),
+        _column("byte_count", pa.int64(), "bytes"),
+        _column("content_hash", pa.string(), "hash of the content"),
+    ),
+)
+
 
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""

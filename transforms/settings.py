@@ -187,6 +187,56 @@ class MeasureSettings(StageSettings):
     )
 
 
+class GraphSettings(StageSettings):
+    """How documents become a graph of files that is read without a server (defaults: seed 004)."""
+
+    enabled: bool = Field(False, description="make the stripes and export the graph of all documents")
+    similarity: Literal["cosine", "mixed"] = Field(
+        "cosine",
+        description="how chunks are compared: by vectors, or with the Jaccard similarity of words too",
+    )
+    cosine_weight: float = Field(0.7, ge=0, le=1, description="mixed: weight of the vectors")
+    code_rule: Literal["text", "lines"] = Field(
+        "text",
+        description="what a chunk of code is: text, by `document_chunks.code_share` of the lines with text (as the "
+        "design's published data); lines, more than half of all lines (as its text says)",
+    )
+    baseline: Literal["class", "title"] = Field(
+        "class",
+        description="what chunks are compared with: class, the first of text and the first of code (as the design's "
+        "published data); title, the first, and the second if its heading is one of `technical_titles`",
+    )
+    technical_titles: tuple[str, ...] = Field(
+        ("quick reference", "api reference", "command reference", "cheat sheet", "cheatsheet"),
+        description="title: words in the heading of a technical baseline",
+    )
+    max_keywords: int = Field(
+        50, ge=0, description="keywords that are computed for a source without `_keywords/words.md`"
+    )
+    prompts: Literal["off", "top", "threshold"] = Field(
+        "off",
+        description="which chunks keep the hashes of questions from `qa-pairs.md`: top, those nearest to each question; "
+        "threshold, all near enough (experimental; docs/graph.md says why it is off)",
+    )
+    prompt_top: int = Field(1, gt=0, description="top: chunks that keep a question")
+    prompt_similarity: float = Field(
+        0.5, ge=-1, le=1, description="threshold: cosine from which a chunk keeps a question"
+    )
+    prompt_distance: int = Field(
+        12,
+        ge=0,
+        le=64,
+        description="bits by which a query and a stored question may differ and count as the same",
+    )
+    similar_percentile: float = Field(
+        90.0, ge=0, le=100, description="percentile of all pairs above which documents are similar"
+    )
+    similar_documents: int = Field(5, ge=0, description="similar documents that a document names")
+    base_url: str | None = Field(
+        None, description="where the graph will be served, for absolute addresses; default: relative ones"
+    )
+
+
 class TermSettings(StageSettings):
     """How text becomes terms."""
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from transforms import lexical, schemas
 
-LAYOUT = "3"
+LAYOUT = "4"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 _SQL_TYPES = {
@@ -19,6 +19,7 @@ _SQL_TYPES = {
     pa.bool_(): "BOOLEAN",
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
+    pa.uint64(): "UBIGINT",
     schemas.TIME: "TIMESTAMPTZ",
     schemas.SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
 }
@@ -92,6 +93,17 @@ TABLES = {
     "inferred_quotes": "CREATE TABLE inferred_quotes AS SELECT * EXCLUDE (partition) FROM lake_inferred_quotes",
     "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
+    **{
+        name: f"CREATE TABLE {name} AS SELECT * EXCLUDE (partition) FROM lake_{name}"
+        for name in (
+            "chunk_classes",
+            "chunk_similarities",
+            "stripe_orders",
+            "keywords",
+            "chunk_keywords",
+            "prompt_hashes",
+        )
+    },
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
     "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
@@ -121,6 +133,15 @@ SELECT chunk_no, rows.* REPLACE (CASE
 FROM rows JOIN numbered USING (chunk_id)
 """,
 }
+# A request for more chunks begins with what a request for fewer returns.
+STRIPE_MACRO = """
+CREATE MACRO stripe(document, n, kind := 'conceptual') AS TABLE
+SELECT o.place, o.chunk_id, o.chunk_index, c.title, c.is_code, s.similarity, c.text_display
+FROM stripe_orders o JOIN chunks c USING (chunk_id)
+JOIN chunk_similarities s ON s.chunk_id = o.chunk_id AND s.baseline = o.baseline
+WHERE o.doc_id = document AND o.baseline = kind AND o.place < n ORDER BY o.place
+"""
+
 VIEWS = {
     "backlinks": """
 SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
@@ -303,6 +324,12 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
     "documents": _of(schemas.DOCUMENTS, _PARTITION),
     "nodes": _of(schemas.DOCUMENT_NODES, _PARTITION),
+    "chunk_classes": _of(schemas.CHUNK_CLASSES),
+    "chunk_similarities": _of(schemas.CHUNK_SIMILARITIES),
+    "stripe_orders": _of(schemas.STRIPE_ORDERS),
+    "keywords": _of(schemas.KEYWORDS),
+    "chunk_keywords": _of(schemas.CHUNK_KEYWORDS),
+    "prompt_hashes": _of(schemas.PROMPT_HASHES),
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),

@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from assets import graph
 from assets.partitions import FAMILIES
 from dagster_project.resources import published
 from dagster_project.resources.duckdb_extensions import load_vss
@@ -67,10 +68,13 @@ class DuckDBPublisher:
         embedding: EmbeddingSettings,
         terms: TermSettings,
         recorded: Mapping[str, object],
+        *,
+        has_graph: bool = False,
     ):
         self.lake, self.folder = lake, folder
         self.index, self.embedding, self.terms = index, embedding, terms
         self.recorded = recorded
+        self.whole = (*_WHOLE, *graph.TABLES) if has_graph else _WHOLE
 
     @property
     def layout(self) -> str:
@@ -149,7 +153,7 @@ class DuckDBPublisher:
         """Content hash of every table of every partition, and of the whole tables under the key ''."""
         hashes: dict[str, dict[str, str]] = {}
         per_unit = [(p, _TABLES[partitions[p]]) for p in sorted(partitions)]
-        for partition, tables in [("", _WHOLE), *per_unit]:
+        for partition, tables in [("", self.whole), *per_unit]:
             for table in tables:
                 footer = self.lake.footer(table, partition or None)
                 if footer is None:
@@ -261,8 +265,8 @@ class _Build:
             self.connection.execute(
                 "CREATE TABLE prev.partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
             )
-        for name in _WHOLE:
-            self._from_lake(f"lake_{name}", name, [None])
+        for name in (*_WHOLE, *graph.TABLES):
+            self._from_lake(f"lake_{name}", name, [None] if name in self.publisher.whole else [])
 
     def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
         """A temporary view over stored files, with the column `partition`."""
@@ -307,6 +311,7 @@ class _Build:
             self.connection.execute(statement.format(kept=kept, before=before))
         for name, statement in published.VIEWS.items():
             self.connection.execute(f'CREATE VIEW "{name}" AS {statement}')
+        self.connection.execute(published.STRIPE_MACRO)
 
     def _inverted_index(self) -> None:
         for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:

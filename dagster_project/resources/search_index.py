@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -402,8 +402,11 @@ def open_current(
     return SearchIndex(link.resolve(), embedder, term_settings, settings)
 
 
-def query_current(folder: Path, statement: str) -> pa.Table:
-    """The rows of one SQL statement on the current version, opened read-only with no access beside it."""
+def query_current(folder: Path, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:
+    """The rows of one SQL statement on the current version, opened read-only with no access beside it.
+
+    `values` are those of the statement's named parameters.
+    """
     link = folder / CURRENT
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
@@ -417,6 +420,6 @@ def query_current(folder: Path, statement: str) -> pa.Table:
                 "lock_configuration = true",
             ):
                 connection.execute(f"SET {closing}")
-            return connection.execute(statement).to_arrow_table()
+            return connection.execute(statement, dict(values or {})).to_arrow_table()
     except duckdb.Error as error:
         raise QueryError(str(error)) from error

@@ -132,7 +132,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             assert re.search(rf"^{arguments[0]}:", page("Makefile"), re.M), line
-        elif arguments[0] == "ui":
+        elif arguments[0] in ("ui", "serve-graph"):
             assert CliRunner().invoke(main, [*arguments, "--help"]).exit_code == 0, line
         else:
             assert program == "weft", line
@@ -144,7 +144,8 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|sql|ui|cost)\b([^`\n]*)", path.read_text(encoding="utf-8")
+            r"\bweft (build|search|sql|ui|cost|stripe|ask|serve-graph)\b([^`\n]*)",
+            path.read_text(encoding="utf-8"),
         ):
             known = {o for p in main.commands[name].params if isinstance(p, click.Option) for o in p.opts}
             assert set(re.findall(r"(?<!\S)--\w+", rest)) <= known, (path.name, name, rest)

@@ -1,0 +1,111 @@
+"""What the published graph of documents answers without a vector: stripes, and questions by their hash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagster_project.resources.search_index import query_current
+from transforms.errors import QueryError
+from transforms.prompt_hashes import distances, simhash
+
+_NAMED = """
+SELECT doc_id FROM documents
+WHERE doc_id = $name OR path = $name OR ends_with(path, '/' || $name) ORDER BY doc_id = $name DESC, doc_id LIMIT 6
+"""
+_NEAREST = """
+SELECT doc_id FROM documents ORDER BY list_max([
+  jaro_winkler_similarity(lower(known), lower($name)) FOR known IN [doc_id, path, parse_filename(path)]
+]) DESC, doc_id LIMIT 3
+"""
+_PROMPTED = """
+SELECT p.question, p.asked_in, p.similarity, c.chunk_id, c.doc_id, c.parent_id AS node_id, c.title, c.text_display
+FROM prompt_hashes p JOIN chunks c USING (chunk_id) WHERE p.question IN (SELECT unnest($questions::VARCHAR[]))
+"""
+
+
+class Prompted(NamedTuple):
+    """A chunk that belongs to a question near the query; `distance` in bits, `similarity` to the question."""
+
+    distance: int
+    question: str
+    similarity: float
+    chunk_id: str
+    doc_id: str
+    node_id: str | None
+    title: str
+    text: str
+
+
+def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual") -> list[dict[str, Any]]:
+    """The first `count` chunks of a document's stripe in the index below `folder`, the baseline first.
+
+    `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro `stripe` and
+    doc_id. QueryError if it names no document or several, or if the document has no such stripe.
+    """
+    doc_id = _document(folder, document)
+    rows = query_current(
+        folder,
+        "FROM stripe($name, $count, kind := $kind)",
+        {"name": doc_id, "count": count, "kind": baseline},
+    ).to_pylist()
+    if not rows and count > 0:
+        raise QueryError(_why_no_stripe(folder, doc_id, baseline))
+    return [{"doc_id": doc_id, **row} for row in rows]
+
+
+def prompted(folder: Path, query: str, most_bits: int, limit: int) -> list[Prompted]:
+    """The chunks of stored questions that differ from the query by at most `most_bits`, nearest first.
+
+    Of one question the chunk comes first in which it is answered.
+    """
+    stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
+    wanted = simhash(query)
+    if not wanted or not stored.num_rows:
+        return []
+    bits = distances(stored.column("simhash").to_numpy(), wanted)
+    names = stored.column("question").to_pylist()
+    near = {names[place]: int(bits[place]) for place in np.flatnonzero(bits <= most_bits)}
+    rows = query_current(folder, _PROMPTED, {"questions": sorted(near)}).to_pylist()
+    found = [
+        Prompted(
+            near[row["question"]],
+            row["question"],
+            row["similarity"],
+            row["chunk_id"],
+            row["doc_id"],
+            row["node_id"],
+            row["title"],
+            row["text_display"],
+        )
+        for row in rows
+    ]
+    own = {row["chunk_id"] for row in rows if row["asked_in"] == row["doc_id"]}
+    order = sorted(found, key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id))
+    return _first_of_each(order)[:limit]
+
+
+def _first_of_each(found: Sequence[Prompted]) -> list[Prompted]:
+    return list({p.chunk_id: p for p in reversed(found)}.values())[::-1]
+
+
+def _document(folder: Path, name: str) -> str:
+    """The one document that a name means."""
+    found = query_current(folder, _NAMED, {"name": name}).column("doc_id").to_pylist()
+    if found and (len(found) == 1 or found[0] == name):
+        return str(found[0])
+    if found:
+        raise QueryError(f"{name!r} is the name of several documents: {', '.join(found)}")
+    near = query_current(folder, _NEAREST, {"name": name}).column("doc_id").to_pylist()
+    hint = f"; the nearest names are {', '.join(near)}" if near else ""
+    raise QueryError(f"the index holds no document {name!r}{hint}")
+
+
+def _why_no_stripe(folder: Path, doc_id: str, baseline: str) -> str:
+    (count,) = query_current(folder, "SELECT count(*) AS n FROM stripe_orders").column("n").to_pylist()
+    if not count:
+        return "the index holds no stripes: set `enabled = true` in [graph] and run `weft build`"
+    return f"{doc_id} has no {baseline} stripe: no chunk of it can be the baseline"

@@ -1,0 +1,136 @@
+"""The exported graph on disk: folders compared, written aside and exchanged whole."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from transforms.document_graph import INDEX, Folder, listed
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+class FileGraphExporter:
+    """Keeps the files of a graph below a folder, and what is under way in a hidden one beside it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.aside = folder.with_name(f".{folder.name}-under-way")
+
+    def is_there(self) -> bool:
+        """True if something is exported."""
+        return (self.folder / INDEX).is_file()
+
+    def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
+        """Make the export consist of `folders`, documents first; returns the files and what was done.
+
+        A document's folder is exchanged whole, so its index and chunks are always of one version; the
+        indexes over it follow, and what is gone is deleted last, when nothing leads to it. A folder that
+        is right already is not touched. A crash leaves a readable export; the next one ends the work.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)
+            kept: set[str] = set()
+            tables = []
+            for folder in folders:
+                tables.append(listed(iter([folder])))
+                kept.update(str(Path(folder.path, name)) for name in folder.files)
+                done["written" if self._write(folder) else "unchanged"] += 1
+            done["deleted"] = self._delete_all_but(kept)
+        return pa.concat_tables(tables).sort_by("path"), {f"folders_{k}": v for k, v in done.items()}
+
+    def _write(self, folder: Folder) -> bool:
+        """Bring one folder up to date; False if it was."""
+        place = self.folder / folder.path
+        if folder.doc_id is None:
+            return sum(self._write_file(place / name, data) for name, data in folder.files.items()) > 0
+        if _is_equal(place, folder.files):
+            return False
+        made = self.aside / "new"
+        for name, data in folder.files.items():
+            path = made / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        self._put(made, place)
+        return True
+
+    def _write_file(self, place: Path, data: bytes) -> bool:
+        if place.is_file() and place.read_bytes() == data:
+            return False
+        made = self.aside / "file"
+        made.write_bytes(data)
+        self._put(made, place)
+        return True
+
+    def _put(self, made: Path, place: Path) -> None:
+        """Move a file or folder to its place; what was there goes."""
+        for above in place.relative_to(self.folder).parents:
+            # A document may have become a folder, and the reverse.
+            if (self.folder / above).is_file():
+                (self.folder / above).unlink()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if made.is_file() and not place.is_dir():
+            made.replace(place)
+            return
+        if place.exists():
+            _exchange(made, place, self.aside / "old")
+            _remove(made)
+        else:
+            made.rename(place)
+
+    def _delete_all_but(self, kept: set[str]) -> int:
+        """Delete the files that are not of the graph, and the folders that they leave empty."""
+        deleted = 0
+        for path, _, files in os.walk(self.folder, topdown=False):
+            here = Path(path)
+            gone = [name for name in files if str((here / name).relative_to(self.folder)) not in kept]
+            for name in gone:
+                (here / name).unlink()
+            deleted += INDEX in gone
+            if here != self.folder and not any(here.iterdir()):
+                here.rmdir()
+        return deleted
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One export at a time, in an empty folder aside."""
+        with self.folder.with_name(f".{self.folder.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _remove(self.aside)
+            self.aside.mkdir()
+            try:
+                yield
+            finally:
+                _remove(self.aside)
+
+
+def _is_equal(place: Path, files: Mapping[str, bytes]) -> bool:
+    """True if a folder holds just these files."""
+    there = {str(p.relative_to(place)) for p in place.rglob("*") if p.is_file()}
+    return there == set(files) and all((place / name).read_bytes() == data for name, data in files.items())
+
+
+def _exchange(one: Path, other: Path, spare: Path) -> None:
+    """Exchange two paths; at once where the system can (Linux), else by three renames."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    names = (os.fsencode(one), os.fsencode(other))
+    if rename is None or rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        other.rename(spare)
+        one.rename(other)
+        spare.rename(one)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

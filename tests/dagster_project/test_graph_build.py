@@ -1,0 +1,186 @@
+"""A build with the graph enabled: published stripes, the export, the command line, and what changes bring."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli import main
+from tests.archives import Workspace, differences, discussion
+from transforms.document_graph import CHUNKS
+from transforms.graph_schema import SCHEMA
+
+DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
+SECTIONS = [
+    ("Opening", "Open a store with a path. The lock keeps a second writer out."),
+    ("Writing", "A batch of keys is written at once, or not at all."),
+    ("Reading", "A reader sees what was committed before it began."),
+    ("Compaction", "Sorted runs are merged, level by level, while nobody waits."),
+    ("Snapshots", "A snapshot is a number; taking one costs nothing."),
+    ("Backup", "Copy a snapshot to another disk, then check the copy."),
+    ("Recovery", "After a power cut the log is cut at its last good record."),
+    ("Limits", "Keys have at most sixty-four bytes, values at most a gigabyte."),
+    ("Command line", "```sh\nstore open path\nstore put key value\nstore check path\n```"),
+]
+MANUAL = "# Manual\n\nHow the store is used.\n\n" + "\n\n".join(f"## {t}\n\n{text}" for t, text in SECTIONS)
+PAIRS = "## Q: What happens to the log after a power cut?\n\nA: See [the manual](manual.md).\n"
+INDEX = "# Guide\n\nStart with [the manual](manual.md#reading).\n"
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A built workspace of a mailing list and a tree in two folders; for reading only."""
+    work = Workspace(tmp_path_factory.mktemp("graph") / "work").configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*"},
+        DOCS,
+        graph={"enabled": True, "prompts": "top"},
+        document_chunks={"min_chars": 1},
+    )
+    work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
+    write(work, "docs/guide/manual.md", MANUAL)
+    write(work, "docs/guide/index.md", INDEX)
+    write(work, "docs/guide/qa-pairs.md", PAIRS)
+    write(work, "docs/notes/one.md", "One note about the weather.")
+    work.build()
+    return work
+
+
+@pytest.fixture
+def made(made_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of `made_once` that a test may change."""
+    return made_once.copied(tmp_path / "work")
+
+
+def write(work: Workspace, name: str, text: str) -> None:
+    path = work.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def graph(work: Workspace) -> dict[str, bytes]:
+    """The exported files by path."""
+    folder = work.settings.root / "graph"
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def run(work: Workspace, *arguments: str):
+    return CliRunner().invoke(main, [arguments[0], "--config", str(work.config), *arguments[1:]])
+
+
+def test_every_document_is_exported_and_valid(made_once: Workspace):
+    files = graph(made_once)
+    documents = made_once.column(
+        "SELECT source || '/' || path FROM documents WHERE doc_id IN (SELECT doc_id FROM chunks)"
+    )
+    assert {f"{d}/index.json" for d in documents} <= set(files)
+    assert (
+        sum(CHUNKS in name for name in files)
+        == made_once.column("SELECT count(*) FROM stripe_orders WHERE baseline = 'conceptual'")[0]
+    )
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for name, data in files.items():
+        if name.endswith("index.json"):
+            validator.validate(json.loads(data))
+
+
+def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Workspace):
+    index = json.loads(graph(made_once)["docs/guide/manual.md/index.json"])
+    chunks = index["_embedded"]["chunks"]["manual"]
+    assert chunks["count"] == 10
+    order = [chunks["baseline_conceptual"], *chunks["stripe_order"]]
+    for count in (1, 4, 10):
+        rows = made_once.column(f"SELECT chunk_index FROM stripe('docs:guide/manual.md', {count})")
+        assert rows == order[:count]
+        shown = run(made_once, "stripe", "--json", "-n", str(count), "manual.md")
+        assert [c["chunk_index"] for c in json.loads(shown.output)["chunks"]] == order[:count]
+    technical = made_once.column(
+        "SELECT chunk_index FROM stripe('docs:guide/manual.md', 99, kind := 'technical')"
+    )
+    assert technical == [chunks["baseline_technical"], *chunks["stripe_order_technical"]]
+    assert technical[0] == 9
+
+
+def test_a_stripe_is_shown_with_its_text(made_once: Workspace):
+    shown = run(made_once, "stripe", "-n", "1", "--technical", "docs:guide/manual.md")
+    assert "Manual › Command line  chunk 9, similarity 1.000, code" in shown.output
+    assert "store put key value" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["manuel.md"], "no document 'manuel.md'; the nearest names are docs:guide/manual.md"),
+        (["--technical", "one.md"], "docs:notes/one.md has no technical stripe"),
+    ],
+)
+def test_what_has_no_stripe_is_explained(made_once: Workspace, arguments: list[str], message: str):
+    shown = run(made_once, "stripe", *arguments)
+    assert shown.exit_code == 2
+    assert message in shown.output
+
+
+def test_a_question_is_answered_by_its_hash(made_once: Workspace):
+    shown = run(made_once, "ask", "--static", "--json", "what happens to the log after a power cut")
+    answer = json.loads(shown.output)
+    assert answer["outcome"] == "PROMPTS"
+    assert answer["hits"][0]["distance"] == 0
+    assert answer["hits"][0]["question"] == "What happens to the log after a power cut?"
+    assert "log" in answer["hits"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--static", "merging sorted runs"], ["what happens to the log after a power cut"]]
+)
+def test_other_questions_are_searched(made_once: Workspace, arguments: list[str]):
+    answer = json.loads(run(made_once, "ask", "--json", *arguments).output)
+    assert answer["outcome"] == "HITS"
+    assert answer["queries"][0]["hits"]
+
+
+def test_incremental_equals_full(made: Workspace, tmp_path: Path):
+    text = MANUAL.replace("## Reading", "## Deleting\n\nA deleted key is gone.\n\n## Reading")
+    write(made, "docs/guide/manual.md", text.replace("level by level", "one after the other"))
+    write(made, "docs/guide/qa-pairs.md", PAIRS + "\n## Q: What costs a snapshot?\n\nA: Nothing.\n")
+    write(made, "docs/added/more.md", "# More\n\nSee [the manual](../guide/manual.md).\n")
+    (made.folder / "docs/guide/index.md").unlink()
+    shutil.rmtree(made.folder / "docs/notes")
+    made.build()
+    after = graph(made)
+    assert not [name for name in after if "index.md" in name or name.startswith("docs/notes")]
+    anew = Workspace(tmp_path / "anew")
+    shutil.copytree(made.folder, anew.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("state"))
+    anew.build()
+    assert graph(anew) == after
+    assert differences(made.index, anew.index) == {}
+
+
+def test_an_unchanged_build_writes_nothing_and_a_lost_export_comes_back(made: Workspace):
+    folder = made.settings.root / "graph"
+    files = graph(made)
+    before = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}
+    assert not made.build().published
+    made.write("dev.2004-02.mbox", discussion(50, 2, "cache"))
+    assert made.build().published
+    assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")} == before
+    shutil.rmtree(folder)
+    made.build()
+    assert graph(made) == files
+
+
+def test_without_the_setting_there_is_no_graph_and_its_tables_are_empty(tmp_path: Path):
+    work = Workspace(tmp_path / "work").configure(DOCS)
+    write(work, "docs/guide/manual.md", MANUAL)
+    result = work.build()
+    assert not {"build_stripes", "document_graph"} & set(result.stages)
+    assert not (work.settings.root / "graph").exists()
+    assert work.column("SELECT count(*) FROM stripe('docs:guide/manual.md', 3)") == [0]
+    shown = run(work, "stripe", "manual.md")
+    assert shown.exit_code == 2
+    assert "set `enabled = true` in [graph]" in shown.output
+    served = run(work, "serve-graph")
+    assert served.exit_code == 5

@@ -1,0 +1,199 @@
+"""A client that knows only the topmost `index.json` reads documents over HTTP, from another origin."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from dagster_project.graph_server import graph_app
+from dagster_project.resources.graph_export import FileGraphExporter
+from tests.transforms.test_document_graph import tables
+from transforms.document_graph import graph_folders
+from transforms.errors import IndexUnavailableError
+from transforms.settings import GraphSettings
+
+MANUAL = "# Manual\n\nAll of it: ä, ö, ü.\n\n" + "\n\n".join(
+    f"## Part {n}\n\n{'text ' * n}{n}." for n in range(1, 10)
+)
+FILES = {"index.md": "# Start\n\nWelcome.", "guide/Über uns.md": MANUAL}
+CHUNK = "/s/index.md/_chunks/index-0.md"
+CHROMIUM, NODE = shutil.which("chromium"), shutil.which("node")
+
+CLIENT = """
+async function read(root, n) {
+  const fetched = async (url, headers) => (await fetch(url, {headers})).json();
+  let url = new URL("index.json", root), found = null;
+  const todo = [url];
+  while (todo.length && !found) {
+    url = todo.shift();
+    const folder = await fetched(url);
+    for (const one of folder._embedded.documents || [])
+      if (one.title === "Manual") found = new URL(one._links.self.href, url);
+    for (const one of folder._embedded.topics) todo.push(new URL(one._links.self.href, url));
+  }
+  const [chunks] = Object.values((await fetched(found))._embedded.chunks);
+  const order = [chunks.baseline_conceptual, ...chunks.stripe_order].slice(0, n);
+  const texts = [];
+  for (const index of order)
+    texts.push(await (await fetch(new URL(chunks.items[index].href, found))).text());
+  const last = new URL(chunks.items[order[0]].href, found);
+  const part = await fetch(last, {headers: {Range: "bytes=2-7"}});
+  return {order, texts, status: part.status, range: part.headers.get("Content-Range"), part: await part.text()};
+}
+"""
+PAGE = """<!doctype html><meta charset="utf-8"><pre id="out">waiting</pre><script>%s
+read(%s, 4).then(r => JSON.stringify(r), e => "failed: " + e)
+  .then(text => { document.getElementById("out").textContent = "<" + btoa(encodeURIComponent(text)) + ">"; });
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    exporter = FileGraphExporter(tmp_path_factory.mktemp("served") / "graph")
+    exporter.export(graph_folders(tables(FILES), GraphSettings()))
+    return exporter.folder
+
+
+@pytest.fixture(scope="module")
+def port(folder: Path) -> Iterator[int]:
+    """The port of a running server of the graph."""
+    server = uvicorn.Server(uvicorn.Config(graph_app(folder), port=0, log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join(10)
+
+
+def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, headers={"Origin": "http://elsewhere.example", **named})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_a_file_comes_with_what_caches_and_other_origins_need(port: int, folder: Path):
+    answer, body = get(port, CHUNK)
+    assert (answer.status, body) == (200, (folder / CHUNK[1:]).read_bytes())
+    assert answer.headers["Content-Type"] == "text/markdown; charset=utf-8"
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert "ETag" in answer.headers["Access-Control-Expose-Headers"]
+    assert answer.headers["Cache-Control"] == "no-cache"
+    assert get(port, "/index.json")[0].headers["Content-Type"] == "application/json"
+
+
+def test_an_unchanged_file_is_not_sent_again(port: int):
+    tag = get(port, CHUNK)[0].headers["ETag"]
+    answer, body = get(port, CHUNK, If_None_Match=tag)
+    assert (answer.status, body) == (304, b"")
+    assert answer.headers["Cache-Control"] == "no-cache"
+    assert get(port, CHUNK, If_None_Match='"other"')[0].status == 200
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "part"),
+    [("bytes=0-4", 206, slice(0, 5)), ("bytes=2-", 206, slice(2, None)), ("bytes=-3", 206, slice(-3, None))],
+)
+def test_ranges(port: int, folder: Path, wanted: str, status: int, part: slice):
+    answer, body = get(port, CHUNK, Range=wanted)
+    assert (answer.status, body) == (status, (folder / CHUNK[1:]).read_bytes()[part])
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/nothing.md", "GET", 404),
+        ("/s/", "GET", 404),
+        ("/..%2f.graph.lock", "GET", 404),
+        ("/../.graph.lock", "GET", 404),
+        ("/index.json", "HEAD", 200),
+        ("/index.json", "POST", 405),
+    ],
+)
+def test_nothing_but_files_of_the_graph_is_served(port: int, path: str, method: str, status: int):
+    assert get(port, path, method)[0].status == status
+
+
+def test_another_origin_may_ask_for_ranges(port: int):
+    asked = {"Access_Control_Request_Method": "GET", "Access_Control_Request_Headers": "range"}
+    answer, _ = get(port, CHUNK, "OPTIONS", **asked)
+    assert answer.status == 200
+    assert "range" in answer.headers["Access-Control-Allow-Headers"].lower()
+
+
+def test_nothing_exported_is_an_error_with_the_remedy(tmp_path: Path):
+    with pytest.raises(IndexUnavailableError, match="run `weft build`"):
+        graph_app(tmp_path)
+
+
+@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+def test_fetch_reads_a_document_progressively(port: int, folder: Path):
+    script = f"{CLIENT}\nread({json.dumps(f'http://127.0.0.1:{port}/')}, 4).then(r => console.log(JSON.stringify(r)));"
+    done = subprocess.run([str(NODE), "-e", script], capture_output=True, text=True, timeout=60, check=True)
+    require_read(json.loads(done.stdout), folder)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_a_browser_reads_a_document_from_a_page_of_another_origin(port: int, folder: Path, tmp_path: Path):
+    (tmp_path / "page.html").write_text(PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/")))
+    with pages(tmp_path) as origin:
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        command = [
+            str(CHROMIUM),
+            *options,
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            f"{origin}/page.html",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    require_read(json.loads(_decoded(done.stdout)), folder)
+
+
+def _decoded(page: str) -> str:
+    """The text that the page's script left in it."""
+    from base64 import b64decode
+    from urllib.parse import unquote
+
+    return unquote(b64decode(page.partition("&lt;")[2].partition("&gt;")[0]).decode())
+
+
+@contextmanager
+def pages(folder: Path) -> Iterator[str]:
+    """The origin of a server of the files in a folder."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+def require_read(read: dict, folder: Path) -> None:
+    """The client read the first four chunks of the stripe, and six bytes of the first."""
+    document = folder / "s/guide/Über uns.md"
+    (chunks,) = json.loads((document / "index.json").read_text())["_embedded"]["chunks"].values()
+    assert read["order"] == [0, *chunks["stripe_order"][:3]]
+    names = [f"_chunks/Über uns-{n}.md" for n in read["order"]]
+    assert read["texts"] == [(document / name).read_text() for name in names]
+    first = (document / names[0]).read_bytes()
+    assert (read["status"], read["part"]) == (206, first[2:8].decode())
+    assert read["range"] == f"bytes 2-7/{len(first)}"

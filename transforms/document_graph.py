@@ -1,0 +1,309 @@
+"""The exported graph: documents and their chunks as linked files, each a path and bytes.
+
+What is here: the layout, `index.json` in HAL+JSON, addresses (seed 004). What is not: similarities and
+orders, which come as tables; writing, which is the exporter's.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.graph_schema import SCHEMA
+from transforms.hashing import parts_hash
+from transforms.schemas import DOCUMENT_GRAPH
+from transforms.settings import GraphSettings
+from transforms.similar_documents import Similar, similar_documents
+
+VERSION = "1"
+
+INDEX, SCHEMA_NAME, CHUNKS = "index.json", "schema.json", "_chunks"
+MAX_NAME_BYTES = 200
+"""Bytes of a document's name in the names of its chunks, which file systems limit to 255 in all."""
+MAX_KEYWORDS = 20
+"""Keywords that stand with a document; its chunks have all of theirs."""
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+
+
+class GraphTables(NamedTuple):
+    """What a graph is made of.
+
+    `documents` (doc_id, source, path, title), `chunks` (the result of `stripes.embedded_chunks`), the
+    tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
+    `prompt_hashes`, and of `document_links` from_id and to_id.
+    """
+
+    documents: pa.Table
+    chunks: pa.Table
+    classes: pa.Table
+    similarities: pa.Table
+    orders: pa.Table
+    keywords: pa.Table
+    prompts: pa.Table
+    links: pa.Table
+
+
+class Folder(NamedTuple):
+    """The files of one folder of the graph, by name; `doc_id` is None for what is no document.
+
+    A document's folder holds all below it. Of other folders only `index.json` is meant (and the schema
+    in the topmost); what else lies there are folders of their own.
+    """
+
+    path: str
+    doc_id: str | None
+    files: dict[str, bytes]
+
+
+def graph_folders(tables: GraphTables, settings: GraphSettings) -> Iterator[Folder]:
+    """The folders of the graph: documents in order of their ids, then the folders over them, deepest first.
+
+    A document at `a/b.md` of the source `s` becomes the folder `s/a/b.md` with `index.json` and the
+    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left out.
+    """
+    graph = _Graph(tables, settings)
+    for doc_id in graph.doc_ids:
+        yield Folder(graph.folders[doc_id], doc_id, graph.document_files(doc_id))
+    yield from graph.upper_folders()
+
+
+def listed(folders: Iterator[Folder]) -> pa.Table:
+    """The files of folders as `schemas.DOCUMENT_GRAPH`, ordered by path."""
+    rows = [
+        {
+            "path": posixpath.join(folder.path, name),
+            "doc_id": folder.doc_id,
+            "byte_count": len(data),
+            "content_hash": parts_hash([data]),
+        }
+        for folder in folders
+        for name, data in folder.files.items()
+    ]
+    return DOCUMENT_GRAPH.from_rows(sorted(rows, key=lambda row: str(row["path"])))
+
+
+def address(path: str) -> str:
+    """A path as part of a URL (RFC 3986): all but unreserved characters and slashes percent-encoded."""
+    return "".join(chr(b) if b in _UNRESERVED else f"%{b:02X}" for b in path.encode())
+
+
+class _Graph:
+    """The tables by document."""
+
+    def __init__(self, tables: GraphTables, settings: GraphSettings):
+        self.settings = settings
+        documents = {row["doc_id"]: row for row in tables.documents.to_pylist()}
+        self.items = _by_document(tables.chunks.drop_columns(["vector"]))
+        self.doc_ids = sorted(doc_id for doc_id in documents if doc_id in self.items)
+        self.documents = documents
+        self.folders = {d: posixpath.join(documents[d]["source"], documents[d]["path"]) for d in self.doc_ids}
+        self.similarities = _by_document(tables.similarities)
+        self.orders = _by_document(tables.orders)
+        self.code = _column_by_id(tables.classes, "is_code")
+        self.keywords = _lists_by_chunk(tables.keywords, ("keyword", "score"))
+        self.prompts = _lists_by_chunk(tables.prompts, ("simhash",))
+        self.similar = similar_documents(tables.chunks, settings)
+        self.links, self.linked_from = self._relations(tables.links)
+
+    def document_files(self, doc_id: str) -> dict[str, bytes]:
+        """The files of a document's folder."""
+        row, here = self.documents[doc_id], self.folders[doc_id]
+        stem = _stem(row["path"])
+        texts = [_text(item["text_display"]) for item in self.items[doc_id]]
+        names = [f"{CHUNKS}/{_cut(stem)}-{number}.md" for number in range(len(texts))]
+        made = self._chunks(doc_id, here, names, texts)
+        links: dict[str, Any] = self._links(here, posixpath.dirname(here))
+        for relation, others in (("links", self.links), ("linked_from", self.linked_from)):
+            links[relation] = [self._link(here, other) for other in sorted(others.get(doc_id, ()))]
+        links["similar"] = [self._similar_link(here, s) for s in self.similar.get(doc_id, ())]
+        index = {
+            "id": doc_id,
+            "title": row["title"],
+            "keywords": self._document_keywords(doc_id),
+            "_links": links,
+            "_embedded": {"topics": [], "chunks": {stem: made}},
+        }
+        return {**dict(zip(names, texts, strict=True)), INDEX: _json(index)}
+
+    def upper_folders(self) -> Iterator[Folder]:
+        """The folders over the documents, deepest first, the topmost with the schema."""
+        topics: dict[str, set[str]] = defaultdict(set)
+        documents: dict[str, list[str]] = defaultdict(list)
+        for doc_id in self.doc_ids:
+            folder = posixpath.dirname(self.folders[doc_id])
+            documents[folder].append(doc_id)
+            while folder:
+                topics[posixpath.dirname(folder)].add(folder)
+                folder = posixpath.dirname(folder)
+        every = {"", *topics, *documents}
+        for path in sorted(every, key=lambda p: (-len(p.split("/")) if p else 0, p)):
+            links = self._links(path, posixpath.dirname(path) if path else None)
+            index = {
+                "id": self._folder_id(path),
+                "title": posixpath.basename(path) or "Weft",
+                "_links": links,
+                "_embedded": {
+                    "topics": [self._folder_entry(path, topic) for topic in sorted(topics[path])],
+                    "documents": [self._entry(path, doc_id) for doc_id in documents[path]],
+                },
+            }
+            files = {INDEX: _json(index)}
+            yield Folder(path, None, files if path else {SCHEMA_NAME: _json(SCHEMA), **files})
+
+    def _chunks(self, doc_id: str, here: str, names: list[str], texts: list[bytes]) -> dict[str, Any]:
+        """The entry of a document in `_embedded.chunks`."""
+        made: dict[str, Any] = {
+            "source": posixpath.basename(self.folders[doc_id]),
+            "count": len(names),
+        }
+        near: dict[str, dict[int, float]] = {"conceptual": {}, "technical": {}}
+        for row in self.similarities[doc_id]:
+            near[row["baseline"]][row["chunk_index"]] = row["similarity"]
+            made[f"baseline_{row['baseline']}"] = row["baseline_index"]
+        for baseline, key in (("conceptual", "stripe_order"), ("technical", "stripe_order_technical")):
+            order = [r for r in self.orders[doc_id] if r["baseline"] == baseline]
+            if order:
+                places = sorted(order, key=lambda r: r["place"])
+                made[key] = [r["chunk_index"] for r in places[1:]]
+        made["items"] = [
+            self._item(item, here, name, len(text), near)
+            for item, name, text in zip(self.items[doc_id], names, texts, strict=True)
+        ]
+        return made
+
+    def _item(
+        self,
+        item: Mapping[str, Any],
+        here: str,
+        name: str,
+        size: int,
+        near: Mapping[str, Mapping[int, float]],
+    ) -> dict[str, Any]:
+        chunk_id, index = item["chunk_id"], item["chunk_index"]
+        made = {
+            "index": index,
+            "id": chunk_id,
+            "href": self._href(here, posixpath.join(here, name)),
+            "title": item["heading_path"][-1]
+            if item["heading_path"]
+            else self.documents[item["doc_id"]]["title"],
+            "is_code": self.code[chunk_id],
+            "bytes": size,
+            "similarity_conceptual": near["conceptual"][index],
+        }
+        if near["technical"]:
+            made["similarity_technical"] = near["technical"][index]
+        if hashes := sorted({value for (value,) in self.prompts.get(chunk_id, ())}):
+            made["prompt_hashes"] = [str(value) for value in hashes]
+        made["keywords"] = [{"name": n, "score": s} for n, s in self.keywords.get(chunk_id, ())]
+        return made
+
+    def _document_keywords(self, doc_id: str) -> list[dict[str, Any]]:
+        """The keywords of all chunks of a document with the highest scores."""
+        scores = {
+            name: score
+            for item in self.items[doc_id]
+            for name, score in self.keywords.get(item["chunk_id"], ())
+        }
+        best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_KEYWORDS]
+        return [{"name": name, "score": score} for name, score in best]
+
+    def _relations(self, links: pa.Table) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """By document the documents it links to, and those that link to it."""
+        out: dict[str, set[str]] = defaultdict(set)
+        back: dict[str, set[str]] = defaultdict(set)
+        for from_id, to_id in zip(links["from_id"].to_pylist(), links["to_id"].to_pylist(), strict=True):
+            one, other = self._document_of(from_id), self._document_of(to_id)
+            if one and other and one != other:
+                out[one].add(other)
+                back[other].add(one)
+        return out, back
+
+    def _document_of(self, node_id: str | None) -> str | None:
+        """The exported document that a document or node id belongs to; a path may hold a `#` itself."""
+        while node_id and node_id not in self.folders:
+            node_id = node_id.rpartition("#")[0]
+        return node_id or None
+
+    def _links(self, here: str, above: str | None) -> dict[str, Any]:
+        links = {"self": {"href": self._href(here, posixpath.join(here, INDEX))}}
+        if above is not None:
+            links["parent"] = {"href": self._href(here, posixpath.join(above, INDEX))}
+        return links | {"describedby": {"href": self._href(here, SCHEMA_NAME)}}
+
+    def _link(self, here: str, doc_id: str) -> dict[str, Any]:
+        target = posixpath.join(self.folders[doc_id], INDEX)
+        return {"href": self._href(here, target), "title": self.documents[doc_id]["title"]}
+
+    def _similar_link(self, here: str, similar: Similar) -> dict[str, Any]:
+        return {**self._link(here, similar.doc_id), "similarity": similar.similarity}
+
+    def _entry(self, here: str, doc_id: str) -> dict[str, Any]:
+        link = self._link(here, doc_id)
+        return {
+            "id": doc_id,
+            "title": link["title"],
+            "count": len(self.items[doc_id]),
+            "_links": {"self": {"href": link["href"]}},
+        }
+
+    def _folder_entry(self, here: str, folder: str) -> dict[str, Any]:
+        href = self._href(here, posixpath.join(folder, INDEX))
+        title = posixpath.basename(folder)
+        return {"id": self._folder_id(folder), "title": title, "_links": {"self": {"href": href}}}
+
+    @staticmethod
+    def _folder_id(path: str) -> str:
+        """`source:path` of a folder, as documents have it; empty for the topmost."""
+        source, _, below = path.partition("/")
+        return f"{source}:{below}" if source else ""
+
+    def _href(self, here: str, target: str) -> str:
+        """The address of a file of the graph, as the file `index.json` in the folder `here` says it."""
+        if self.settings.base_url:
+            return f"{self.settings.base_url.rstrip('/')}/{address(target)}"
+        return address(posixpath.relpath(f"/{target}", f"/{here}"))
+
+
+def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a table by document, in its order."""
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.to_pylist():
+        rows[row["doc_id"]].append(row)
+    return rows
+
+
+def _column_by_id(table: pa.Table, column: str) -> dict[str, Any]:
+    return dict(zip(table["chunk_id"].to_pylist(), table[column].to_pylist(), strict=True))
+
+
+def _lists_by_chunk(table: pa.Table, columns: tuple[str, ...]) -> dict[str, list[tuple[Any, ...]]]:
+    """The values of some columns by chunk, in the table's order."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    values: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for chunk_id, *row in frame.select("chunk_id", *columns).iter_rows():
+        values[chunk_id].append(tuple(row))
+    return values
+
+
+def _stem(path: str) -> str:
+    return posixpath.splitext(posixpath.basename(path))[0]
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+
+
+def _text(display: str) -> bytes:
+    return (display if display.endswith("\n") else f"{display}\n").encode()
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n").encode()

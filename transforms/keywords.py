@@ -1,0 +1,326 @@
+"""Keywords of a tree with their authority, and the chunks that they stand in.
+
+What is here: reading `_keywords/words.md`, computing keywords where a tree has none, finding them in
+chunks (seed 004). What is not: the terms of the search index (`transforms.terms`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.markdown import outline
+from transforms.prompt_hashes import is_question_list
+from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
+from transforms.settings import GraphSettings, TermSettings
+from transforms.terms import stems
+
+VERSION = "1"
+
+LIST_PATH = "_keywords/words.md"
+MAX_WORDS = 4
+"""Words of the longest keyword that is looked for."""
+MIN_COUNT = 3
+"""Occurrences from which a term can become a keyword."""
+BOUND_SHARE = 0.3
+"""Share of a word's occurrences that stand beside the other from which two words are a compound."""
+COMMON_SHARE = 0.6
+"""Share of the pages from which a single word is no keyword, in a tree of some pages."""
+SOME_PAGES = 5
+COMPOUND_FACTOR = 1.5
+RARITY = ((0.1, 2.0), (0.25, 1.5))
+"""Shares of the pages below which a term counts more."""
+_CHUNKS_AT_ONCE = 1 << 13
+HEADING_FACTORS = {1: 1.5, 2: 1.25}
+DEEP_HEADING_FACTOR = 1.1
+
+_TOKEN = r"[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}_]|['’-][\p{L}\p{N}])*"
+_BREAK = r"[.,;:!?()\[\]{}|\"`*/\\<>=\r\n]|\s[–—-]\s"
+_ADDRESS = (
+    r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<[^<>\s]+[:@][^<>\s]+>|\b[a-z][a-z+.-]*:\S*[/@]\S+|\S+@\S+"
+)
+"""Addresses, in which no word counts."""
+_ROW = re.compile(r"^\|(.+)\|[ \t]*$", re.MULTILINE)
+_HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+# fmt: off
+_COMMON = (
+    "a about above after again against all almost along already also although always am among an and another any anyone "
+    "anything are around as at away back be became because become been before behind being below between both but by "
+    "came can cannot come could did do does doing done down during each either else enough even ever every everything "
+    "few first for from further gave get gets getting give given go goes going gone good got had has have having he her "
+    "here him his how however i if in instead into is it its itself just keep kept know last later least less let like "
+    "look made make makes making many may me mean means might more most much must my need needs neither never new next no "
+    "nobody none nor not nothing now of off often old on once one only onto or other others our out over own part people "
+    "per perhaps put quite rather really same say says see seen several shall she should show since so some something "
+    "sometimes soon still such take taken than that the their them then there these they thing things this those though "
+    "three through thus time to together too two under until up upon us use used uses using usually very want wants was "
+    "way we well went were what when where whether which while who whose why will with within without would yes yet you "
+    "your four five six seven eight nine ten hundred thousand million second third "
+    "don't doesn't isn't can't won't it's that's there's i'm i've we're you're didn't wasn't aren't "
+    "aber als am an auch auf aus bei bis da das dem den der des die durch ein eine einem einen einer er es für hat im in "
+    "ist ja kein mit nach nicht noch nur oder sich sie sind so um und uns von vor war was wenn wie wir wird zu zum zur "
+    "le la les un une des du de et est en que qui pour pas dans sur au aux avec il elle ne se ce par plus "
+    "el los las una por para con su al lo como más pero sus y o"
+)
+# fmt: on
+_FUNCTION_WORDS = frozenset(_COMMON.split())
+
+
+def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSettings) -> pa.Table:
+    """The keywords of all trees, as `schemas.KEYWORDS`, best first in each folder.
+
+    A document at `_keywords/words.md` lists those of the folder it stands in: rows of a table whose
+    first column is the term and whose last is the score. For the other documents of a source the best
+    `max_keywords` are computed as such lists say: count × heading × kind × rarity, over the pages of
+    the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
+    """
+    frame = _pages(documents)
+    listed = [
+        {
+            "source": source,
+            "folder": folder,
+            "keyword": term,
+            "score": score,
+            "count": count,
+            "origin": "list",
+        }
+        for source, path, text in frame.select("source", "path", "text").iter_rows()
+        if (folder := list_folder(path)) is not None
+        for term, count, score in _listed(text)
+    ]
+    covered = {(row["source"], row["folder"]) for row in listed}
+    parts = [KEYWORDS.from_rows(listed)]
+    for (source,), pages in frame.filter(~pl.col("is_list")).group_by("source", maintain_order=True):
+        if (source, "") not in covered and settings.max_keywords:
+            parts.append(_computed(str(source), pages, settings.max_keywords, term_settings))
+    made = pl.concat([_frame(part) for part in parts]).unique(["source", "folder", "keyword"], keep="first")
+    order = ["source", "folder", "score", "keyword"]
+    return KEYWORDS.conform(made.sort(order, descending=[False, False, True, False]).to_arrow())
+
+
+def list_folder(path: str) -> str | None:
+    """The folder that a document at this path lists the keywords of; None for every other document."""
+    if path == LIST_PATH:
+        return ""
+    return path.removesuffix(f"/{LIST_PATH}") if path.endswith(f"/{LIST_PATH}") else None
+
+
+def chunk_keywords(
+    chunks: pa.Table, documents: pa.Table, words: pa.Table, term_settings: TermSettings
+) -> pa.Table:
+    """The keywords that stand in each chunk, as `schemas.CHUNK_KEYWORDS`, best first in each.
+
+    A chunk has those of the nearest folder above its document that has any. Words are compared in
+    lower case and stemmed, so a plural counts.
+    """
+    known = _frame(words)
+    phrases = _phrases(known["keyword"], term_settings).rename({"row": "keyword_row"})
+    folders = _nearest_folders(documents, known)
+    texts = _frame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
+    numbered = phrases.join(known.with_row_index("keyword_row"), on="keyword_row")
+    parts = [_found(part, numbered, term_settings) for part in texts.iter_slices(_CHUNKS_AT_ONCE)]
+    found = pl.concat([_frame(CHUNK_KEYWORDS.empty()), *parts]).sort(
+        "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
+    )
+    return CHUNK_KEYWORDS.conform(found.to_arrow())
+
+
+def _found(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
+    """The keywords in some chunks, in no order."""
+    grams = _grams(_tokens(texts["text_display"], term_settings))
+    places = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
+    return (
+        grams.join(phrases.select("gram").unique(), on="gram", how="semi")
+        .unique()
+        .join(places, on="row")
+        .join(phrases, on=["source", "folder", "gram"])
+        .select(CHUNK_KEYWORDS.names)
+        .unique()
+    )
+
+
+def _pages(documents: pa.Table) -> pl.DataFrame:
+    frame = _frame(documents.select(["doc_id", "source", "path", "title", "text", "body_start"]))
+    lists = [list_folder(p) is not None or is_question_list(p) for p in frame["path"]]
+    return frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean)).sort("doc_id")
+
+
+def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
+    """Term, count and score of the rows of a list of keywords; rows without a number at the end are none."""
+    for row in _ROW.finditer(text):
+        cells = [cell.strip() for cell in row[1].replace("\\|", "\0").split("|")]
+        try:
+            score = float(cells[-1])
+        except ValueError:
+            continue
+        if cells[0] and len(cells) > 1:
+            count = next((int(cell) for cell in cells[1:-1] if cell.isdecimal()), None)
+            yield cells[0].replace("\0", "|").strip("`* "), count, score
+
+
+def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
+    """The best keywords of the pages of a source."""
+    body = [_prose(text, start) for text, start in pages.select("text", "body_start").iter_rows()]
+    texts = pl.Series(body, dtype=pl.String).str.replace_all(_ADDRESS, "]")
+    grams = _candidates(_tokens(texts, term_settings))
+    counted = grams.group_by("gram").agg(
+        pl.col("written").mode().sort().first(),
+        count=pl.len().cast(pl.Int64),
+        pages=pl.col("row").n_unique(),
+        words=pl.col("words").first(),
+    )
+    compound = (pl.col("words") > 1) | pl.col("written").str.contains(r"[_-]")
+    share = pl.col("pages") / len(pages)
+    (few, rare), (some, uncommon) = RARITY
+    rarity = pl.when(share < few).then(rare).when(share < some).then(uncommon).otherwise(1.0)
+    is_common = (share >= COMMON_SHARE) & ~compound & (len(pages) >= SOME_PAGES)
+    counted = counted.filter((pl.col("count") >= MIN_COUNT) & ~is_common)
+    headed = _heading_factors(pages, term_settings)
+    scored = counted.join(headed, on="gram", how="left").with_columns(
+        score=(
+            pl.col("count")
+            * pl.when(compound).then(COMPOUND_FACTOR * pl.col("factor").fill_null(1.0)).otherwise(1.0)
+            * rarity
+        ).round(3)
+    )
+    best = scored.sort(["score", "gram"], descending=[True, False]).head(limit)
+    rows = best.select(
+        source=pl.lit(source), folder=pl.lit(""), keyword="written", score="score", count="count",
+        origin=pl.lit("computed"),
+    )  # fmt: skip
+    return KEYWORDS.conform(rows.to_arrow())
+
+
+def _prose(text: str, body_start: int) -> str:
+    """A text without frontmatter and code blocks, whose words say more of the language than of the tree."""
+    data, at, parts = text.encode(), body_start, []
+    for start, end, _ in outline(text, body_start).code:
+        parts.append(data[at:start])
+        at = end
+    return b"\n".join([*parts, data[at:]]).decode()
+
+
+def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
+    """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words.
+
+    A word inside such a pair does not count for itself.
+    """
+    full = (
+        ~pl.col("written")
+        .str.to_lowercase()
+        .str.replace_all("’", "'", literal=True)
+        .is_in(list(_FUNCTION_WORDS))
+        & (pl.col("written").str.len_chars() > 2)
+        & pl.col("written").str.contains(r"\p{L}")
+    )
+    kept = tokens.with_columns(full=full).with_row_index("place")
+    together = pl.col("run") == pl.col("run").shift(-1)
+    pairs = kept.with_columns(
+        next_stem=pl.col("stem").shift(-1),
+        next_written=pl.col("written").shift(-1),
+        paired=pl.col("full") & pl.col("full").shift(-1) & together,
+    )
+    words = kept.filter("full")
+    counts = words.group_by("stem").agg(total=pl.len())
+    pairs = pairs.filter("paired")
+    pair_counts = pairs.group_by("stem", "next_stem").agg(both=pl.len())
+    bound = (
+        pair_counts.join(counts, on="stem")
+        .join(counts.rename({"stem": "next_stem", "total": "next_total"}), on="next_stem")
+        .filter(
+            (pl.col("both") >= MIN_COUNT)
+            & (pl.col("both") >= BOUND_SHARE * pl.min_horizontal("total", "next_total"))
+        )
+    )
+    compounds = pairs.join(bound, on=["stem", "next_stem"], how="semi")
+    inside = pl.concat([compounds["place"], compounds["place"] + 1])
+    words = words.filter(~pl.col("place").is_in(inside.implode()))
+    return pl.concat(
+        [
+            words.select("row", gram="stem", written="written", words=pl.lit(1)),
+            compounds.select(
+                "row",
+                gram=pl.col("stem") + " " + pl.col("next_stem"),
+                written=pl.col("written") + " " + pl.col("next_written"),
+                words=pl.lit(2),
+            ),
+        ]
+    )
+
+
+def _heading_factors(pages: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
+    """Columns gram and factor: the highest heading that a word or pair of words stands in."""
+    titles = [(title, 1) for title in pages["title"]]
+    titles += [(m[2], len(m[1])) for text in pages["text"] for m in _HEADING_LINE.finditer(text)]
+    grams = _grams(_tokens(pl.Series([t for t, _ in titles], dtype=pl.String), term_settings))
+    factors = pl.Series(
+        [HEADING_FACTORS.get(level, DEEP_HEADING_FACTOR) for _, level in titles], dtype=pl.Float64
+    )
+    return (
+        grams.with_columns(factor=factors.gather(grams["row"])).group_by("gram").agg(pl.col("factor").max())
+    )
+
+
+def _tokens(texts: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
+    """The words of each text in order: row, run (of words that nothing parts), written, stem."""
+    runs = (
+        pl.DataFrame({"row": pl.int_range(len(texts), dtype=pl.UInt32, eager=True), "text": texts})
+        .with_columns(pl.col("text").str.replace_all(_BREAK, "\n").str.split("\n"))
+        .explode("text")
+        .with_row_index("run")
+        .with_columns(written=pl.col("text").str.extract_all(_TOKEN))
+        .explode("written")
+        .drop_nulls("written")
+        .select("row", "run", "written")
+    )
+    lower = runs["written"].str.to_lowercase().alias("lower")
+    distinct = lower.unique().to_list()
+    stemmed = pl.DataFrame(
+        {"lower": distinct, "stem": stems(distinct, term_settings)},
+        schema_overrides={"lower": pl.String, "stem": pl.String},
+    )
+    return runs.with_columns(lower).join(stemmed, on="lower", how="left", maintain_order="left").drop("lower")
+
+
+def _grams(tokens: pl.DataFrame) -> pl.DataFrame:
+    """Columns row and gram: every one to `MAX_WORDS` words that nothing parts, stemmed, joined by blanks."""
+    parts = [tokens.select("row", gram="stem")]
+    gram, together = pl.col("stem"), pl.lit(True)
+    for length in range(1, MAX_WORDS):
+        gram = gram + " " + pl.col("stem").shift(-length)
+        together = together & (pl.col("run") == pl.col("run").shift(-length))
+        parts.append(tokens.select("row", gram=gram, kept=together).filter("kept").drop("kept"))
+    return pl.concat(parts)
+
+
+def _phrases(written: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
+    """Columns row and gram: the stemmed words of each keyword."""
+    return (
+        _tokens(written, term_settings)
+        .group_by("row", maintain_order=True)
+        .agg(gram=pl.col("stem").str.join(" "))
+    )
+
+
+def _nearest_folders(documents: pa.Table, words: pl.DataFrame) -> pl.DataFrame:
+    """Columns doc_id, source and folder: the folder whose keywords hold for a document."""
+    listed = set(words.select("source", "folder").unique().iter_rows())
+    rows = []
+    for doc_id, source, path in zip(
+        *(documents[n].to_pylist() for n in ("doc_id", "source", "path")), strict=True
+    ):
+        folder = path.rpartition("/")[0]
+        while folder and (source, folder) not in listed:
+            folder = folder.rpartition("/")[0]
+        rows.append((doc_id, source, folder))
+    schema = {"doc_id": pl.String, "source": pl.String, "folder": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,0 +1,194 @@
+"""Questions that chunks answer, as 64-bit SimHashes: a search that needs no vector of the query.
+
+What is here: reading `qa-pairs.md`, the hash, which question belongs to which chunk (seed 004,
+experimental there). What is not: vectors, which come from the embedder.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence, Set
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.schemas import PROMPT_HASHES
+from transforms.settings import GraphSettings
+from transforms.stripes import DECIMALS, matrix
+
+VERSION = "1"
+
+FILE_NAME = "qa-pairs.md"
+BITS = 64
+
+_QUESTION = re.compile(
+    r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?Q(?:uestion)?[ \t]*\d*[.:](?:\*\*|__)?[ \t]*(.*)"
+)
+_ANSWER = re.compile(r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?A(?:nswer)?[ \t]*\d*[.:]")
+_RULE = re.compile(r"[ \t]{0,3}(?:-[ \t]*){3,}$")
+_TOKEN = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
+_COMMON = (
+    "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not of "
+    "on or our should so than that the their them then there these they this those to was we were what when where which "
+    "who why will with would you your"
+)
+_LEFT_OUT = frozenset(_COMMON.split())
+"""Words that a hash leaves out unless there are no others."""
+_FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << BITS) - 1
+
+
+def is_question_list(path: str) -> bool:
+    """True for a document that lists questions and their answers."""
+    return path.rpartition("/")[2].lower() == FILE_NAME
+
+
+def questions(text: str) -> list[str]:
+    """The questions of a list, in order.
+
+    A question begins with `Q:`, as a heading or not, bold or not, and goes on to the next question,
+    answer, heading, rule or blank line. Several may share an answer.
+    """
+    found = []
+    for first, following in _question_lines(text):
+        found.append(" ".join([first, *following]).strip().removesuffix("**").strip())
+    return [question for question in found if question]
+
+
+def _question_lines(text: str) -> Iterator[tuple[str, list[str]]]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        begun = _QUESTION.match(line)
+        if not begun:
+            continue
+        following = []
+        for rest in lines[number + 1 :]:
+            ends = not rest.strip() or rest.lstrip().startswith("#") or _RULE.match(rest)
+            if ends or _QUESTION.match(rest) or _ANSWER.match(rest) or line.lstrip().startswith("#"):
+                break
+            following.append(rest.strip())
+        yield begun[1], following
+
+
+def document_questions(documents: pa.Table) -> pa.Table:
+    """Columns source, folder, asked_in and question: what every `qa-pairs.md` asks, each question once."""
+    rows: dict[tuple[str, str, str], str] = {}
+    names = ("doc_id", "source", "path", "text")
+    for doc_id, source, path, text in sorted(zip(*(documents[n].to_pylist() for n in names), strict=True)):
+        if is_question_list(path):
+            for question in questions(text):
+                rows.setdefault((source, path.rpartition("/")[0], question), doc_id)
+    listed = [(source, folder, asked_in, q) for (source, folder, q), asked_in in rows.items()]
+    columns = list(zip(*listed, strict=True)) or [()] * 4
+    return pa.table(
+        {
+            name: pa.array(column, pa.string())
+            for name, column in zip(("source", "folder", "asked_in", "question"), columns, strict=True)
+        }
+    )
+
+
+def simhash(text: str) -> int:
+    """The 64-bit SimHash of a text (Charikar 2002).
+
+    Tokens are the distinct runs of letters and digits, single underscores inside them included, of the
+    NFKC text in lower case, without common words unless there are no others; each weighs 1. A token's
+    hash is FNV-1a over its UTF-8 bytes, stirred by MurmurHash3's 64-bit finalizer. Bit i is set where
+    more tokens have it set than not; 0 for a text without tokens.
+    """
+    tokens = set(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
+    tokens = (tokens - _LEFT_OUT) or tokens
+    votes = [0] * BITS
+    for value in map(_token_hash, tokens):
+        for bit in range(BITS):
+            votes[bit] += 1 if value >> bit & 1 else -1
+    return sum(1 << bit for bit, vote in enumerate(votes) if vote > 0)
+
+
+def distances(simhashes: np.ndarray, wanted: int) -> np.ndarray:
+    """The bits by which each of several SimHashes (uint64) differs from one."""
+    return np.bitwise_count(simhashes ^ np.uint64(wanted)).astype(np.int64)
+
+
+def prompt_hashes(
+    chunks: pa.Table, documents: pa.Table, asked: pa.Table, vectors: np.ndarray, settings: GraphSettings
+) -> pa.Table:
+    """The questions near to each chunk, as `schemas.PROMPT_HASHES`, by document, chunk and similarity.
+
+    `chunks` is the result of `stripes.embedded_chunks`, `asked` that of `document_questions`, `vectors`
+    has a unit-length row for each question. A question is compared with the chunks of the documents in
+    the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
+    which it stands with its answer keeps it always.
+    """
+    names = ("doc_id", "source", "path")
+    paths = {d: (s, p) for d, s, p in zip(*(documents[n].to_pylist() for n in names), strict=True)}
+    chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
+    places = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
+    embedded = matrix(chunks.column("vector"))
+    own = _own_chunks(chunks, asked)
+    listed = pl.from_arrow(asked.append_column("row", pa.array(range(asked.num_rows), pa.int64())))
+    assert isinstance(listed, pl.DataFrame)
+    rows: list[dict[str, Any]] = []
+    for (source, folder), group in listed.group_by(["source", "folder"], maintain_order=True):
+        below = f"{folder}/" if folder else ""
+        near = [n for n, (s, path) in enumerate(places) if s == source and path.startswith(below)]
+        rows += _near(chunk_rows, near, embedded, group, vectors, own, settings)
+    rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
+    distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
+    return PROMPT_HASHES.from_rows(list(reversed(distinct.values())))
+
+
+def _own_chunks(chunks: pa.Table, asked: pa.Table) -> set[tuple[str, str]]:
+    """Each question with the chunks of its list that hold it word for word."""
+    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=asked["asked_in"].combine_chunks()))
+    texts = [" ".join(text.split()) for text in lists["text_display"].to_pylist()]
+    rows = list(zip(lists["chunk_id"].to_pylist(), lists["doc_id"].to_pylist(), texts, strict=True))
+    pairs = zip(asked["question"].to_pylist(), asked["asked_in"].to_pylist(), strict=True)
+    return {(q, chunk_id) for q, d in pairs for chunk_id, doc_id, text in rows if d == doc_id and q in text}
+
+
+def _near(
+    chunks: Sequence[dict[str, str]],
+    numbers: Sequence[int],
+    embedded: np.ndarray,
+    group: pl.DataFrame,
+    vectors: np.ndarray,
+    own: Set[tuple[str, str]],
+    settings: GraphSettings,
+) -> list[dict[str, Any]]:
+    """The rows of the questions of one list."""
+    if not numbers:
+        return []
+    asked_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
+    scores = np.round(asked_vectors @ embedded[numbers].astype(np.float64).T, DECIMALS)
+    if settings.prompts == "top":
+        ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
+        kept = ranks < settings.prompt_top
+    else:
+        kept = scores >= settings.prompt_similarity
+    asked = group.select("question", "asked_in").rows()
+    for number, (question, _) in enumerate(asked):
+        kept[number] |= [(question, chunks[n]["chunk_id"]) in own for n in numbers]
+    hashes = [simhash(question) for question, _ in asked]
+    return [
+        {
+            **chunks[numbers[chunk]],
+            "question": asked[number][0],
+            "asked_in": asked[number][1],
+            "similarity": float(scores[number, chunk]),
+            "simhash": hashes[number],
+        }
+        for number, chunk in np.argwhere(kept).tolist()
+    ]
+
+
+def _token_hash(token: str) -> int:
+    value = _FNV_START
+    for byte in token.encode():
+        value = (value ^ byte) * _FNV_PRIME & _MASK
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        value = (value ^ value >> 33) * factor & _MASK
+    return value ^ value >> 33

@@ -1,0 +1,169 @@
+"""Chunks of a document in an order whose every beginning represents the document.
+
+What is here: baselines, similarities to them, the stripe order (seed 004). What is not: what a chunk
+of code is (`transforms.chunk_classes`), files (`transforms.document_graph`).
+"""
+
+from __future__ import annotations
+
+import ibis
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from transforms.schemas import CHUNK_SIMILARITIES, STRIPE_ORDERS
+from transforms.settings import GraphSettings
+
+VERSION = "1"
+
+MIN_STRIPED = 8
+"""Chunks beside the baseline from which an order is striped; fewer stand in order of similarity."""
+DECIMALS = 6
+"""Decimals of a similarity, so that orders do not hang on the last bit of a sum."""
+WORD = r"[\p{L}\p{M}\p{N}_]+"
+_ROWS_AT_ONCE = 1 << 16
+
+
+def stripe_factor(count: pl.Expr) -> pl.Expr:
+    """The distance between neighbours of a stripe, for `count` chunks beside the baseline."""
+    root = count.cast(pl.Float64).sqrt().round().cast(pl.Int64)
+    striped = pl.max_horizontal(pl.lit(2), pl.min_horizontal(count // 2, root))
+    return pl.when(count < MIN_STRIPED).then(1).otherwise(striped)
+
+
+def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table) -> ibis.Table:
+    """The chunks of documents with their vectors, ordered by document and position.
+
+    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
+    """
+    added = context.select("chunk_id", context_hash="checksum")
+    vectors = embeddings.select("text_hash", "vector")
+    chunks = document_chunks.select(
+        "chunk_id", "doc_id", "chunk_index", "heading_path", "text_display", "checksum"
+    )
+    joined = chunks.left_join(added, "chunk_id")
+    hashed = joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
+    return (
+        hashed.join(vectors, hashed.hashed == vectors.text_hash)
+        .select("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display", "vector")
+        .order_by("doc_id", "chunk_index")
+    )
+
+
+def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
+    """A column of vectors as float32 rows."""
+    flat = vectors.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return flat.astype(np.float32, copy=False).reshape(len(vectors), -1) if len(vectors) else np.zeros((0, 0))
+
+
+def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSettings) -> pa.Table:
+    """The similarity of every chunk to the baselines of its document, as `schemas.CHUNK_SIMILARITIES`.
+
+    `chunks` is the result of `embedded_chunks`, `classes` the table `chunk_classes`. A document has a
+    conceptual baseline, and a technical one where the rule finds one. The design's MinHash estimates
+    the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted.
+    """
+    frame = _frame(chunks.drop_columns(["vector"])).with_row_index("row")
+    code = _frame(classes.select(["chunk_id", "is_code"]))
+    frame = frame.join(code, on="chunk_id", how="left", maintain_order="left")
+    pairs = frame.join(_baselines(frame, settings), on="doc_id", maintain_order="left")
+    vectors = matrix(chunks.column("vector"))
+    ones, others = pairs["row"].to_numpy(), pairs["baseline_row"].to_numpy()
+    pairs = pairs.with_columns(
+        cosine=pl.Series(_cosines(vectors, ones, others), dtype=pl.Float64),
+        jaccard=pl.lit(None, dtype=pl.Float64),
+    )
+    if settings.similarity == "mixed":
+        pairs = pairs.with_columns(jaccard=_jaccards(frame, ones, others))
+    weight = settings.cosine_weight
+    mixed = weight * pl.col("cosine") + (1 - weight) * pl.col("jaccard")
+    pairs = pairs.with_columns(similarity=pl.coalesce(mixed, "cosine").round(DECIMALS))
+    return CHUNK_SIMILARITIES.conform(
+        pairs.sort("doc_id", "baseline", "chunk_index").select(CHUNK_SIMILARITIES.names).to_arrow()
+    )
+
+
+def stripe_orders(similarities: pa.Table) -> pa.Table:
+    """The orders of every document as `schemas.STRIPE_ORDERS`; ties go to the chunk that stands first."""
+    group = ["doc_id", "baseline"]
+    frame = _frame(similarities).with_columns(is_baseline=pl.col("chunk_index") == pl.col("baseline_index"))
+    ranked = frame.sort(*group, ~pl.col("is_baseline"), -pl.col("similarity"), "chunk_index").with_columns(
+        rank=pl.int_range(pl.len()).over(group) - 1,
+        factor=stripe_factor(pl.len().cast(pl.Int64) - 1).over(group),
+    )
+    stripe_of = pl.when(pl.col("is_baseline")).then(-1).otherwise(pl.col("rank") % pl.col("factor"))
+    ordered = ranked.with_columns(stripe=stripe_of).sort(*group, "stripe", "rank")
+    ordered = ordered.with_columns(place=pl.int_range(pl.len()).over(group))
+    return STRIPE_ORDERS.conform(ordered.select(STRIPE_ORDERS.names).to_arrow())
+
+
+def stripe(orders: pa.Table, doc_id: str, count: int, baseline: str = "conceptual") -> list[str]:
+    """The ids of the first `count` chunks of a document in one of its orders: the baseline first."""
+    frame = _frame(orders).filter(
+        (pl.col("doc_id") == doc_id) & (pl.col("baseline") == baseline) & (pl.col("place") < count)
+    )
+    return frame.sort("place")["chunk_id"].to_list()
+
+
+def _baselines(frame: pl.DataFrame, settings: GraphSettings) -> pl.DataFrame:
+    """Columns doc_id, baseline, baseline_index and baseline_row."""
+    index = pl.col("chunk_index")
+    if settings.baseline == "class":
+        conceptual = pl.coalesce(index.filter(~pl.col("is_code")).min(), index.min())
+        technical = index.filter(pl.col("is_code")).min()
+    else:
+        named = pl.col("heading_path").list.last().str.to_lowercase()
+        is_technical = named.str.contains_any(list(settings.technical_titles)).fill_null(False)
+        conceptual = index.min()
+        technical = index.filter((index == 1) & is_technical).min()
+    found = frame.group_by("doc_id").agg(conceptual=conceptual, technical=technical)
+    found = found.unpivot(index="doc_id", variable_name="baseline", value_name="baseline_index").drop_nulls(
+        "baseline_index"
+    )
+    rows = frame.select("doc_id", baseline_index="chunk_index", baseline_row="row")
+    return found.join(rows, on=["doc_id", "baseline_index"])
+
+
+def _cosines(vectors: np.ndarray, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The cosine of each pair of rows, which are of unit length."""
+    found = [
+        np.einsum(
+            "ij,ij->i",
+            vectors[ones[at : at + _ROWS_AT_ONCE]],
+            vectors[others[at : at + _ROWS_AT_ONCE]],
+            dtype=np.float64,
+        )
+        for at in range(0, len(ones), _ROWS_AT_ONCE)
+    ]
+    return np.round(np.concatenate([*found, np.zeros(0)]), DECIMALS)
+
+
+def _jaccards(frame: pl.DataFrame, ones: np.ndarray, others: np.ndarray) -> pl.Series:
+    """Shared words : all words, of each pair of rows."""
+    words = frame.select(
+        "row", word=pl.col("text_display").str.to_lowercase().str.extract_all(WORD).list.unique()
+    )
+    sizes = words["word"].list.len().cast(pl.Int64)
+    pairs = pl.DataFrame(
+        {"one": ones, "other": others}, schema_overrides={"one": pl.UInt32, "other": pl.UInt32}
+    )
+    numbered = pairs.with_row_index("pair")
+    long = words.explode("word").drop_nulls("word")
+    shared = (
+        numbered.join(long, left_on="one", right_on="row")
+        .join(long, left_on=["other", "word"], right_on=["row", "word"])
+        .group_by("pair")
+        .agg(shared=pl.len().cast(pl.Int64))
+    )
+    counted = numbered.join(shared, on="pair", how="left", maintain_order="left").with_columns(
+        pl.col("shared").fill_null(0), all=sizes.gather(pairs["one"]) + sizes.gather(pairs["other"])
+    )
+    return counted.select(
+        jaccard=(pl.col("shared") / pl.max_horizontal(pl.col("all") - pl.col("shared"), 1)).round(DECIMALS)
+    )["jaccard"]
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
