@@ -31,7 +31,7 @@ _SAMPLE = 1000
 class Filters:
     """What hits must satisfy: their list, their source, what they are, and times they lie between.
 
-    `kind` is `message`, `attachment` or `document`. The time of a document is the one its
+    `kind` is `message`, `attachment`, `document` or `conversation`. The time of a document is the one its
     frontmatter gives; one without is in no span of time.
     """
 
@@ -117,9 +117,16 @@ class SearchIndex:
         return SearchResult(hits, self.vector_path, time.perf_counter() - start)
 
     def rank(
-        self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
+        self,
+        queries: Sequence[str],
+        filters: Filters = Filters(),
+        limit: int | None = None,
+        per_document: int = 1,
     ) -> pl.DataFrame:
-        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank."""
+        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank.
+
+        Up to `per_document` chunks of each document are hits of their own.
+        """
         limit = limit or self.settings.limit
         self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
         self._require_known("source", "source FROM chunks", filters.source)
@@ -128,7 +135,7 @@ class SearchIndex:
         parts = [
             hits
             for first in range(0, len(queries), step)
-            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit)
+            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit, per_document)
         ]
         return pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
 
@@ -188,7 +195,7 @@ class SearchIndex:
         return _matrix(table, int(self.manifest["dimensions"]))
 
     def _ranked(
-        self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int
+        self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int, per_document: int
     ) -> Iterator[pl.DataFrame]:
         """Ranked hits of each query; the first has the number `first`."""
         asked = self._asked(queries)
@@ -209,6 +216,7 @@ class SearchIndex:
                 limit,
                 self.settings,
                 logs,
+                per_document,
             )
 
     def _vector_scores(
@@ -266,6 +274,7 @@ class SearchIndex:
             WITH dated AS (
               SELECT message_id AS doc_id, effective_at FROM messages
               UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
+              UNION ALL SELECT doc_id, first_at FROM conversation_windows
             )
             SELECT c.chunk_no FROM chunks c JOIN dated d USING (doc_id)
             WHERE ($list IS NULL OR c.doc_id IN (SELECT message_id FROM memberships WHERE list_id = $list))
@@ -389,6 +398,9 @@ FROM mails m JOIN places p USING (message_id) JOIN threads t USING (thread_id) L
 UNION ALL BY NAME
 SELECT doc_id, source, title AS subject, path, coalesce(modified_at, created_at) AS effective_at
 FROM documents WHERE doc_id IN (SELECT message_id FROM wanted)
+UNION ALL BY NAME
+SELECT doc_id, source, title AS subject, first_at AS effective_at
+FROM conversation_windows WHERE doc_id IN (SELECT message_id FROM wanted)
 """
 
 
