@@ -126,7 +126,9 @@ def _documents_asset(settings: ContextSettings) -> dg.AssetsDefinition:
         with published_index.open() as index:
             kept = conversation_context.window_documents(candidates, settings, index.chunk_vectors)
             version = index.facts["index_version"]
-        context.add_output_metadata({"before": len(candidates), "after": len(kept), "preview": _preview(kept)})
+        context.add_output_metadata(
+            {"before": len(candidates), "after": len(kept), "preview": _preview(kept)}
+        )
         return _staged(lake, "conversation_documents", kept.to_arrow(), _version(settings), version)
 
     return conversation_documents
@@ -163,7 +165,9 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
                 "windows": made.num_rows,
                 "without_hits": outcomes.count(conversation_context.NO_HITS),
                 "final": sum(made.column("final_count").to_pylist()),
-                "preview": _preview(_frame(made).select(pl.exclude("records", "compiled", "manifest", "block"))),
+                "preview": _preview(
+                    _frame(made).select(pl.exclude("records", "compiled", "manifest", "block"))
+                ),
                 "latest_context": dg.MetadataValue.md(shown[-1] if shown else ""),
             }
         )
@@ -191,6 +195,8 @@ def _preview(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
     names = rows.columns
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in rows.head(_PREVIEW_ROWS).iter_rows():
-        cells = (f"{v:.4f}" if isinstance(v, float) else str(v).replace("|", "\\|").replace("\n", " ") for v in row)
+        cells = (
+            f"{v:.4f}" if isinstance(v, float) else str(v).replace("|", "\\|").replace("\n", " ") for v in row
+        )
         lines.append("| " + " | ".join(cells) + " |")
     return dg.MetadataValue.md("\n".join(lines))

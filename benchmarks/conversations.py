@@ -34,7 +34,6 @@ from rich.table import Table
 
 from dagster_project.composition import make_published
 from dagster_project.resources.context_index import IndexForContext
-from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.search_index import Filters, SearchIndex
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings, load_settings
@@ -67,7 +66,9 @@ def main() -> None:
     )
     parser.add_argument("parts", nargs="*", help="topics, turns, speed")
     parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [context]")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [context]"
+    )
     arguments = parser.parse_args()
     parts = arguments.parts or ["topics", "turns", "speed"]
     corpora = collections.corpora_folder()
@@ -116,12 +117,23 @@ def _topics_table(
 ) -> None:
     chooser = random.Random(count)
     windows = [chooser.sample(usable, count) for _ in range(WINDOWS)]
-    table = Table(title=f"{count} topics in a window, {WINDOWS} windows, {SLOTS} passages", title_justify="left")
-    for column in ("strategy", "queries", "topics covered", "right of 5", f"covered at {BUDGET} tokens", "ms/window"):
+    table = Table(
+        title=f"{count} topics in a window, {WINDOWS} windows, {SLOTS} passages", title_justify="left"
+    )
+    for column in (
+        "strategy",
+        "queries",
+        "topics covered",
+        "right of 5",
+        f"covered at {BUDGET} tokens",
+        "ms/window",
+    ):
         table.add_column(column, justify="left" if column == "strategy" else "right")
     first = None
     for name, values in STRATEGIES.items():
-        chosen = ContextSettings.model_validate({**values, **changed, "budget_tokens": BUDGET, "mode": "exact"})
+        chosen = ContextSettings.model_validate(
+            {**values, **changed, "budget_tokens": BUDGET, "mode": "exact"}
+        )
         rows = [_window_result(index, mails, filed, topics_, chosen) for topics_ in windows]
         covered, right, wide, queries, seconds = (float(np.mean(c)) for c in zip(*rows, strict=True))
         first = first or covered
@@ -137,7 +149,9 @@ def _window_result(
     said = [m for t in chosen_topics for m in filed[t][:PER_TOPIC]]
     used = frozenset(said)
     texts = [_QUOTED.sub("", mails[m][2]).strip() or mails[m][0] for m in said]
-    made = conversations.consolidated([f"author-{i % 4}" for i in range(len(said))], [mails[m][1] for m in said], texts)
+    made = conversations.consolidated(
+        [f"author-{i % 4}" for i in range(len(said))], [mails[m][1] for m in said], texts
+    )
     start = time.perf_counter()
     queries = _queries(made.markdown, len(said), settings)
     found = index.candidates(queries, settings, {"given": sorted(used)})
@@ -163,7 +177,9 @@ _COUNTER = PackagedTokenCounter()
 def _queries(markdown: str, messages: int, settings: ContextSettings) -> pl.DataFrame:
     row = {"doc_id": "given", "source": "", "unit": "", "markdown": markdown, "message_count": messages}
     windows = pl.DataFrame([row])
-    chunks = query_chunks.conversation_query_chunks(windows.to_arrow(), ConversationSettings(), _COUNTER.counts)
+    chunks = query_chunks.conversation_query_chunks(
+        windows.to_arrow(), ConversationSettings(), _COUNTER.counts
+    )
     return conversation_context.window_queries(windows, pl.DataFrame(chunks), settings)
 
 
@@ -171,7 +187,9 @@ def turns(corpora: Path, state: Path) -> None:
     """Print the recall of evidence turns at 5 and 10 by category, beside bm25s."""
     folder = state / "locomo"
     (folder / "chats").mkdir(parents=True, exist_ok=True)
-    samples = [json.loads(l) for l in (corpora / "conversations" / "locomo.jsonl").read_text().splitlines()]
+    samples = [
+        json.loads(line) for line in (corpora / "conversations" / "locomo.jsonl").read_text().splitlines()
+    ]
     config = ['[storage]\nroot = "state"\n\n[conversations]\nindex = "turns"\n']
     told = {}
     for sample in samples:
@@ -188,13 +206,22 @@ def turns(corpora: Path, state: Path) -> None:
     with make_published(settings).open() as index:
         for sample in samples:
             _locomo_sample(index.index, sample, told[sample["sample_id"]], systems)
-    names = {"1": "multi-hop", "2": "temporal", "3": "open", "4": "single-hop", "5": "adversarial", "all": "all"}
+    names = {
+        "1": "multi-hop",
+        "2": "temporal",
+        "3": "open",
+        "4": "single-hop",
+        "5": "adversarial",
+        "all": "all",
+    }
     table = Table(title="LoCoMo: recall of evidence turns at 5 / at 10", title_justify="left")
     table.add_column("system")
     for number, name in names.items():
         table.add_column(f"{name} ({len(next(iter(systems.values()))[number][5])})", justify="right")
     for system, results in systems.items():
-        table.add_row(system, *(f"{np.mean(results[n][5]):.3f} / {np.mean(results[n][10]):.3f}" for n in names))
+        table.add_row(
+            system, *(f"{np.mean(results[n][5]):.3f} / {np.mean(results[n][10]):.3f}" for n in names)
+        )
     Console(width=140).print(table)
 
 
@@ -212,13 +239,18 @@ def _locomo_turns(conversation: dict) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def _locomo_sample(index: SearchIndex, sample: dict, told: list[tuple[str, str, str, str]], systems: dict) -> None:
+def _locomo_sample(
+    index: SearchIndex, sample: dict, told: list[tuple[str, str, str, str]], systems: dict
+) -> None:
     asked = [q for q in sample["qa"] if q["evidence"]]
     questions = [q["question"] for q in asked]
     ids = _turn_ids(index, sample["sample_id"], told)
     for name, values in LOCOMO.items():
         searching = SearchIndex(
-            index.path, index.embedder, index.term_settings, SearchSettings.model_validate({**index.settings.model_dump(), **values})
+            index.path,
+            index.embedder,
+            index.term_settings,
+            SearchSettings.model_validate({**index.settings.model_dump(), **values}),
         )
         hits = searching.rank(questions, Filters(source=sample["sample_id"]), 10, per_document=10)
         ranked: list[list[str]] = [[] for _ in questions]
@@ -232,8 +264,12 @@ def _locomo_sample(index: SearchIndex, sample: dict, told: list[tuple[str, str, 
         "date, speaker and turn": [f"{datetime.fromisoformat(t[1]):%d %B %Y} {t[2]} {t[3]}" for t in told],
     }.items():
         model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-        model.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
-        tokens = bm25s.tokenize(questions, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False)
+        model.index(
+            bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
+        )
+        tokens = bm25s.tokenize(
+            questions, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
+        )
         ranked = [[told[n][0] for n in np.argsort(-model.get_scores(t), kind="stable")[:10]] for t in tokens]
         _score(systems.setdefault(f"bm25s over {name}", {}), asked, ranked)
 

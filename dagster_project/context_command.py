@@ -69,15 +69,21 @@ def markdown_of(path: Path | None, text: str | None, settings: Settings) -> tupl
                 return said, 1
             chats = [read_whatsapp(said, _GIVEN, "UTC")]
     except ChatFormatError as error:
-        raise ChatFormatError(str(error) if path is None or str(path) in str(error) else f"{path}: {error}") from error
+        raise ChatFormatError(
+            str(error) if path is None or str(path) in str(error) else f"{path}: {error}"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
     said_all = [e for chat in chats for e in conversations.told(chat, None).entries if e.kind == "message"]
-    made = conversations.consolidated(*(list(c) for c in zip(*((e.author, e.at, e.text) for e in said_all), strict=True)))
+    made = conversations.consolidated(
+        *(list(c) for c in zip(*((e.author, e.at, e.text) for e in said_all), strict=True))
+    )
     return made.markdown, len(said_all)
 
 
-def context_of(settings: Settings, markdown: str, messages: int = 1, path: Path | None = None) -> GivenContext:
+def context_of(
+    settings: Settings, markdown: str, messages: int = 1, path: Path | None = None
+) -> GivenContext:
     """The context of a conversation's Markdown in the published index.
 
     Windows of the file `path`, where that is part of a configured source, are not found.
@@ -86,7 +92,9 @@ def context_of(settings: Settings, markdown: str, messages: int = 1, path: Path 
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "unit": "", "markdown": markdown, "message_count": messages}
     windows = pl.DataFrame([window])
-    chunks = query_chunks.conversation_query_chunks(windows.to_arrow(), settings.conversations, counter.counts)
+    chunks = query_chunks.conversation_query_chunks(
+        windows.to_arrow(), settings.conversations, counter.counts
+    )
     frame = pl.from_arrow(chunks)
     assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
@@ -133,7 +141,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """A manifest that `weft context` wrote; ContextError if the file is none."""
     try:
         recorded = json.loads(path.read_text(encoding="utf-8"))
-        recorded = recorded.get("manifest", recorded) if isinstance(recorded.get("manifest"), dict) else recorded
+        recorded = (
+            recorded.get("manifest", recorded) if isinstance(recorded.get("manifest"), dict) else recorded
+        )
         _ = recorded["index_version"], recorded["block_sha256"], recorded["chosen"]
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ContextError(f"{path} is no manifest of a context") from error
@@ -146,7 +156,10 @@ def difference_lines(changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list
     lines = []
     for what, entries in changes.items():
         for e in entries:
-            where = {"moved": lambda e=e: f"{e['from']} -> {e['to']}", "resized": lambda e=e: "whole" if e["expanded"] else "part"}
+            where = {
+                "moved": lambda e=e: f"{e['from']} -> {e['to']}",
+                "resized": lambda e=e: "whole" if e["expanded"] else "part",
+            }
             detail = where[what]() if what in where else f"place {e['rank']}"
             lines.append(f"{marks[what]} {what:<8} {e['place']} ({detail})")
     return lines or ["no difference"]

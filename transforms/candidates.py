@@ -146,7 +146,7 @@ def ordered(
 def _rounds(rows: pl.DataFrame) -> list[int]:
     """The best of each query first, then the second of each, and so on."""
     round_ = rows.select(r=pl.int_range(pl.len()).over("query")).to_series().to_numpy()
-    return np.lexsort((np.arange(len(rows)), round_)).tolist()  # type: ignore[no-any-return]
+    return np.lexsort((np.arange(len(rows)), round_)).tolist()
 
 
 def _mmr(rows: pl.DataFrame, vectors: Mapping[str, np.ndarray], weight: float) -> list[int]:
@@ -185,7 +185,9 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     listed = candidates.select("query", "document_id", "chunk_id", "score").iter_rows()
     for query, document, chunk, score in listed:
         for place in columns.get(document or f"\x00{chunk}", ()):
-            matrix[queries[query], place] = max(matrix[queries[query], place], max(score or 0.0, 0.0) ** _SHARPNESS)
+            matrix[queries[query], place] = max(
+                matrix[queries[query], place], max(score or 0.0, 0.0) ** _SHARPNESS
+            )
     covered = np.zeros(len(queries))
     left = np.ones(len(rows), dtype=bool)
     order = []

@@ -93,7 +93,8 @@ def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
 def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, Any]], name: str) -> Chat:
     """The chat of one channel of a Slack export: its daily JSON files by name, and `users.json`."""
     people = {str(u["id"]): _slack_name(u) for u in users if isinstance(u, Mapping) and u.get("id")}
-    entries, faults = [], []
+    entries: list[Entry] = []
+    faults: list[Fault] = []
     for place, data in sorted(days):
         rows = _json_list(data, f"{name}/{place}", faults)
         for number, row in enumerate(rows):

@@ -81,7 +81,7 @@ def _turn(
 ) -> dict[str, Any]:
     turn = said[number]
     reach = settings.neighbour_turns
-    around = said[max(0, number - reach) : number] + said[number + 1 : number + 1 + reach]
+    around = [*said[max(0, number - reach) : number], *said[number + 1 : number + 1 + reach]]
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = _speaker(turn)
     wide = [f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}", turn["text"], *(t["text"] for t in around)]

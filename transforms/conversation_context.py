@@ -44,7 +44,9 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
         kept = steps.deduplicated(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
             pl.exclude("document_id")
         )
-        kept = kept.join(candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left")
+        kept = kept.join(
+            candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left"
+        )
     elif settings.dedup_strategy == "semantic":
         kept = steps.deduplicated(candidates, n=len(candidates) or 1)
         kept = steps.unlike(kept, vectors(kept.get_column("chunk_id").to_list()), settings.dedup_similarity)
@@ -52,9 +54,9 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
         kept = steps.deduplicated(candidates, settings.dedup_max_per_doc)
     near = vectors(kept.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
     ordered = steps.ordered(candidates, kept, settings, near)
-    found_by = candidates.group_by("window_id", pl.coalesce("document_id", "chunk_id").alias("_document")).agg(
-        found_by=pl.col("query").n_unique().cast(pl.Int64)
-    )
+    found_by = candidates.group_by(
+        "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
+    ).agg(found_by=pl.col("query").n_unique().cast(pl.Int64))
     return (
         ordered.with_columns(_document=pl.coalesce("document_id", "chunk_id"))
         .join(found_by, on=["window_id", "_document"], how="left", maintain_order="left")

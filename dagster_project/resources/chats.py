@@ -27,7 +27,7 @@ from transforms.errors import ChatFormatError, SourceError
 from transforms.hashing import parts_hash, text_hash
 from transforms.pseudonyms import Pseudonym, keyed_pseudonym
 from transforms.schemas import CONVERSATION_MESSAGES
-from transforms.settings import ConversationSettings, MailSettings
+from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
 from transforms.whatsapp import read_whatsapp
 
 UNREAD = "unread"
@@ -106,15 +106,17 @@ class ChatFiles:
         table = pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty()
         return table, conversations.quarantined(faults, unit.source, unit.unit)
 
-    def _found(
-        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
-    ) -> Iterator[_Export]:
+    def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[_Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.base / Path(source.path).expanduser()
         roots = [pattern] if pattern.exists() else _matches(pattern, self.settings.base)
         base = pattern if pattern.is_dir() and not _is_slack(pattern) else _fixed_folder(pattern)
         found = sorted(
-            ((_text(p.relative_to(base)), format_, files) for r in roots for p, format_, files in _exports(r, source)),
+            (
+                (_text(p.relative_to(base)), format_, files)
+                for r in roots
+                for p, format_, files in _exports(r, source)
+            ),
             key=lambda item: item[0],
         )
         found = [f for f in found if not any(p.is_relative_to(self.settings.root) for p in f[2])]
@@ -131,7 +133,11 @@ class ChatFiles:
 
     def _listed(self, export: _Export) -> dict[str, Any]:
         chats = self._chats(export)
-        windows = [[name, window.fingerprint] for chat in chats for name, window in self._windows(chat, export.source)]
+        windows = [
+            [name, window.fingerprint]
+            for chat in chats
+            for name, window in self._windows(chat, export.source)
+        ]
         return {"windows": windows, "faults": sum(len(chat.faults) for chat in chats)}
 
     def _windows(
@@ -150,9 +156,15 @@ class ChatFiles:
                 self._read.pop(next(iter(self._read)))
             pseudonym = self._named(export.source) if export.source.pseudonyms else None
             try:
-                chats = list(_read(export, self.settings.conversations, self.settings.mail))
+                chats = list(
+                    _read(export, self.settings.conversations, self.settings.mail, self.settings.threads)
+                )
             except (ChatFormatError, OSError, pa.ArrowException) as error:
-                reason = str(error) if isinstance(error, ChatFormatError) else f"unreadable: {str(error).splitlines()[0]}"
+                reason = (
+                    str(error)
+                    if isinstance(error, ChatFormatError)
+                    else f"unreadable: {str(error).splitlines()[0]}"
+                )
                 chats = [Chat(export.name, [], faults=[Fault(export.name, reason, b"")])]
             self._read[export.digest] = [conversations.told(chat, pseudonym) for chat in chats]
         return self._read[export.digest]
@@ -218,7 +230,9 @@ def read_chats(path: Path, settings: ConversationSettings, timezone: str = "UTC"
     return [
         chat
         for _, format_, files in _exports(path, source)
-        for chat in _read(_Export(source, path.name, format_, files, ""), settings, MailSettings())
+        for chat in _read(
+            _Export(source, path.name, format_, files, ""), settings, MailSettings(), ThreadSettings()
+        )
     ]
 
 
@@ -226,9 +240,7 @@ def _is_slack(folder: Path) -> bool:
     return folder.is_dir() and any((folder / n).is_file() for n in ("users.json", "channels.json"))
 
 
-def _exports(
-    root: Path, source: ConversationSourceSettings
-) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+def _exports(root: Path, source: ConversationSourceSettings) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
     """Place, format and files of each export at or below `root`; what only accompanies exports is none."""
     if source.format == "slack" or (source.format == "auto" and _is_slack(root)):
         users = tuple(p for p in [root / "users.json"] if p.is_file())
@@ -249,7 +261,12 @@ def _exports(
             yield file, by_suffix.get(suffix, "whatsapp"), (file,)
 
 
-def _read(export: _Export, settings: ConversationSettings, mail_settings: MailSettings) -> Iterator[Chat]:
+def _read(
+    export: _Export,
+    settings: ConversationSettings,
+    mail_settings: MailSettings,
+    thread_settings: ThreadSettings,
+) -> Iterator[Chat]:
     if export.format == "slack":
         yield _slack(export, settings)
         return
@@ -265,7 +282,7 @@ def _read(export: _Export, settings: ConversationSettings, mail_settings: MailSe
     elif export.format == "discord":
         yield read_discord(data, name)
     elif export.format == "mbox":
-        yield from _threads(data, name, mail_settings)
+        yield from _threads(data, name, mail_settings, thread_settings)
     else:
         table, faults = _table(data, file.suffix.lower(), export.name)
         chat = read_table(table, name, export.source.timezone)
@@ -297,9 +314,13 @@ def _from_zip(data: bytes, settings: ConversationSettings) -> bytes:
             for member in members:
                 parts = PurePosixPath(member.filename.replace("\\", "/")).parts
                 if ".." in parts or member.filename.startswith(("/", "\\")) or ":" in member.filename[:3]:
-                    raise ChatFormatError(f"path_traversal: the archive names a place outside itself, {member.filename!r}")
+                    raise ChatFormatError(
+                        f"path_traversal: the archive names a place outside itself, {member.filename!r}"
+                    )
             texts = [m for m in members if m.filename.lower().endswith(".txt") and not m.is_dir()]
-            texts.sort(key=lambda m: (not m.filename.endswith("_chat.txt"), "WhatsApp" not in m.filename, m.filename))
+            texts.sort(
+                key=lambda m: (not m.filename.endswith("_chat.txt"), "WhatsApp" not in m.filename, m.filename)
+            )
             if not texts:
                 raise ChatFormatError("no_chat: the archive holds no .txt file")
             if texts[0].flag_bits & 1:
@@ -332,7 +353,9 @@ def _slack(export: _Export, settings: ConversationSettings) -> Chat:
     return read_slack(days, users if isinstance(users, list) else [], export.name)
 
 
-def _threads(data: bytes, name: str, settings: MailSettings) -> Iterator[Chat]:
+def _threads(
+    data: bytes, name: str, settings: MailSettings, thread_settings: ThreadSettings
+) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
     mails, refused = mail.split_mbox(data, name=name)
     made = mail.read_mail([*mails, *refused], source="mbox", unit=name, list_id=name, settings=settings)
@@ -340,12 +363,15 @@ def _threads(data: bytes, name: str, settings: MailSettings) -> Iterator[Chat]:
     assert isinstance(frame, pl.DataFrame)
     frame = frame.unique("message_id", keep="first", maintain_order=True)
     columns = ["source", "unit", "message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
-    built = threads.build_threads(frame.select(columns).to_arrow())
+    lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
+    built = threads.build_threads(frame.select(columns).to_arrow(), lists, thread_settings)
     place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))
     assert isinstance(place, pl.DataFrame)
     joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
     addresses = frozenset(a for a in frame.get_column("from_addr").to_list() if a)
-    for (thread,), rows in joined.sort("effective_at", "message_id").group_by("thread_id", maintain_order=True):
+    for (thread,), rows in joined.sort("effective_at", "message_id").group_by(
+        "thread_id", maintain_order=True
+    ):
         if len(rows) > 1:
             entries = [
                 Entry(r["effective_at"], r["from_name"] or r["from_addr"] or "unknown", r["body"], "message")
@@ -363,7 +389,9 @@ def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
     if suffix == ".csv":
         parse = pa_csv.ParseOptions(newlines_in_values=True)
         names = pa_csv.open_csv(io.BytesIO(data), parse_options=parse).schema.names
-        convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+        convert = pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        )
         return pa_csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert), []
     return _json_lines(data, name)
 

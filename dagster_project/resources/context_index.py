@@ -96,7 +96,9 @@ class IndexForContext:
         """The chunks as a reader sees them, with the section or mail around each."""
         cursor = self.index.connection.execute(_PASSAGES, {"ids": sorted(set(chunk_ids))})
         names = [column[0] for column in cursor.description or ()]
-        return {p.chunk_id: p for p in (_passage(dict(zip(names, r, strict=True))) for r in cursor.fetchall())}
+        return {
+            p.chunk_id: p for p in (_passage(dict(zip(names, r, strict=True))) for r in cursor.fetchall())
+        }
 
     def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
         """The telling terms of each text; none where lexical candidates are off."""
@@ -118,7 +120,9 @@ class IndexForContext:
             self.index.term_settings,
         )
 
-    def _lexical_scores(self, asked: pl.DataFrame, rows: range, settings: ContextSettings) -> np.ndarray | None:
+    def _lexical_scores(
+        self, asked: pl.DataFrame, rows: range, settings: ContextSettings
+    ) -> np.ndarray | None:
         if not settings.lexical_weight:
             return None
         here = asked.filter(pl.col("query").is_between(rows.start, rows.stop - 1)).with_columns(
@@ -160,7 +164,11 @@ class IndexForContext:
             f"SELECT chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind FROM chunks "
             f"WHERE chunk_no IN ({numbers})"
         )
-        asked = queries.select("window_id", "query").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+        asked = (
+            queries.select("window_id", "query")
+            .with_row_index("row")
+            .with_columns(pl.col("row").cast(pl.Int64))
+        )
         return (
             found.join(asked, on="row", how="left", maintain_order="left")
             .join(chunks, on="chunk_no", how="left", maintain_order="left")
@@ -292,6 +300,8 @@ class PublishedVersions:
         try:
             yield IndexForContext(index, self.token_counter)
         except duckdb.Error as error:
-            raise IndexUnavailableError(f"{index.path} cannot be searched: {str(error).splitlines()[0]}") from error
+            raise IndexUnavailableError(
+                f"{index.path} cannot be searched: {str(error).splitlines()[0]}"
+            ) from error
         finally:
             index.close()

@@ -25,7 +25,9 @@ def pseudonym_key(settings: Settings) -> bytes:
     path = (settings.base / Path(settings.storage.pseudonym_key).expanduser()).resolve()
     for folder in ("lake", "index", "cache", "dagster"):
         if path.is_relative_to(settings.root / folder):
-            raise SettingsError(f"storage.pseudonym_key = {path} lies among the data; name a place outside {folder}/")
+            raise SettingsError(
+                f"storage.pseudonym_key = {path} lies among the data; name a place outside {folder}/"
+            )
     try:
         _make(path)
         if path.stat().st_mode & 0o077:

@@ -44,7 +44,9 @@ def test_a_candidate_without_document_is_kept_and_one_without_similarity_is_last
 
 
 def test_a_chunk_that_two_queries_found_counts_once():
-    rows = pl.DataFrame({"chunk_id": ["a", "a", "b"], "document_id": ["x"] * 3, "similarity": [0.7, 0.9, 0.5]})
+    rows = pl.DataFrame(
+        {"chunk_id": ["a", "a", "b"], "document_id": ["x"] * 3, "similarity": [0.7, 0.9, 0.5]}
+    )
     assert deduplicated(rows, n=2).rows() == [("a", "x", 0.9), ("b", "x", 0.5)]
 
 
@@ -113,7 +115,9 @@ def test_near_equal_texts_are_left_out_whatever_their_document():
 )
 def test_which_queries_a_window_makes(strategy: str, small: list[int], large: list[int]):
     windows = pl.DataFrame({"doc_id": ["l", "s"], "message_count": [101, 100], "text": ["all", "all"]})
-    chunks = pl.DataFrame({"doc_id": ["l", "l", "s", "s"], "chunk_index": [0, 1, 0, 1], "text": ["a", "b", "c", "d"]})
+    chunks = pl.DataFrame(
+        {"doc_id": ["l", "l", "s", "s"], "chunk_index": [0, 1, 0, 1], "text": ["a", "b", "c", "d"]}
+    )
     made = asked_with(windows, chunks, ContextSettings(strategy=strategy))  # type: ignore[arg-type]
     assert made.filter(pl.col("window_id") == "s")["query"].to_list() == small
     assert made.filter(pl.col("window_id") == "l")["query"].to_list() == large

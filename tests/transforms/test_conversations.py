@@ -25,7 +25,9 @@ NAMED = keyed_pseudonym(b"a key of sixteen bytes and more")
 
 
 def chat(*minutes: float, author: str = "Maud Fenwick", name: str = "chat") -> Chat:
-    entries = [Entry(START + timedelta(minutes=m), author, f"text {n}", "message") for n, m in enumerate(minutes)]
+    entries = [
+        Entry(START + timedelta(minutes=m), author, f"text {n}", "message") for n, m in enumerate(minutes)
+    ]
     return Chat(name, entries)
 
 
@@ -96,7 +98,9 @@ def test_more_entries_change_the_last_window_alone(steps: list[float], kept: int
     settings = WindowSettings(by=by, messages=4, gap_hours=3)  # type: ignore[arg-type]
     before = windows(chat(*times[:kept]), settings, "UTC")
     after = windows(chat(*times), settings, "UTC")
-    assert [(w.key, w.fingerprint) for w in after[: len(before) - 1]] == [(w.key, w.fingerprint) for w in before[:-1]]
+    assert [(w.key, w.fingerprint) for w in after[: len(before) - 1]] == [
+        (w.key, w.fingerprint) for w in before[:-1]
+    ]
     assert after[len(before) - 1].key == before[-1].key
 
 
@@ -124,7 +128,10 @@ def test_a_pseudonym_is_stable_keyed_and_in_the_form_of_a_uuid():
 def test_known_names_in_texts_are_replaced(text: str, masked: str):
     names = ["Maud Fenwick", "Bob", "+44 7700 900123", "Jo"]
     expected = masked.format(
-        maud=NAMED("Maud Fenwick"), other=NAMED("Somebody Else"), phone=NAMED("+44 7700 900123"), bob=NAMED("Bob")
+        maud=NAMED("Maud Fenwick"),
+        other=NAMED("Somebody Else"),
+        phone=NAMED("+44 7700 900123"),
+        bob=NAMED("Bob"),
     )
     assert masked_texts([text], names, NAMED) == [expected]
 

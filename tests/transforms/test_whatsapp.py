@@ -29,7 +29,12 @@ FORMS = {
 @pytest.mark.parametrize(("line", "time"), FORMS.values(), ids=FORMS)
 def test_each_form_of_line_gives_time_author_and_text(line: str, time: tuple[int, ...]):
     (entry,) = read_whatsapp(line + "\n", "chat", "UTC").entries
-    assert (entry.at, entry.author, entry.text, entry.kind) == (datetime(*time, tzinfo=UTC), "Maud", "hi", "message")
+    assert (entry.at, entry.author, entry.text, entry.kind) == (
+        datetime(*time, tzinfo=UTC),
+        "Maud",
+        "hi",
+        "message",
+    )
     assert looks_like_whatsapp(line)
 
 
@@ -52,7 +57,12 @@ def test_a_message_keeps_all_its_lines():
         ("Maud: null", "media", "Maud", ""),
         ("Maud:", "message", "Maud", ""),
         ("+44 7700 900123: hello", "message", "+44 7700 900123", "hello"),
-        ("\u200f\u202aMaud\u202c: \u200f\u05e9\u05dc\u05d5\u05dd", "message", "Maud", "\u200f\u05e9\u05dc\u05d5\u05dd"),
+        (
+            "\u200f\u202aMaud\u202c: \u200f\u05e9\u05dc\u05d5\u05dd",
+            "message",
+            "Maud",
+            "\u200f\u05e9\u05dc\u05d5\u05dd",
+        ),
         ("## Message 1: hi", "message", "## Message 1", "hi"),
     ],
 )
@@ -80,8 +90,12 @@ def test_the_date_order_is_the_one_in_which_time_runs_forward():
 
 
 def test_two_date_orders_in_one_file_are_an_error_that_names_the_remedy():
-    lines = [f"{d}/3/25, 10:00 - A: x" for d in range(13, 25)] + [f"3/{d}/25, 10:00 - A: x" for d in range(13, 25)]
-    with pytest.raises(ChatFormatError, match=r"mixed_dates: 12 lines have the day first, 12 the month.*date_order"):
+    lines = [f"{d}/3/25, 10:00 - A: x" for d in range(13, 25)] + [
+        f"3/{d}/25, 10:00 - A: x" for d in range(13, 25)
+    ]
+    with pytest.raises(
+        ChatFormatError, match=r"mixed_dates: 12 lines have the day first, 12 the month.*date_order"
+    ):
         read_whatsapp("\n".join(lines), "chat", "UTC")
 
 
@@ -100,7 +114,11 @@ def test_text_before_the_first_message_is_set_aside():
     assert [(f.place, f.data) for f in chat.faults] == [("chat:0", b"lost words")]
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1), min_size=1, max_size=8
+    )
+)
 def test_no_text_of_a_message_is_lost(texts: list[str]):
     bodies = [f"x{t}x" for t in texts]
     lines = [f"27.03.25, 18:{n:02d} - A: {body}" for n, body in enumerate(bodies)]
