@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from dagster_project.settings import Settings, load_settings
 from transforms import context_block, conversation_context, conversations, query_chunks
 from transforms.settings import ContextSettings, ConversationSettings, SearchSettings
 
+FILES, CHUNKS, MESSAGES = 200, 100_000, 5_000
 SLOTS, BUDGET, WINDOWS, PER_TOPIC = 5, 2000, 24, 8
 _QUOTED = re.compile(r"^\s*>.*\n?|^.*(?:wrote|writes):\s*$\n?", re.M)
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -80,7 +81,7 @@ def main() -> None:
         if "turns" in parts:
             turns(corpora, state)
         if "speed" in parts:
-            speed(state)
+            speed(state, corpora)
 
 
 def built(config: Path) -> Settings:
@@ -306,8 +307,71 @@ def _score(results: dict[str, dict[int, list[float]]], asked: list[dict], ranked
                 results.setdefault(key, {5: [], 10: []})[depth].append(value)
 
 
-def speed(state: Path) -> None:
-    """Print the time of a window of 5,000 messages, from text to context, against 100,000 chunks."""
+def speed(state: Path, corpora: Path) -> None:
+    """Print the time of a window of 5,000 messages, from text to context, against 100,000 chunks.
+
+    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand has.
+    """
+    folder = state / "many"
+    lines = _lines(corpora)
+    chooser = random.Random(1)
+    if not (folder / "tree").exists():
+        for number in range(FILES):
+            sections = (
+                f"## Part {n}\n\n" + "\n".join(chooser.sample(lines, 8)) for n in range(CHUNKS // FILES)
+            )
+            path = folder / "tree" / f"{number}.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n\n".join(sections) + "\n")
+    config = folder / "weft.toml"
+    config.write_text(
+        '[storage]\nroot = "state"\n\n[[sources]]\nname = "many"\nkind = "tree"\npath = "tree"\nchunker = "tree"\n'
+    )
+    settings = built(config)
+    texts = [chooser.choice(lines) for _ in range(MESSAGES)]
+    start_at = datetime(2025, 1, 1, tzinfo=UTC)
+    times = [start_at + timedelta(minutes=n) for n in range(MESSAGES)]
+    table = Table(title=f"A window of {MESSAGES:,} messages against {CHUNKS:,} chunks", title_justify="left")
+    for name in ("step", "first, ms", "then, ms"):
+        table.add_column(name, justify="left" if name == "step" else "right")
+    with make_published(settings).open() as index:
+        runs = [_speed_run(index, texts, times) for _ in range(3)]
+        for step in runs[0]:
+            table.add_row(step, f"{runs[0][step]:.0f}", f"{min(r[step] for r in runs[1:]):.0f}")
+        table.caption = f"{index.index.chunk_count:,} chunks; first: with reading the vectors from disk"
+    Console(width=100).print(table)
+
+
+def _speed_run(index: IndexForContext, texts: list[str], times: list[datetime]) -> dict[str, float]:
+    """Milliseconds of each step."""
+    marks = [time.perf_counter()]
+    made = conversations.consolidated([f"author-{n % 7}" for n in range(len(texts))], times, texts)
+    settings = ContextSettings()
+    queries = _queries(made.markdown, len(texts), settings)
+    marks.append(time.perf_counter())
+    found = index.candidates(queries, settings)
+    marks.append(time.perf_counter())
+    documents = conversation_context.window_documents(found, settings, index.chunk_vectors)
+    passages = conversation_context.scored(documents, index.passages(documents["chunk_id"].to_list()))
+    marks.append(time.perf_counter())
+    context_block.compiled(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
+    marks.append(time.perf_counter())
+    names = (
+        f"cutting {len(queries)} queries",
+        "candidates: one pass over the index",
+        "dedup, order, passages",
+        "block",
+    )
+    spent = [1000 * (b - a) for a, b in zip(marks[:-1], marks[1:], strict=True)]
+    return {**dict(zip(names, spent, strict=True)), "all": sum(spent)}
+
+
+def _lines(corpora: Path) -> list[str]:
+    found = []
+    for path in sorted((corpora / "pgsql").glob("pgsql-*")):
+        text = path.read_bytes().decode("latin-1")
+        found += [line.strip() for line in text.split("\n") if 30 < len(line) < 90 and ": " not in line[:30]]
+    return sorted(set(found))
 
 
 if __name__ == "__main__":

@@ -153,13 +153,17 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def difference_lines(changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """A difference of two manifests as people read it."""
     marks = {"added": "+", "removed": "-", "moved": "~", "resized": "="}
-    lines = []
-    for what, entries in changes.items():
-        for e in entries:
-            where = {
-                "moved": lambda e=e: f"{e['from']} -> {e['to']}",
-                "resized": lambda e=e: "whole" if e["expanded"] else "part",
-            }
-            detail = where[what]() if what in where else f"place {e['rank']}"
-            lines.append(f"{marks[what]} {what:<8} {e['place']} ({detail})")
+    lines = [
+        f"{marks[what]} {what:<8} {entry['place']} ({_detail(what, entry)})"
+        for what, entries in changes.items()
+        for entry in entries
+    ]
     return lines or ["no difference"]
+
+
+def _detail(what: str, entry: Mapping[str, Any]) -> str:
+    if what == "moved":
+        return f"{entry['from']} to {entry['to']}"
+    if what == "resized":
+        return "with what is around it" if entry["expanded"] else "alone"
+    return f"place {entry['rank']}"

@@ -219,9 +219,9 @@ class ContextSettings(StageSettings):
     ask_with: Literal["said", "markdown"] = Field(
         "said", description="said: what was said, without headings; markdown: the query chunk as it is (seed)"
     )
-    candidates: int = Field(20, gt=0, description="chunks taken for each query chunk (seed 5)")
+    candidates: int = Field(20, gt=0, description="chunks taken for each query chunk (seed: 5)")
     min_similarity: float = Field(
-        0.0, ge=-1, le=1, description="cosine below which a candidate is left out (seed 0.7)"
+        0.0, ge=-1, le=1, description="cosine below which a candidate is left out (seed: 0.7)"
     )
     mode: Literal["auto", "ann", "exact"] = Field(
         "auto", description="ann: by the HNSW index where there is one; exact: every vector; auto: the faster"

@@ -144,7 +144,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|sql|ui|cost)\b([^`\n]*)", path.read_text(encoding="utf-8")
+            r"\bweft (build|search|context|sql|ui|cost)\b([^`\n]*)", path.read_text(encoding="utf-8")
         ):
             known = {o for p in main.commands[name].params if isinstance(p, click.Option) for o in p.opts}
             assert set(re.findall(r"(?<!\S)--\w+", rest)) <= known, (path.name, name, rest)
