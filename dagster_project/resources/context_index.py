@@ -210,7 +210,9 @@ def _best(
     lexical_scores = np.zeros(len(chosen))
     weight = settings.lexical_weight if words is not None else 0.0
     if words is not None:
-        chosen = np.union1d(chosen, ranking.top_k(np.where(words > 0, words, -np.inf), settings.candidates))
+        matching = np.flatnonzero(words)
+        best_words = matching[ranking.top_k(words[matching], settings.candidates)]
+        chosen = np.union1d(chosen, best_words)
         lexical_scores = words[chosen].astype(np.float64)
     similarity = near.of(chosen)
     kept = (similarity >= settings.min_similarity) | (lexical_scores > 0)

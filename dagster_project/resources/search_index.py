@@ -25,6 +25,7 @@ from transforms.settings import SearchSettings, TermSettings
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
+_MANY_TERMS = 400
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,10 @@ class SearchIndex:
         return terms.query_terms(queries, self.term_settings, self.settings.stopwords)
 
     def _postings(self, asked: pa.Table) -> lexical.Postings:
-        """The postings of the terms, each read as the one run of rows that it is in the sorted table."""
+        """The postings of the terms, each read as the one run of rows that it is in the sorted table.
+
+        Of many terms, the table is read once instead.
+        """
         wanted = sorted(set(asked.column("term").to_pylist()))
         known = self.connection.execute(
             "SELECT term_id, term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])) ORDER BY term_id",
@@ -252,7 +256,14 @@ class SearchIndex:
         columns = ", ".join(["term_id", "chunk_no", *(f"{f}_tf" for f in lexical.FIELDS)])
         runs = [f"SELECT {columns} FROM postings WHERE term_id = {int(i)}" for i, _, _ in known]
         empty = f"SELECT {columns} FROM postings LIMIT 0"
-        rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
+        if len(known) > _MANY_TERMS:
+            wanted_ids = [i for i, _, _ in known]
+            rows = self.connection.execute(
+                f"SELECT {columns} FROM postings WHERE term_id IN (SELECT unnest(?::INTEGER[])) ORDER BY term_id, chunk_no",
+                [wanted_ids],
+            ).to_arrow_table()
+        else:
+            rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
         return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
 
     def _require_known(self, what: str, column: str, name: str | None) -> None:
