@@ -150,6 +150,7 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
         with published_index.open() as index:
             facts = dict(index.facts)
             made = conversation_context.window_context(
+                _frame(conversation_markdown)["doc_id"].to_list(),
                 queries,
                 _frame(conversation_candidates),
                 kept,

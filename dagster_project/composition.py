@@ -123,6 +123,7 @@ def make_published(settings: Settings) -> PublishedVersions:
         settings.terms,
         settings.search,
         PackagedTokenCounter.name,
+        make_embedding_cache(settings),
     )
 
 

@@ -65,6 +65,7 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
 
 
 def window_context(
+    windows: Sequence[str],
     queries: pl.DataFrame,
     candidates: pl.DataFrame,
     documents: pl.DataFrame,
@@ -73,9 +74,10 @@ def window_context(
     count: TokenCounter,
     settings: ContextSettings,
 ) -> pa.Table:
-    """The table `conversation_context`: a row for each window of `queries`."""
+    """The table `conversation_context`: a row for each of `windows`, also for one that asked nothing."""
     rows = []
-    for (window,), asked in queries.sort("window_id", "query").group_by("window_id", maintain_order=True):
+    for window in sorted(windows):
+        asked = queries.filter(pl.col("window_id") == window).sort("query")
         mine = documents.filter(pl.col("window_id") == window).sort("place")
         ordered = scored(mine, passages)
         made = context_block.compiled(ordered, settings.budget_tokens, count, expand=settings.expand)

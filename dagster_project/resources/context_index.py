@@ -11,25 +11,31 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from assets.protocols import ContextIndex, Embedder
-from dagster_project.resources.search_index import SearchIndex, _HnswScores, open_current
+from assets.protocols import ContextIndex, Embedder, EmbeddingCache
+from dagster_project.resources.search_index import SearchIndex, _HnswScores, _matrix, open_current
 from transforms import lexical, ranking, terms
 from transforms.candidates import telling_terms
 from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
+from transforms.hashing import text_hash
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
 
 _CELLS_AT_ONCE = 1 << 25
+_TASK = "query"
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
 
 
 class IndexForContext:
-    """One published version for batches of long queries."""
+    """One published version for batches of long queries.
 
-    def __init__(self, index: SearchIndex, token_counter: str):
-        self.index, self.token_counter = index, token_counter
+    The vectors of queries are kept in `cache` where the model costs money, so that a window that
+    stays as it is costs nothing in the next version.
+    """
+
+    def __init__(self, index: SearchIndex, token_counter: str, cache: EmbeddingCache):
+        self.index, self.token_counter, self.cache = index, token_counter, cache
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -62,7 +68,7 @@ class IndexForContext:
         asked = self._asked(texts, settings)
         mine = own or {w: [w] for w in queries.get_column("window_id").unique()}
         hidden = self._own_chunks(mine)
-        vectors = index.embedder.embed_queries(texts) if texts else np.empty((0, 1), dtype=np.float32)
+        vectors = self._query_vectors(texts)
         approximate = self._is_approximate(len(texts), settings)
         parts = []
         for first in range(0, len(texts), step):
@@ -99,6 +105,28 @@ class IndexForContext:
         return {
             p.chunk_id: p for p in (_passage(dict(zip(names, r, strict=True))) for r in cursor.fetchall())
         }
+
+    def _query_vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of texts, float32 of shape (texts, dimensions)."""
+        embedder = self.index.embedder
+        if not texts:
+            return np.empty((0, embedder.dimensions), dtype=np.float32)
+        if not embedder.is_paid:
+            return embedder.embed_queries(texts)
+        hashes = [text_hash(text) for text in texts]
+        key = (embedder.model, embedder.dimensions, _TASK)
+        known = self._cached(key, hashes)
+        missing = {name: text for name, text in zip(hashes, texts, strict=True) if name not in known}
+        if missing:
+            made = embedder.embed_queries(list(missing.values()))
+            self.cache.store(*key, list(missing), made)
+            known |= dict(zip(missing, made, strict=True))
+        return np.stack([known[name] for name in hashes])
+
+    def _cached(self, key: tuple[str, int, str], hashes: Sequence[str]) -> dict[str, np.ndarray]:
+        found = self.cache.vectors(*key, hashes)
+        matrix = _matrix(found, key[1]) if found.num_rows else np.empty((0, key[1]), dtype=np.float32)
+        return dict(zip(found.column("text_hash").to_pylist(), matrix, strict=True))
 
     def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
         """The telling terms of each text; none where lexical candidates are off."""
@@ -288,8 +316,9 @@ class PublishedVersions:
         term_settings: TermSettings,
         settings: SearchSettings,
         token_counter: str,
+        cache: EmbeddingCache,
     ):
-        self.folder, self.embedder = folder, embedder
+        self.folder, self.embedder, self.cache = folder, embedder, cache
         self.term_settings, self.settings, self.token_counter = term_settings, settings, token_counter
 
     @contextlib.contextmanager
@@ -300,7 +329,7 @@ class PublishedVersions:
         else:
             index = SearchIndex(place, self.embedder, self.term_settings, self.settings)
         try:
-            yield IndexForContext(index, self.token_counter)
+            yield IndexForContext(index, self.token_counter, self.cache)
         except duckdb.Error as error:
             raise IndexUnavailableError(
                 f"{index.path} cannot be searched: {str(error).splitlines()[0]}"

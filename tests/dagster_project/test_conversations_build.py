@@ -9,13 +9,16 @@ import stat
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from dagster_project.cli import main
+from dagster_project.composition import make_published
 from tests.archives import Mail, Workspace, differences, mbox
+from transforms.settings import ContextSettings
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 CHAT = {"name": "chat", "kind": "conversation", "path": "chats", "windows": {"messages": 20}}
@@ -34,7 +37,9 @@ def export(count: int, extra: str = "") -> str:
         topic = list(TOPICS)[n // 20 % 3]
         words = TOPICS[topic].lower().split()
         said = " ".join(words[n % 7 : n % 7 + 12])
-        lines.append(f"27.03.25, {10 + n // 60}:{n % 60:02d} - {PEOPLE[n % 3]}: {said}, says Maud Fenwick number {n}")
+        lines.append(
+            f"27.03.25, {10 + n // 60}:{n % 60:02d} - {PEOPLE[n % 3]}: {said}, says Maud Fenwick number {n}"
+        )
     return "\n".join(lines) + "\n" + extra
 
 
@@ -60,7 +65,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     configure(work, NOTES, CHAT)
     for title, text in TOPICS.items():
         write(work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n")
-    write(work, "notes/Gardening.md", "# Gardening\n\nRoses want sun and water, tulips are planted in autumn.\n")
+    write(
+        work, "notes/Gardening.md", "# Gardening\n\nRoses want sun and water, tulips are planted in autumn.\n"
+    )
     write(work, "chats/WhatsApp Chat with Maud Fenwick.txt", export(60))
     work.build()
     return work
@@ -92,7 +99,9 @@ def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
     assert windows == ["0001", "0002", "0003", "0004"]
     assert made_once.column("SELECT count(*) FROM conversations") == [61]
     assert made_once.column("SELECT sum(message_count) FROM conversation_windows") == [60]
-    assert set(made_once.column("SELECT DISTINCT chunk_kind FROM chunks WHERE source_kind = 'conversation'")) == {
+    assert set(
+        made_once.column("SELECT DISTINCT chunk_kind FROM chunks WHERE source_kind = 'conversation'")
+    ) == {
         "turn",
         "window_segment",
     }
@@ -135,7 +144,11 @@ def test_every_window_gets_its_context_and_never_itself(made_once: Workspace):
 def test_a_second_build_does_nothing_and_a_new_index_finds_context_anew(made: Workspace):
     assert made.plan().is_empty
     before = contexts(made)[0]["index_version"]
-    write(made, "notes/Tower.md", "# Tower\n\nThe tower of Paris opens at ten, tickets at the train hotel museum.\n")
+    write(
+        made,
+        "notes/Tower.md",
+        "# Tower\n\nThe tower of Paris opens at ten, tickets at the train hotel museum.\n",
+    )
     assert made.build().published
     assert contexts(made)[0]["index_version"] != before
     assert made.plan().is_empty
@@ -171,7 +184,10 @@ def test_conversations_are_found_and_cited(made_once: Workspace):
     found = weft(made_once, "search", "--json", "--kind", "conversation", "sourdough rye flour")
     hit = json.loads(found.output)["queries"][0]["hits"][0]
     assert hit["source_kind"] == "conversation" and "@000" in hit["doc_id"]
-    assert hit["byte_start"] < hit["byte_end"] and "\u27e8chat:" in weft(made_once, "search", "sourdough dough").output
+    assert (
+        hit["byte_start"] < hit["byte_end"]
+        and "\u27e8chat:" in weft(made_once, "search", "sourdough dough").output
+    )
 
 
 def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path):
@@ -187,7 +203,9 @@ def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path)
     assert again.output == made["block"]
     smaller = tmp_path / "smaller.json"
     weft(made_once, "context", chat, "--budget", "100", "--manifest", str(smaller))
-    changes = json.loads(weft(made_once, "context", "--json", "--compare", str(manifest), str(smaller)).output)
+    changes = json.loads(
+        weft(made_once, "context", "--json", "--compare", str(manifest), str(smaller)).output
+    )
     assert changes["removed"] and not changes["added"]
 
 
@@ -198,6 +216,37 @@ def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path)
 def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome: str, code: int):
     result = weft(made_once, "context", "--stdin", "--json", input=said)
     assert (json.loads(result.output)["outcome"], result.exit_code) == (outcome, code)
+
+
+def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace, tmp_path: Path):
+    work = made_once.copied(tmp_path / "work")
+    work.config.write_text(f"[index]\nann_min_vectors = 10\n\n{work.config.read_text()}")
+    work.build()
+    queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
+    with make_published(work.settings).open() as index:
+        assert index.index.manifest["vector_search"] == "hnsw"
+        found = {
+            m: index.candidates(queries, ContextSettings(mode=m, candidates=5))
+            for m in ("exact", "ann", "auto")
+        }
+        own = {"chat:x": ["notes:Paris.md"]}
+        without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
+    for mode in ("ann", "auto"):
+        assert found[mode]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
+    assert "notes:Paris.md" in found["ann"]["document_id"].to_list()
+    assert "notes:Paris.md" not in without["document_id"].to_list()
+    assert without.group_by("query").len()["len"].to_list() == [5, 5, 5]
+
+
+def test_a_window_in_which_nothing_is_said_has_no_hits(tmp_path: Path):
+    work = Workspace(tmp_path / "work")
+    configure(work, NOTES, CHAT)
+    write(work, "notes/a.md", "Just a note.")
+    write(work, "chats/quiet.txt", "27.03.25, 18:02 - A: <Media omitted>\n27.03.25, 18:03 - A: \U0001f44d\n")
+    work.build()
+    (row,) = contexts(work)
+    assert (row["outcome"], row["block"], row["compiled"], row["query_count"]) == ("NO_HITS", "", "", 0)
+    assert work.plan().is_empty
 
 
 def test_a_fault_is_no_empty_answer(tmp_path: Path):
@@ -221,7 +270,11 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     configure(work, {**CHAT, "pseudonyms": False}, {"name": "slack", "kind": "conversation", "path": "slack"})
     rows = {"timestamp": ["2025-01-15T10:30:00"], "author": ["ada"], "message": ["from a table"]}
     pq.write_table(pa.table(rows), write(work, "chats/table.parquet", b""))
-    write(work, "chats/rows.csv", 'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n')
+    write(
+        work,
+        "chats/rows.csv",
+        'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n',
+    )
     write(work, "chats/lines.jsonl", '{"ts": 1736937000, "user": "ada", "text": "from json lines"}\nbroken\n')
     discord = {
         "channel": {"name": "general"},
@@ -232,7 +285,11 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     }  # fmt: skip
     write(work, "chats/discord.json", json.dumps(discord))
     write(work, "chats/ios.zip", zipped(**{"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"}))
-    write(work, "chats/list.mbox", mbox([Mail(1, "from mail"), Mail(2, "answered", "Re: Foxes", 1), Mail(9, "alone", "X")]))
+    write(
+        work,
+        "chats/list.mbox",
+        mbox([Mail(1, "from mail"), Mail(2, "answered", "Re: Foxes", 1), Mail(9, "alone", "X")]),
+    )
     write(work, "chats/bad.zip", b"PK no zip at all")
     write(work, "chats/outside.zip", zipped(**{"../../etc/evil.txt": b"27.03.25, 18:02 - a: x"}))
     write(work, "chats/bomb.zip", zipped(**{"_chat.txt": bytes(40 << 20)}))
@@ -244,7 +301,11 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     told = {"ts": "1736937000.1", "user": "U1", "text": "<@U1> from &lt;slack&gt;"}
     write(work, "slack/general/2025-01-15.json", json.dumps([told]))
     work.build()
-    said = dict(work.sql("SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'"))
+    said = dict(
+        work.sql(
+            "SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'"
+        )
+    )
     assert said["table by ada"] == "from a table"
     assert said["rows by ada"] == "from, a csv\nwith two lines"
     assert said["lines by ada"] == "from json lines"
