@@ -242,6 +242,16 @@ def test_the_readme_shows_hits_that_the_sample_gives(sample: Sample):
         assert f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" in described
 
 
+def test_make_run_ends_with_context_for_all_three_topics_of_the_chat(sample: Sample):
+    (budget, chat) = re.findall(r'weft context --budget (\d+) "data/sample/(.*)"', page("Makefile"))[0]
+    found = sample.weft("context", "--json", "--budget", budget, str(sample.config.parent / chat))
+    made = json.loads(found.stdout)
+    heads = "\n".join(line for line in made["block"].splitlines() if line.startswith("## "))
+    for topic in ("shifted by an hour|Time zones|Daylight", "Backup|Back up", "WAL|power cut|Recover"):
+        assert re.search(topic, heads), (topic, heads)
+    assert made["tokens"] <= int(budget)
+
+
 def test_the_readme_shows_the_result_of_its_statement(sample: Sample):
     (statement,) = [b.text for b in blocks("sql") if b.page.name == "README.md"]
     lines = ["│".join(str(v) for v in row) for row in sample.rows(statement)]
