@@ -51,7 +51,22 @@ DOCUMENTS = Family(
         "document_terms",
     ),
 )
-FAMILIES = (MAIL, DOCUMENTS)
+CONVERSATIONS = Family(
+    "conversations",
+    dg.DynamicPartitionsDefinition(name="conversation_windows"),
+    (
+        "conversations",
+        "conversation_quarantine",
+        "conversation_markdown",
+        "conversation_query_chunks",
+        "conversation_chunks",
+        "conversation_exclusions",
+        "conversation_terms",
+    ),
+)
+FAMILIES = (MAIL, DOCUMENTS, CONVERSATIONS)
+CONTEXT_TABLES = ("conversation_candidates", "conversation_documents", "conversation_context")
+"""What is found for conversations in the published index; made after it, and no part of it."""
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel
 
+from transforms.context_block import Passage
 from transforms.document_graph import Folder
 from transforms.documents import RawFile
 from transforms.mail import RawMail
+from transforms.settings import ContextSettings
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -21,7 +25,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 class Unit:
     """One unit of a source: `fingerprint` changes whenever a byte of its files does.
 
-    `family` says what its files become: mail or documents.
+    `family` says what its files become: mail, documents or conversations.
     """
 
     source: str
@@ -47,6 +51,9 @@ class Sources(Protocol):
 
     def files(self, unit: Unit) -> Iterable[RawFile]:
         """The files of a unit of documents in order; what cannot be read is a file with a fault."""
+
+    def conversation(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
+        """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,13 @@ class Embedder(Protocol):
         """Vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
 
 
+class TokenCounter(Protocol):
+    """Counts tokens as a model does."""
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+
+
 class EmbeddingCache(Protocol):
     """Vectors by hash of text, model, dimensions and task."""
 
@@ -192,6 +206,38 @@ class LanguageModel(Protocol):
 
         BudgetError before the first call if the prompts need more tokens than the budget of a run.
         """
+
+
+class ContextIndex(Protocol):
+    """The published index as conversations ask it."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What names the index in a manifest: index_version, model and dimensions."""
+
+    def candidates(
+        self,
+        queries: pl.DataFrame,
+        settings: ContextSettings,
+        own: Mapping[str, Sequence[str]] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
+
+        A query does not find its own window, or in place of it the documents that `own` names.
+        """
+
+    def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
+        """The vector of each chunk."""
+
+    def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
+        """The chunks as a reader sees them."""
+
+
+class PublishedIndex(Protocol):
+    """Opens what is published."""
+
+    def open(self) -> AbstractContextManager[ContextIndex]:
+        """The current version, closed on leaving."""
 
 
 class Publisher(Protocol):

@@ -39,6 +39,7 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         message_chunks: ibis.Table,
         document_chunks: ibis.Table,
+        conversation_chunks: ibis.Table,
         memberships: ibis.Table,
         chunk_context: ibis.Table,
         lake: dg.ResourceParam[Lake],
@@ -46,7 +47,9 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
     ) -> Iterator[dg.Output[pa.Table] | dg.AssetCheckResult]:
-        texts = published_texts(message_chunks, document_chunks, memberships, chunk_context)
+        texts = published_texts(
+            message_chunks, document_chunks, conversation_chunks, memberships, chunk_context
+        )
         before = vectors.text_hashes(lake.stored("embeddings", ["text_hash", "model"]), embedder.model)
         found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
         made = vectors.embeddings(found, embedder.model, embedder.dimensions)
@@ -59,11 +62,13 @@ def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
 def published_texts(
     message_chunks: ibis.Table,
     document_chunks: ibis.Table,
+    conversation_chunks: ibis.Table,
     memberships: ibis.Table,
     chunk_context: ibis.Table,
 ) -> ibis.Table:
     """Columns text_hash and text: what is embedded of the chunks that are published."""
-    return texts_to_embed(published_chunks(message_chunks, document_chunks, memberships), chunk_context)
+    published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
+    return texts_to_embed(published, chunk_context)
 
 
 def _reuse(share: float) -> dg.AssetCheckResult:
@@ -116,9 +121,11 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         "embeddings",
         "message_chunks",
         "document_chunks",
+        "conversation_chunks",
         "memberships",
         "message_terms",
         "document_terms",
+        "conversation_terms",
         "chunk_context",
     ]
 
@@ -136,15 +143,17 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         embeddings: ibis.Table,
         message_chunks: ibis.Table,
         document_chunks: ibis.Table,
+        conversation_chunks: ibis.Table,
         memberships: ibis.Table,
         message_terms: ibis.Table,
         document_terms: ibis.Table,
+        conversation_terms: ibis.Table,
         chunk_context: ibis.Table,
     ) -> Iterator[dg.AssetCheckResult]:
-        published = published_chunks(message_chunks, document_chunks, memberships)
+        published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
         rules = checks.broken(
             published,
-            message_terms.union(document_terms),
+            message_terms.union(document_terms, conversation_terms),
             chunk_context,
             embeddings,
             settings.model_id,

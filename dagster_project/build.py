@@ -12,9 +12,10 @@ from typing import Any
 
 import dagster as dg
 
+from assets.partitions import CONTEXT_TABLES
 from dagster_project.composition import make_assets, make_embedding_cache, make_lake, make_sources
-from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
-from dagster_project.plan import Plan, make_plan, ranges, sync_partitions
+from dagster_project.definitions import CONTEXT, PUBLISH, build_definitions, refresh_job
+from dagster_project.plan import Plan, context_is_right, make_plan, ranges, sync_partitions
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
@@ -110,12 +111,30 @@ def _build(
     if plan.is_empty:
         return BuildResult(plan, None, time.monotonic() - start)
     progress = CountedProgress(tell)
-    result = _make(settings, instance, plan, progress)
-    progress.step("search_index", None, 0)
-    (event,) = result.asset_materializations_for_node("search_index")
-    published = {k: v.value for k, v in event.metadata.items()}
+    published: dict[str, Any] | None = None
+    figures: dict[str, Any] = {}
+    if plan.publish:
+        result = _make(settings, instance, plan, progress)
+        progress.step("search_index", None, 0)
+        (event,) = result.asset_materializations_for_node("search_index")
+        published = {k: v.value for k, v in event.metadata.items()}
+        figures = _figures(result, "embeddings")
+    _find_context(settings, instance, plan, progress)
     timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-    return BuildResult(plan, published, time.monotonic() - start, timings, _figures(result, "embeddings"))
+    return BuildResult(plan, published, time.monotonic() - start, timings, figures)
+
+
+def _find_context(
+    settings: Settings, instance: dg.DagsterInstance, plan: Plan, progress: CountedProgress
+) -> None:
+    """Ask the published index with every conversation, unless what they found is of that version already."""
+    lake = make_lake(settings)
+    if context_is_right(settings, plan.units, lake):
+        return
+    job = build_definitions(settings, {"progress": progress}).resolve_job_def(CONTEXT)
+    _run(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
+    footer = lake.footer(CONTEXT_TABLES[-1])
+    progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
 
 
 def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
@@ -144,7 +163,7 @@ def _make(
         job = definitions.resolve_job_def(refresh_job(family))
         _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, ROOT_TAG: str(settings.root)})
     whole = [k.path[-1] for d in make_assets(settings) if d.partitions_def is None for k in d.keys]
-    wanted = [table for table in whole if table not in without]
+    wanted = [table for table in whole if table not in (*without, *CONTEXT_TABLES)]
     return _run(definitions.resolve_job_def(PUBLISH), instance, wanted, {ROOT_TAG: str(settings.root)})
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ CONFIG = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
-def explained(command: Callable[..., None]) -> Callable[..., None]:
+def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[..., None]:
     """Turn faults that Weft knows into a message on stderr and their exit code."""
 
     @wraps(command)
@@ -38,7 +38,7 @@ def explained(command: Callable[..., None]) -> Callable[..., None]:
         except WeftError as fault:
             if kwargs.get("as_json"):
                 click.echo(
-                    json.dumps({"outcome": "ERROR", "error": str(fault), "kind": type(fault).__name__})
+                    json.dumps({"outcome": outcome, "error": str(fault), "kind": type(fault).__name__})
                 )
             click.echo(f"error: {fault}", err=True)
             sys.exit(fault.exit_code)
@@ -89,7 +89,9 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @click.option("--list", "list_id", help="Only mail of this mailing list.")
 @click.option("--source", help="Only what comes from this source.")
 @click.option(
-    "--kind", type=click.Choice(["message", "attachment", "document"]), help="Only hits of this kind."
+    "--kind",
+    type=click.Choice(["message", "attachment", "document", "conversation"]),
+    help="Only hits of this kind.",
 )
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day.")
@@ -125,6 +127,80 @@ def search(
     else:
         print_hits(list(queries), result, index.manifest["version"])
     if not result.hits.num_rows:
+        sys.exit(NO_RESULTS)
+
+
+@main.command()
+@click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
+@CONFIG
+@JSON
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")
+@click.option(
+    "--budget",
+    type=click.IntRange(64),
+    help="Tokens of the block; default: context.budget_tokens of the settings.",
+)
+@click.option("--manifest", type=click.Path(path_type=Path), help="Write what made the block to this file.")
+@click.option(
+    "--reproduce", type=click.Path(exists=True, path_type=Path), help="Make the block of this manifest again."
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(exists=True, path_type=Path),
+    help="Say how the second of two manifests differs from the first.",
+)
+@partial(explained, outcome="SYSTEM_ERROR")
+def context(
+    file: Path | None,
+    config: Path | None,
+    as_json: bool,
+    from_stdin: bool,
+    budget: int | None,
+    manifest: Path | None,
+    reproduce: Path | None,
+    compare: tuple[Path, Path] | None,
+) -> None:
+    """Print what the index knows about the conversation in FILE: a chat export, or any text.
+
+    The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
+    NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
+    """
+    from dagster_project import context_command as work
+    from dagster_project.settings import load_settings
+    from transforms.context_block import difference
+
+    if sum(map(bool, (file, from_stdin, reproduce, compare))) != 1:
+        raise click.UsageError("name one of FILE, --stdin, --reproduce and --compare")
+    if compare:
+        changes = difference(*map(work.read_manifest, compare))
+        click.echo(
+            json.dumps(changes, ensure_ascii=False) if as_json else "\n".join(work.difference_lines(changes))
+        )
+        return
+    settings = load_settings(config)
+    if reproduce:
+        block = work.reproduced(settings, work.read_manifest(reproduce))
+        click.echo(
+            json.dumps({"outcome": "CONTEXT", "block": block}, ensure_ascii=False) if as_json else block,
+            nl=as_json,
+        )
+        return
+    if budget:
+        settings = settings.model_copy(
+            update={"context": settings.context.model_copy(update={"budget_tokens": budget})}
+        )
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
+    made = work.context_of(settings, *work.markdown_of(file, text, settings), path=file)
+    if manifest:
+        manifest.write_text(json.dumps(made.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        click.echo(json.dumps(made.as_json(), ensure_ascii=False))
+    else:
+        click.echo(made.block, nl=False)
+        facts = f"{made.outcome}: {made.queries} queries, {made.results} results, {made.documents} documents"
+        click.echo(f"{facts}, {made.manifest['block_tokens']} tokens, {made.seconds * 1000:.0f} ms", err=True)
+    if made.outcome == "NO_HITS":
         sys.exit(NO_RESULTS)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets import graph
+from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
@@ -21,6 +22,8 @@ from assets.relations import (
     memberships_asset,
     threads_asset,
 )
+from dagster_project.resources.chats import ChatFiles
+from dagster_project.resources.context_index import PublishedVersions
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.graph_export import FileGraphExporter
@@ -28,6 +31,7 @@ from dagster_project.resources.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.sources import FileSources
+from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
 from transforms import schemas
 
@@ -50,6 +54,16 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "document_chunks": schemas.CHUNKS,
         "document_exclusions": schemas.EXCLUSIONS,
         "document_terms": schemas.TERMS,
+        "conversations": schemas.CONVERSATION_MESSAGES,
+        "conversation_quarantine": schemas.QUARANTINE,
+        "conversation_markdown": schemas.CONVERSATION_WINDOWS,
+        "conversation_query_chunks": schemas.CONVERSATION_QUERY_CHUNKS,
+        "conversation_chunks": schemas.CHUNKS,
+        "conversation_exclusions": schemas.EXCLUSIONS,
+        "conversation_terms": schemas.TERMS,
+        "conversation_candidates": schemas.CONVERSATION_CANDIDATES,
+        "conversation_documents": schemas.CONVERSATION_DOCUMENTS,
+        "conversation_context": schemas.CONVERSATION_CONTEXT,
         "document_links": schemas.LINKS,
         "memberships": schemas.MEMBERSHIPS,
         "threads": schemas.THREADS,
@@ -73,7 +87,8 @@ def make_lake(settings: Settings) -> ParquetLake:
 
 def make_sources(settings: Settings) -> FileSources:
     """The configured sources."""
-    return FileSources(settings, settings.root / "cache" / "files.json")
+    cache = settings.root / "cache"
+    return FileSources(settings, cache / "files.json", ChatFiles(settings, cache / "chats.json"))
 
 
 def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
@@ -89,6 +104,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "chunks",
         "documents",
         "document_chunks",
+        "conversations",
         "terms",
         "threads",
         "families",
@@ -115,6 +131,18 @@ def make_graph_exporter(settings: Settings) -> FileGraphExporter:
     return FileGraphExporter(settings.root / "graph")
 
 
+def make_published(settings: Settings) -> PublishedVersions:
+    """What conversations ask."""
+    return PublishedVersions(
+        settings.root / "index",
+        make_embedder(settings.embedding, settings.gemini),
+        settings.terms,
+        settings.search,
+        PackagedTokenCounter.name,
+        make_embedding_cache(settings),
+    )
+
+
 def make_resources(settings: Settings) -> dict[str, Any]:
     """Everything the assets need from the world."""
     lake = make_lake(settings)
@@ -127,6 +155,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "embedding_cache": make_embedding_cache(settings),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
+        "published_index": make_published(settings),
         "progress": LoggedProgress(),
     }
 
@@ -139,6 +168,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         return [
             *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
             *document_assets(settings.documents, settings.chunkers(), settings.terms),
+            *conversation_assets(settings.conversations, settings.terms, PackagedTokenCounter()),
             memberships_asset(),
             threads_asset(settings.threads),
             message_links_asset(),
@@ -150,4 +180,5 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             embeddings_asset(settings.embedding),
             *graph.graph_assets(settings.graph, settings.terms),
             search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
+            *context_assets(settings.context, PackagedTokenCounter()),
         ]

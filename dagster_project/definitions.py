@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import FAMILIES, Family
+from assets.partitions import CONTEXT_TABLES, FAMILIES, Family
 from assets.publish import publish_checks
 from dagster_project.composition import make_assets, make_resources
 from dagster_project.schedules import hourly_job, hourly_schedule
@@ -15,6 +15,9 @@ from dagster_project.settings import Settings, load_settings
 
 PUBLISH = "publish"
 """The job of everything over the whole lake: relations, vectors, checks and the published file."""
+
+CONTEXT = "find_context"
+"""The job of what conversations find in the published file; it runs after it."""
 
 
 def refresh_job(family: Family) -> str:
@@ -25,6 +28,7 @@ def refresh_job(family: Family) -> str:
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
     partitioned = dg.AssetSelection.assets(*(table for family in FAMILIES for table in family.tables))
+    context = dg.AssetSelection.assets(*CONTEXT_TABLES)
     return dg.Definitions(
         assets=make_assets(settings),
         asset_checks=[publish_checks(settings.embedding)],
@@ -40,8 +44,14 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             ),
             dg.define_asset_job(
                 PUBLISH,
-                selection=dg.AssetSelection.all() - partitioned,
+                selection=dg.AssetSelection.all() - partitioned - context,
                 description="Relate, embed, check and publish what the partitions hold.",
+                executor_def=dg.in_process_executor,
+            ),
+            dg.define_asset_job(
+                CONTEXT,
+                selection=context,
+                description="Search the published index with every conversation and put its context together.",
                 executor_def=dg.in_process_executor,
             ),
             hourly_job(settings),

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.partitions import BACKFILL, FAMILIES, Family
+from assets.conversations import context_assets
+from assets.partitions import BACKFILL, CONTEXT_TABLES, CONVERSATIONS, FAMILIES, Family
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
 from dagster_project.resources.sources import FileSources
+from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
 
 
@@ -27,17 +29,21 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """What has to run: per stale partition its stale tables; partitions to remove; whether to publish."""
+    """What has to run: per stale partition its stale tables; partitions to remove; whether to publish.
+
+    `context` says that the context of conversations was found in another version or by other settings.
+    """
 
     units: tuple[Unit, ...]
     stale: Mapping[str, tuple[str, ...]]
     vanished: tuple[str, ...]
     publish: bool
+    context: bool = False
 
     @property
     def is_empty(self) -> bool:
         """True if the index already shows what the sources hold."""
-        return not self.stale and not self.vanished and not self.publish
+        return not self.stale and not self.vanished and not self.publish and not self.context
 
 
 def stages(settings: Settings) -> list[Stage]:
@@ -74,7 +80,29 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
         or not publisher.is_current({u.partition: u.family for u in units})
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
     )
-    return Plan(tuple(units), stale, vanished, publish)
+    context = not publish and not context_is_right(settings, units, lake)
+    return Plan(tuple(units), stale, vanished, publish, context)
+
+
+def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLake) -> bool:
+    """True if what conversations found is of the published version and the settings of now.
+
+    Where no source has conversations, nothing must be stored that they found.
+    """
+    footers = [lake.footer(table) for table in CONTEXT_TABLES]
+    if not any(u.family == CONVERSATIONS.name for u in units):
+        return all(f is None or f.row_count == 0 for f in footers)
+    current = make_publisher(settings, lake).current()
+    expected = {"index": current.stem.removeprefix("weft-") if current else None}
+    versions = {
+        key.path[-1]: version
+        for definition in context_assets(settings.context, PackagedTokenCounter())
+        for key, version in definition.code_versions_by_key.items()
+    }
+    return all(
+        f is not None and f.code_version == versions[t] and f.inputs == expected
+        for t, f in zip(CONTEXT_TABLES, footers, strict=True)
+    )
 
 
 def _stale_tables(unit: Unit, order: Sequence[Stage], lake: ParquetLake) -> tuple[str, ...]:
@@ -98,7 +126,7 @@ def _whole_tables_are_right(settings: Settings, lake: ParquetLake) -> bool:
         for definition in make_assets(settings)
         if definition.partitions_def is None
         for key, version in definition.code_versions_by_key.items()
-        if key.path[-1] in lake.tables
+        if key.path[-1] in lake.tables and key.path[-1] not in CONTEXT_TABLES
     }
     footers = {table: lake.footer(table) for table in versions}
     return all(f is not None and f.code_version == versions[t] for t, f in footers.items())

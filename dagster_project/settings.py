@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -16,6 +17,8 @@ from transforms.settings import (
     DOCUMENT_FORMATS,
     BlockSettings,
     ChunkSettings,
+    ContextSettings,
+    ConversationSettings,
     DocumentChunkSettings,
     DocumentSettings,
     EmbeddingSettings,
@@ -30,6 +33,7 @@ from transforms.settings import (
     StageSettings,
     TermSettings,
     ThreadSettings,
+    WindowSettings,
 )
 
 CONFIG_VARIABLE = "WEFT_CONFIG"
@@ -112,7 +116,42 @@ class DocumentSourceSettings(_Named):
         return "documents"
 
 
-AnySource = Annotated[SourceSettings | DocumentSourceSettings, Field(discriminator="kind")]
+class ConversationSourceSettings(_Named):
+    """Chats: exported files or folders of one program."""
+
+    kind: Literal["conversation"] = Field(description="conversation: chats of people")
+    path: str = Field(description="file, folder or glob; relative to the settings file")
+    format: Literal["auto", "whatsapp", "slack", "discord", "mbox", "table"] = Field(
+        "auto",
+        description="whatsapp: exported .txt or .zip; slack: folder of an export; discord: JSON of DiscordChatExporter; "
+        "mbox: each thread is a conversation; table: .parquet, .jsonl or .csv with timestamp, author, message; "
+        "auto: by the name and the content of each file",
+    )
+    timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
+    date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
+        "auto", description="order of day, month and year in WhatsApp exports; auto: what the numbers allow"
+    )
+    windows: WindowSettings = Field(WindowSettings(), description="how conversations are cut into windows")
+    pseudonyms: bool = Field(True, description="replace the names of people; see storage.pseudonym_key")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValueError(f"no time zone is called {name!r}; names are like Europe/London") from error
+        return name
+
+    @property
+    def family(self) -> str:
+        """What the source's files become."""
+        return "conversations"
+
+
+AnySource = Annotated[
+    SourceSettings | DocumentSourceSettings | ConversationSourceSettings, Field(discriminator="kind")
+]
 
 
 class StorageSettings(StageSettings):
@@ -122,18 +161,24 @@ class StorageSettings(StageSettings):
         "data", description="folder of lake/, index/, cache/ and dagster/; relative to the file"
     )
     lake: str | None = Field(None, description="URI of the lake; default: lake/ below root")
+    pseudonym_key: str = Field(
+        "pseudonym.key",
+        description="file with the key of pseudonyms, made when it is needed; relative to the file; outside lake and "
+        "index; WEFT_PSEUDONYM_KEY, if set, is the key itself",
+    )
 
 
 class Settings(StageSettings):
     """Everything a settings file may say; every section but `sources` has defaults."""
 
-    sources: tuple[AnySource, ...] = Field(description="where mail and documents come from")
+    sources: tuple[AnySource, ...] = Field(description="where mail, documents and conversations come from")
     storage: StorageSettings = StorageSettings()
     mail: MailSettings = MailSettings()
     blocks: BlockSettings = BlockSettings()
     chunks: ChunkSettings = ChunkSettings()
     documents: DocumentSettings = DocumentSettings()
     document_chunks: DocumentChunkSettings = DocumentChunkSettings()
+    conversations: ConversationSettings = ConversationSettings()
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
     families: FamilySettings = FamilySettings()
@@ -144,6 +189,7 @@ class Settings(StageSettings):
     gemini: GeminiSettings = GeminiSettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
+    context: ContextSettings = ContextSettings()
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")
@@ -176,7 +222,7 @@ class Settings(StageSettings):
             if isinstance(s, DocumentSourceSettings)
         }
 
-    def source(self, name: str) -> SourceSettings | DocumentSourceSettings:
+    def source(self, name: str) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
         """The source of that name; KeyError if there is none."""
         return {s.name: s for s in self.sources}[name]
 
@@ -228,7 +274,13 @@ def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:
         steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
         place = ".".join(str(p) for p in steps) or "file"
         if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            kinds = ", ".join(sorted(k for s in (SourceSettings, DocumentSourceSettings) for k in s.kinds()))
+            kinds = ", ".join(
+                sorted(
+                    k
+                    for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings)
+                    for k in s.kinds()
+                )
+            )
             lines.append(f"{path}: {place}.kind: must be one of {kinds}")
         elif fault["type"] == "extra_forbidden":
             lines.append(f"{path}: {place}: unknown setting; docs/settings.md lists the known ones")

@@ -28,6 +28,12 @@ _STAGES = {
     "document_references": "finding links",
     "document_chunks": "cutting sections",
     "document_terms": "counting terms",
+    "conversations": "reading chats",
+    "conversation_markdown": "making windows",
+    "conversation_query_chunks": "cutting queries",
+    "conversation_chunks": "cutting turns",
+    "conversation_terms": "counting terms",
+    "conversation_context": "finding context",
     "embeddings": "embedding texts",
     "search_index": "publishing",
 }
@@ -39,6 +45,7 @@ _SHOWN = (
     "blocks",
     "documents",
     "nodes",
+    "conversations",
     "links",
     "chunks",
     "embeddings",
@@ -148,6 +155,8 @@ def _print_hit(console: Console, hit: dict[str, Any]) -> None:
     console.print(Text(f"{hit['rank']:>3}. ") + Text(hit["subject"] or "(no subject)", style="bold cyan"))
     if hit["source_kind"] == "document":
         facts = [hit["breadcrumb"], *([when] if hit["effective_at"] else []), hit["source"]]
+    elif hit["source_kind"] == "conversation":
+        facts = [when, hit["source"]]
     else:
         single = hit["thread_size"] == 1
         thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
@@ -173,6 +182,8 @@ def citation(hit: dict[str, Any]) -> str:
     """Where the text stands: node of a document, or Message-ID and attachment or block; then bytes."""
     if hit["node_id"]:
         place = hit["node_id"]
+    elif hit["source_kind"] == "conversation":
+        place = hit["doc_id"]
     elif hit["attachment_id"]:
         place = f"{hit['doc_id']} attachment {hit['attachment_id'][:12]}"
     else:

@@ -17,7 +17,7 @@ from dagster_project.resources.lake import LakeIOManager
 from dagster_project.settings import Settings
 from transforms.errors import IndexUnavailableError, WeftError
 
-_CHUNKS = ("message_chunks", "document_chunks")
+_CHUNKS = ("message_chunks", "document_chunks", "conversation_chunks")
 _IMPORTED_ROWS = 20_000
 
 
@@ -28,6 +28,7 @@ def embedding_estimate(settings: Settings) -> Estimate:
     texts = published_texts(
         manager.table("message_chunks", lake.partitions("message_chunks")),
         manager.table("document_chunks", lake.partitions("document_chunks")),
+        manager.table("conversation_chunks", lake.partitions("conversation_chunks")),
         manager.table("memberships", [None]),
         manager.table("chunk_context", [None]),
     )

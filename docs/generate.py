@@ -19,7 +19,12 @@ from pydantic.fields import FieldInfo
 
 from dagster_project.composition import lake_tables
 from dagster_project.resources import published
-from dagster_project.settings import DocumentSourceSettings, Settings, SourceSettings
+from dagster_project.settings import (
+    ConversationSourceSettings,
+    DocumentSourceSettings,
+    Settings,
+    SourceSettings,
+)
 from transforms import lexical, schemas
 
 FOLDER = Path(__file__).parent
@@ -32,9 +37,11 @@ LAKE_NAMES: dict[str, str | tuple[str, ...]] = {
     "documents": "documents",
     "nodes": "document_nodes",
     "links": "document_links",
-    "chunks": ("message_chunks", "document_chunks"),
-    "exclusions": ("message_exclusions", "document_exclusions"),
-    "quarantine": ("quarantine", "document_quarantine"),
+    "conversations": "conversations",
+    "conversation_windows": "conversation_markdown",
+    "chunks": ("message_chunks", "document_chunks", "conversation_chunks"),
+    "exclusions": ("message_exclusions", "document_exclusions", "conversation_exclusions"),
+    "quarantine": ("quarantine", "document_quarantine", "conversation_quarantine"),
     "memberships": "memberships",
     "threads": "threads",
     "thread_tree": "thread_tree",
@@ -70,6 +77,8 @@ MADE_TYPES = {
     ("embeddings", "chunk_no"): "INTEGER",
     ("embeddings", "model"): "VARCHAR",
     ("embeddings", "vector"): "FLOAT[256]",
+    ("conversation_windows", "partition"): "VARCHAR",
+    ("conversations", "partition"): "VARCHAR",
     ("documents", "partition"): "VARCHAR",
     ("exclusions", "partition"): "VARCHAR",
     ("manifest", "key"): "VARCHAR",
@@ -107,6 +116,11 @@ LAKE_ONLY = {
     "message_references": "References as found in each mail; published resolved, as `links`.",
     "message_terms": "Counted per chunk and field; published as `terms`, `postings` and `chunk_lengths`.",
     "document_terms": "The same for documents.",
+    "conversation_terms": "The same for conversations.",
+    "conversation_query_chunks": "What a window asks the published index with.",
+    "conversation_candidates": "Made after publishing, from the published index.",
+    "conversation_documents": "Made after publishing.",
+    "conversation_context": "Made after publishing.",
     "document_references": "Resolved over the whole lake and published as `links`.",
     "context_terms": "The same for the text of `chunk_context`, over the whole lake.",
     "embeddings": "Published per chunk as `embeddings`.",
@@ -223,10 +237,11 @@ Every partition costs some 30 ms of bookkeeping per table in a first build, and 
 `archive` for one big file that no longer grows.
 """
 
-SOURCES = (SourceSettings, DocumentSourceSettings)
+SOURCES = (SourceSettings, DocumentSourceSettings, ConversationSourceSettings)
 SECTION_TITLES = {
     "SourceSettings": "`[[sources]]` of mail",
     "DocumentSourceSettings": "`[[sources]]` of documents",
+    "ConversationSourceSettings": "`[[sources]]` of conversations",
 }
 
 
@@ -301,10 +316,20 @@ def _columns(rows: Iterable[tuple[str, str, bool, str]]) -> str:
 
 def _keys(model: type[BaseModel]) -> str:
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for name, field in model.model_fields.items():
+    for name, field in _fields(model):
         kind = f"{type_name(field.annotation)}{_bounds(field)}"
         lines.append(f"| `{name}` | {kind} | {_default(field)} | {_cell(field.description or '')} |")
     return "\n".join([*lines, ""])
+
+
+def _fields(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
+    """The keys of a model, those of a model inside it with a dot."""
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from ((f"{name}.{key}", value) for key, value in _fields(inner))
+        else:
+            yield name, field
 
 
 def _first_sentence(model: type[BaseModel]) -> str:

@@ -124,11 +124,14 @@ def _embedded(title: str, context: str, reply: str, settings: ChunkSettings) -> 
 
 
 def published_chunks(
-    message_chunks: ibis.Table, document_chunks: ibis.Table, memberships: ibis.Table
+    message_chunks: ibis.Table,
+    document_chunks: ibis.Table,
+    conversation_chunks: ibis.Table,
+    memberships: ibis.Table,
 ) -> ibis.Table:
     """The chunks of all families that are published: of mail those of the canonical copies."""
     return threads.canonical(message_chunks, memberships, "doc_id").union(
-        document_chunks.select(schemas.CHUNKS.names)
+        document_chunks.select(schemas.CHUNKS.names), conversation_chunks.select(schemas.CHUNKS.names)
     )
 
 

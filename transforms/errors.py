@@ -23,6 +23,12 @@ class SourceError(WeftError):
     exit_code = 4
 
 
+class ChatFormatError(WeftError):
+    """A chat is in no form that Weft reads, or in two at once; begins with a short code."""
+
+    exit_code = 4
+
+
 class IndexUnavailableError(WeftError):
     """There is no published index, or it cannot be opened."""
 
@@ -67,3 +73,7 @@ class QueryError(WeftError):
     """A query or statement cannot be understood."""
 
     exit_code = 2
+
+
+class ContextError(WeftError):
+    """A block of context cannot be made again from its manifest."""

@@ -88,8 +88,9 @@ def ranked_hits(
     limit: int,
     settings: SearchSettings,
     logs: np.ndarray | None = None,
+    per_document: int = 1,
 ) -> pl.DataFrame:
-    """The best chunk of each of the best `limit` documents for one query: the columns of RANKED.
+    """The best `per_document` chunks of documents, `limit` in all, for one query: the columns of RANKED.
 
     `lexical` holds the scores of all chunks; `allowed` masks those that a filter keeps.
     Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
@@ -115,7 +116,7 @@ def ranked_hits(
     fused = _fused(scaled, tuple(ranks.values()), settings)
     if logs is not None:
         fused = np.where(logs[chosen], settings.log_weight * fused, fused)
-    kept, share = _best_documents(fused, chosen, places, settings.thread_weight, limit)
+    kept, share = _best_documents(fused, chosen, places, settings.thread_weight, limit, per_document)
     columns = {
         "query": np.full(len(kept), query),
         "rank": np.arange(1, len(kept) + 1),
@@ -147,18 +148,26 @@ def _fused(
 
 
 def _best_documents(
-    fused: np.ndarray, chosen: np.ndarray, places: Places, thread_weight: float, limit: int
+    fused: np.ndarray, chosen: np.ndarray, places: Places, thread_weight: float, limit: int, per_document: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the best chunk of each document, best document first, and the thread's share of each."""
+    """Positions of the best chunks of each document, best first, and the thread's share of each."""
     by_score = np.lexsort((chosen, -fused))
-    _, first = np.unique(places.document[chosen[by_score]], return_index=True)
-    best = by_score[first]
+    best = by_score[_nth(places.document[chosen[by_score]]) < per_document]
     _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
     thread_best = np.full(thread.max() + 1, -np.inf)
     np.maximum.at(thread_best, thread, fused[best])
     share = thread_weight * thread_best[thread]
     order = np.lexsort((chosen[best], -(fused[best] + share)))[:limit]
     return best[order], share[order]
+
+
+def _nth(values: np.ndarray) -> np.ndarray:
+    """For each value how many equal ones stand before it."""
+    order = np.argsort(values, kind="stable")
+    _, first, count = np.unique(values[order], return_index=True, return_counts=True)
+    nth = np.empty(len(values), dtype=np.int64)
+    nth[order] = np.arange(len(values)) - np.repeat(first, count)
+    return nth
 
 
 def _with_threads(found: np.ndarray, mask: np.ndarray, places: Places) -> np.ndarray:

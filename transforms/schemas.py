@@ -674,6 +674,150 @@ DOCUMENT_GRAPH = Table(
     ),
 )
 
+WINDOW_ID = _column("doc_id", pa.string(), "window of a conversation, as `source:conversation@window`")
+CONVERSATION_ID = _column("conversation_id", pa.string(), "conversation, as `source:name`")
+
+CONVERSATION_MESSAGES = Table(
+    "conversation_messages",
+    "One turn of a conversation, with the author's pseudonym.",
+    ("conversation_id", "turn"),
+    (
+        CONVERSATION_ID,
+        WINDOW_ID,
+        SOURCE,
+        UNIT,
+        _column("window", pa.string(), "key of the window in its conversation"),
+        _column("title", pa.string(), "name of the conversation"),
+        _column("turn", pa.int64(), "position in the conversation, from 0"),
+        _column("sent_at", TIME, "time the export gives"),
+        Column(
+            "author",
+            pa.string(),
+            "pseudonym of the author, the name where pseudonyms are off; null for system",
+        ),
+        _column("text", TEXT, "what was said, names of known people replaced by pseudonyms"),
+        _column("kind", pa.string(), "message, media (without text), deleted or system"),
+    ),
+)
+
+CONVERSATION_WINDOWS = Table(
+    "conversation_windows",
+    "One window of a conversation as consolidated Markdown.",
+    ("doc_id",),
+    (
+        WINDOW_ID,
+        CONVERSATION_ID,
+        SOURCE,
+        UNIT,
+        _column("window", pa.string(), "key of the window in its conversation"),
+        _column("title", pa.string(), "name of the conversation"),
+        _column("first_at", TIME, "time of the first entry"),
+        _column("last_at", TIME, "time of the last entry"),
+        _column("message_count", pa.int64(), "messages with text"),
+        _column("author_count", pa.int64(), "people who wrote them"),
+        _column("markdown", TEXT, "the messages under headings; offsets of chunks are UTF-8 bytes into it"),
+        _column("content_hash", pa.string(), "hash of the Markdown"),
+    ),
+)
+
+CONVERSATION_QUERY_CHUNKS = Table(
+    "conversation_query_chunks",
+    "One piece of a window that is asked with.",
+    ("query_id",),
+    (
+        _column("query_id", pa.string(), "hash of window, text and occurrence; no position inside"),
+        WINDOW_ID,
+        SOURCE,
+        UNIT,
+        _column("chunk_index", pa.int64(), "position in the window, from 0"),
+        _column("chunk_count", pa.int64(), "pieces of the window"),
+        _column("token_count", pa.int64(), "tokens of text"),
+        _column(
+            "overlap_start", pa.int64(), "first byte in the Markdown; what is before byte_start is repeated"
+        ),
+        _column("byte_start", pa.int64(), "first byte in the Markdown that the piece before does not hold"),
+        _column("byte_end", pa.int64(), "byte behind the last"),
+        _column("text", TEXT, "the piece of the Markdown"),
+        _column("text_query", TEXT, "what was said in it, without headings; what is asked with by default"),
+    ),
+)
+
+
+_WINDOW = _column("window_id", pa.string(), "window of a conversation that asked; doc_id of its messages")
+_QUERY = _column("query", pa.int64(), "query chunk of the window that found it; -1 for the whole window")
+_CHUNK_FOUND = _column("chunk_id", pa.string(), "the chunk that was found")
+_DOCUMENT_FOUND = Column("document_id", pa.string(), "Message-ID, document or window that holds the chunk")
+_SIMILARITY = Column("similarity", pa.float64(), "cosine of query and chunk")
+_SCORE = _column("score", pa.float64(), "what is ranked by: similarity and lexical score, scaled and blended")
+
+CONVERSATION_CANDIDATES = Table(
+    "conversation_candidates",
+    "One chunk that one query of a window found in the published index.",
+    ("window_id", "query", "rank"),
+    (
+        _WINDOW,
+        _QUERY,
+        _column("rank", pa.int64(), "place among what the query found, from 1"),
+        _CHUNK_FOUND,
+        _DOCUMENT_FOUND,
+        _column("source_kind", pa.string(), "message, attachment, document or conversation"),
+        _SIMILARITY,
+        _column("lexical_score", pa.float64(), "BM25 of the query's telling terms"),
+        _SCORE,
+    ),
+)
+
+CONVERSATION_DOCUMENTS = Table(
+    "conversation_documents",
+    "One chunk that is left of a window's candidates after dedup, in the order in which the context takes it.",
+    ("window_id", "place"),
+    (
+        _WINDOW,
+        _column("place", pa.int64(), "place in the order of the context, from 1"),
+        _CHUNK_FOUND,
+        _DOCUMENT_FOUND,
+        _QUERY,
+        _column("found_by", pa.int64(), "queries of the window that found the document"),
+        _SIMILARITY,
+        _SCORE,
+    ),
+)
+
+_RECORD = pa.struct(
+    [
+        ("chunk_id", pa.string()),
+        ("document_id", pa.string()),
+        ("place", pa.string()),
+        ("title", pa.string()),
+        ("date", TIME),
+        ("similarity", pa.float64()),
+        ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()),
+        ("text", pa.large_string()),
+    ]
+)
+
+CONVERSATION_CONTEXT = Table(
+    "conversation_context",
+    "The context of one window.",
+    ("window_id",),
+    (
+        _WINDOW,
+        _column("index_version", pa.string(), "version of the published index that was searched"),
+        _column("outcome", pa.string(), "CONTEXT, or NO_HITS"),
+        _column("query_count", pa.int64(), "queries the window made"),
+        _column("result_count", pa.int64(), "candidates over all queries"),
+        _column("document_count", pa.int64(), "chunks left after dedup"),
+        _column("final_count", pa.int64(), "passages in the block of related posts"),
+        _column("block", TEXT, "the best passages as Markdown, in the form of seed 003; empty without hits"),
+        _column("records", pa.list_(_RECORD), "the passages of the block"),
+        _column(
+            "compiled", TEXT, "the passages that a budget of tokens holds, with citations; empty without hits"
+        ),
+        _column("manifest", TEXT, "JSON of what made `compiled`, from which it can be made again"),
+    ),
+)
+
 
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""

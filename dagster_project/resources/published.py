@@ -109,13 +109,18 @@ TABLES = {
     "blocks": f"CREATE TABLE blocks AS {_canonical('new_message_blocks')} {{kept}}",
     "documents": "CREATE TABLE documents AS SELECT * FROM new_documents {kept}",
     "nodes": "CREATE TABLE nodes AS SELECT * FROM new_document_nodes {kept}",
+    "conversations": "CREATE TABLE conversations AS SELECT * FROM new_conversations {kept}",
+    "conversation_windows": "CREATE TABLE conversation_windows AS SELECT * FROM new_conversation_markdown {kept}",
     "exclusions": (
         f"CREATE TABLE exclusions AS {_canonical('new_message_exclusions', 'doc_id')} "
-        "UNION ALL BY NAME FROM new_document_exclusions {kept}"
+        "UNION ALL BY NAME FROM new_document_exclusions UNION ALL BY NAME FROM new_conversation_exclusions {kept}"
     ),
     "quarantine": """
 CREATE TABLE quarantine AS
-WITH rows AS (SELECT * FROM new_quarantine UNION ALL BY NAME FROM new_document_quarantine {kept})
+WITH rows AS (
+  SELECT * FROM new_quarantine UNION ALL BY NAME FROM new_document_quarantine
+  UNION ALL BY NAME FROM new_conversation_quarantine {kept}
+)
 SELECT rows.*, coalesce(before.first_seen, now()) AS first_seen FROM rows
 LEFT JOIN (SELECT DISTINCT ON (source, unit, place, bytes_sha256) * FROM {before}) before
   USING (source, unit, place, bytes_sha256)
@@ -124,7 +129,8 @@ ORDER BY source, unit, place
     "chunks": f"""
 CREATE TABLE chunks AS
 WITH rows AS (
-  {_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks {{kept}}
+  {_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks
+  UNION ALL BY NAME FROM new_conversation_chunks {{kept}}
 ),
 numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no FROM rows)
 SELECT chunk_no, rows.* REPLACE (CASE
@@ -182,6 +188,7 @@ SELECT term, chunk_no, {_each("coalesce(sum(tf) FILTER (field = '{field}'), 0) A
 FROM (
   SELECT chunk_id, field, term, tf FROM stated_terms SEMI JOIN chunks USING (chunk_id, partition)
   UNION ALL SELECT chunk_id, field, term, tf FROM new_document_terms
+  UNION ALL SELECT chunk_id, field, term, tf FROM new_conversation_terms
   UNION ALL SELECT chunk_id, field, term, tf FROM lake_context_terms
 ) JOIN chunks USING (chunk_id)
 GROUP BY term, chunk_no
@@ -279,9 +286,11 @@ RULES = {
     "a chunk has one row": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
     "a document has one row": "SELECT count(*) - count(DISTINCT doc_id) FROM documents",
     "a node has one row": "SELECT count(*) - count(DISTINCT node_id) FROM nodes",
-    "a chunk belongs to a message or a document": (
+    "a window has one row": "SELECT count(*) - count(DISTINCT doc_id) FROM conversation_windows",
+    "a chunk belongs to a message, a document or a window": (
         "SELECT count(*) FROM chunks WHERE doc_id NOT IN "
-        "(SELECT message_id FROM messages UNION ALL SELECT doc_id FROM documents)"
+        "(SELECT message_id FROM messages UNION ALL SELECT doc_id FROM documents "
+        "UNION ALL SELECT doc_id FROM conversation_windows)"
     ),
     "a chunk has one vector": "SELECT abs((SELECT count(*) FROM chunks) - (SELECT count(*) FROM embeddings))",
     "a chunk has terms": (
@@ -330,6 +339,8 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "keywords": _of(schemas.KEYWORDS),
     "chunk_keywords": _of(schemas.CHUNK_KEYWORDS),
     "prompt_hashes": _of(schemas.PROMPT_HASHES),
+    "conversations": _of(schemas.CONVERSATION_MESSAGES, _PARTITION),
+    "conversation_windows": _of(schemas.CONVERSATION_WINDOWS, _PARTITION),
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),

@@ -25,13 +25,14 @@ from transforms.settings import SearchSettings, TermSettings
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
+_MANY_TERMS = 400
 
 
 @dataclass(frozen=True)
 class Filters:
     """What hits must satisfy: their list, their source, what they are, and times they lie between.
 
-    `kind` is `message`, `attachment` or `document`. The time of a document is the one its
+    `kind` is `message`, `attachment`, `document` or `conversation`. The time of a document is the one its
     frontmatter gives; one without is in no span of time.
     """
 
@@ -117,9 +118,16 @@ class SearchIndex:
         return SearchResult(hits, self.vector_path, time.perf_counter() - start)
 
     def rank(
-        self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
+        self,
+        queries: Sequence[str],
+        filters: Filters = Filters(),
+        limit: int | None = None,
+        per_document: int = 1,
     ) -> pl.DataFrame:
-        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank."""
+        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank.
+
+        Up to `per_document` chunks of each document are hits of their own.
+        """
         limit = limit or self.settings.limit
         self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
         self._require_known("source", "source FROM chunks", filters.source)
@@ -128,7 +136,7 @@ class SearchIndex:
         parts = [
             hits
             for first in range(0, len(queries), step)
-            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit)
+            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit, per_document)
         ]
         return pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
 
@@ -188,7 +196,7 @@ class SearchIndex:
         return _matrix(table, int(self.manifest["dimensions"]))
 
     def _ranked(
-        self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int
+        self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int, per_document: int
     ) -> Iterator[pl.DataFrame]:
         """Ranked hits of each query; the first has the number `first`."""
         asked = self._asked(queries)
@@ -209,6 +217,7 @@ class SearchIndex:
                 limit,
                 self.settings,
                 logs,
+                per_document,
             )
 
     def _vector_scores(
@@ -235,7 +244,10 @@ class SearchIndex:
         return terms.query_terms(queries, self.term_settings, self.settings.stopwords)
 
     def _postings(self, asked: pa.Table) -> lexical.Postings:
-        """The postings of the terms, each read as the one run of rows that it is in the sorted table."""
+        """The postings of the terms, each read as the one run of rows that it is in the sorted table.
+
+        Of many terms, the table is read once instead.
+        """
         wanted = sorted(set(asked.column("term").to_pylist()))
         known = self.connection.execute(
             "SELECT term_id, term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])) ORDER BY term_id",
@@ -244,7 +256,14 @@ class SearchIndex:
         columns = ", ".join(["term_id", "chunk_no", *(f"{f}_tf" for f in lexical.FIELDS)])
         runs = [f"SELECT {columns} FROM postings WHERE term_id = {int(i)}" for i, _, _ in known]
         empty = f"SELECT {columns} FROM postings LIMIT 0"
-        rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
+        if len(known) > _MANY_TERMS:
+            wanted_ids = [i for i, _, _ in known]
+            rows = self.connection.execute(
+                f"SELECT {columns} FROM postings WHERE term_id IN (SELECT unnest(?::INTEGER[])) ORDER BY term_id, chunk_no",
+                [wanted_ids],
+            ).to_arrow_table()
+        else:
+            rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
         return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
 
     def _require_known(self, what: str, column: str, name: str | None) -> None:
@@ -266,6 +285,7 @@ class SearchIndex:
             WITH dated AS (
               SELECT message_id AS doc_id, effective_at FROM messages
               UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
+              UNION ALL SELECT doc_id, first_at FROM conversation_windows
             )
             SELECT c.chunk_no FROM chunks c JOIN dated d USING (doc_id)
             WHERE ($list IS NULL OR c.doc_id IN (SELECT message_id FROM memberships WHERE list_id = $list))
@@ -389,6 +409,9 @@ FROM mails m JOIN places p USING (message_id) JOIN threads t USING (thread_id) L
 UNION ALL BY NAME
 SELECT doc_id, source, title AS subject, path, coalesce(modified_at, created_at) AS effective_at
 FROM documents WHERE doc_id IN (SELECT message_id FROM wanted)
+UNION ALL BY NAME
+SELECT doc_id, source, title AS subject, first_at AS effective_at
+FROM conversation_windows WHERE doc_id IN (SELECT message_id FROM wanted)
 """
 
 

@@ -10,16 +10,23 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from assets.protocols import Unit
 from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
 from dagster_project.resources.trees import tree_files
-from dagster_project.settings import DocumentSourceSettings, Settings, SourceSettings
+from dagster_project.settings import (
+    ConversationSourceSettings,
+    DocumentSourceSettings,
+    Settings,
+    SourceSettings,
+)
 from transforms.dates import sent_date
 from transforms.documents import RawFile
 from transforms.errors import SourceError
@@ -44,6 +51,19 @@ class _File:
     fault: str | None = None
 
 
+class ConversationReader(Protocol):
+    """Knows how chats make units; `dagster_project.resources.chats` implements it."""
+
+    def units(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> list[Unit]:
+        """The windows of all chats of a source."""
+
+    def window(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
+        """The tables of one window."""
+
+    def sweep(self) -> None:
+        """Delete what killed builds left."""
+
+
 class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
@@ -51,8 +71,8 @@ class FileSources:
     again. What is remembered lies in `memory`, a file that may be deleted at any time.
     """
 
-    def __init__(self, settings: Settings, memory: Path):
-        self.settings = settings
+    def __init__(self, settings: Settings, memory: Path, chats: ConversationReader | None = None):
+        self.settings, self.chats = settings, chats
         self._memory_file = memory
         self._memory: dict[str, list[object]] = {}
         self._units: dict[str, tuple[Unit, list[_File]]] | None = None
@@ -65,6 +85,11 @@ class FileSources:
         inboxes: dict[str, list[InboxMail]] = {}
         seen: dict[str, list[object]] = {}
         for source in self.settings.sources:
+            if isinstance(source, ConversationSourceSettings):
+                assert self.chats
+                windows = self.chats.units(source, lambda path: self._identify(path, seen)[0])
+                found |= {u.partition: (u, []) for u in windows}
+                continue
             if source.kind == "public_inbox":
                 for unit, mails in self._inbox_units(source):
                     found[unit.partition] = (unit, [])
@@ -136,6 +161,11 @@ class FileSources:
         assert self._units is not None
         for file in self._units[unit.partition][1]:
             yield _read_file(file, self.settings.documents)
+
+    def conversation(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
+        """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
+        assert self.chats
+        return self.chats.window(unit)
 
     def _folders_of(
         self, source: DocumentSourceSettings, seen: dict[str, list[object]]
@@ -216,6 +246,8 @@ class FileSources:
         """Delete what killed builds left of the memory; no other build may be running."""
         for left in self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"):
             left.unlink(missing_ok=True)
+        if self.chats:
+            self.chats.sweep()
 
 
 def _paths(source: SourceSettings, base: Path, generated: Path) -> list[tuple[Path, str]]:

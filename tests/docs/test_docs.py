@@ -144,7 +144,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|sql|ui|cost|stripe|ask|serve-graph)\b([^`\n]*)",
+            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph)\b([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):
             known = {o for p in main.commands[name].params if isinstance(p, click.Option) for o in p.opts}
@@ -241,6 +241,16 @@ def test_the_readme_shows_hits_that_the_sample_gives(sample: Sample):
         (hit,) = json.loads(found.stdout)["queries"][0]["hits"]
         assert (hit["subject"], hit["from_name"], hit["list_id"]) == (subject, *described.split(" · ")[0:3:2])
         assert f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" in described
+
+
+def test_make_run_ends_with_context_for_all_three_topics_of_the_chat(sample: Sample):
+    (budget, chat) = re.findall(r'weft context --budget (\d+) "data/sample/(.*)"', page("Makefile"))[0]
+    found = sample.weft("context", "--json", "--budget", budget, str(sample.config.parent / chat))
+    made = json.loads(found.stdout)
+    heads = "\n".join(line for line in made["block"].splitlines() if line.startswith("## "))
+    for topic in ("shifted by an hour|Time zones|Daylight", "Backup|Back up", "WAL|power cut|Recover"):
+        assert re.search(topic, heads), (topic, heads)
+    assert made["tokens"] <= int(budget)
 
 
 def test_the_readme_shows_the_result_of_its_statement(sample: Sample):

@@ -1,0 +1,203 @@
+"""Conversations: chats to windows, query chunks and chunks, one partition per window; then their context."""
+
+from typing import Any
+
+import dagster as dg
+import ibis
+import polars as pl
+import pyarrow as pa
+
+from assets.partitions import CONVERSATIONS, table_metadata
+from assets.protocols import Lake, PublishedIndex, TokenCounter
+from assets.stages import reading_asset, stage_asset
+from transforms import conversation_chunks, conversation_context, conversations, query_chunks, schemas, terms
+from transforms.settings import ContextSettings, ConversationSettings, TermSettings
+
+_PREVIEW_ROWS = 10
+
+
+def conversation_assets(
+    settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter
+) -> list[dg.AssetsDefinition]:
+    """The partitioned assets of conversations, in order."""
+    return [
+        reading_asset(
+            CONVERSATIONS,
+            "read_conversations",
+            {
+                "conversations": schemas.CONVERSATION_MESSAGES,
+                "conversation_quarantine": schemas.QUARANTINE,
+            },
+            f"{conversations.VERSION}-{settings.digest()}",
+            lambda sources, unit: sources.conversation(unit),
+        ),
+        stage_asset(
+            CONVERSATIONS,
+            "consolidate_conversations",
+            {"conversation_markdown": schemas.CONVERSATION_WINDOWS},
+            ["conversations"],
+            conversations.VERSION,
+            lambda partition, turns: (conversations.conversation_markdown(turns),),
+        ),
+        stage_asset(
+            CONVERSATIONS,
+            "cut_query_chunks",
+            {"conversation_query_chunks": schemas.CONVERSATION_QUERY_CHUNKS},
+            ["conversation_markdown"],
+            f"{query_chunks.VERSION}-{settings.digest()}",
+            lambda partition, windows: (
+                query_chunks.conversation_query_chunks(windows, settings, tokens.counts),
+            ),
+        ),
+        stage_asset(
+            CONVERSATIONS,
+            "chunk_conversations",
+            {"conversation_chunks": schemas.CHUNKS, "conversation_exclusions": schemas.EXCLUSIONS},
+            ["conversations"],
+            f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{settings.digest()}",
+            lambda partition, turns: conversation_chunks.conversation_chunks(turns, settings, tokens.counts),
+        ),
+        stage_asset(
+            CONVERSATIONS,
+            "conversation_terms",
+            {"conversation_terms": schemas.TERMS},
+            ["conversation_chunks"],
+            f"{terms.VERSION}-{term_settings.digest()}",
+            lambda partition, table: (terms.chunk_terms(table, term_settings),),
+        ),
+    ]
+
+
+def context_assets(settings: ContextSettings, tokens: TokenCounter) -> list[dg.AssetsDefinition]:
+    """The assets over the published index: candidates, documents and the context of every window."""
+    return [_candidates_asset(settings), _documents_asset(settings), _context_asset(settings, tokens)]
+
+
+def _version(settings: ContextSettings) -> str:
+    return f"{conversation_context.VERSION}-{settings.digest()}"
+
+
+def _described(table: schemas.Table, settings: ContextSettings) -> dict[str, Any]:
+    return {
+        "group_name": "context",
+        "kinds": {"parquet", "polars"},
+        "code_version": _version(settings),
+        "description": table.comment,
+        "metadata": table_metadata(table),
+    }
+
+
+def _candidates_asset(settings: ContextSettings) -> dg.AssetsDefinition:
+    @dg.asset(deps=["search_index"], **_described(schemas.CONVERSATION_CANDIDATES, settings))
+    def conversation_candidates(
+        context: dg.AssetExecutionContext,
+        conversation_markdown: ibis.Table,
+        conversation_query_chunks: ibis.Table,
+        published_index: dg.ResourceParam[PublishedIndex],
+        lake: dg.ResourceParam[Lake],
+    ) -> Any:
+        queries = _queries(conversation_markdown, conversation_query_chunks, settings)
+        with published_index.open() as index:
+            found = index.candidates(queries, settings)
+            version = index.facts["index_version"]
+        context.add_output_metadata(
+            {
+                "windows": queries["window_id"].n_unique(),
+                "queries": len(queries),
+                "results": len(found),
+                "results_per_query": len(found) / max(1, len(queries)),
+                "preview": _preview(found),
+            }
+        )
+        return _staged(lake, "conversation_candidates", found.to_arrow(), _version(settings), version)
+
+    return conversation_candidates
+
+
+def _documents_asset(settings: ContextSettings) -> dg.AssetsDefinition:
+    @dg.asset(**_described(schemas.CONVERSATION_DOCUMENTS, settings))
+    def conversation_documents(
+        context: dg.AssetExecutionContext,
+        conversation_candidates: ibis.Table,
+        published_index: dg.ResourceParam[PublishedIndex],
+        lake: dg.ResourceParam[Lake],
+    ) -> Any:
+        candidates = _frame(conversation_candidates)
+        with published_index.open() as index:
+            kept = conversation_context.window_documents(candidates, settings, index.chunk_vectors)
+            version = index.facts["index_version"]
+        context.add_output_metadata(
+            {"before": len(candidates), "after": len(kept), "preview": _preview(kept)}
+        )
+        return _staged(lake, "conversation_documents", kept.to_arrow(), _version(settings), version)
+
+    return conversation_documents
+
+
+def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.AssetsDefinition:
+    @dg.asset(name="conversation_context", **_described(schemas.CONVERSATION_CONTEXT, settings))
+    def context_of_windows(
+        context: dg.AssetExecutionContext,
+        conversation_markdown: ibis.Table,
+        conversation_query_chunks: ibis.Table,
+        conversation_candidates: ibis.Table,
+        conversation_documents: ibis.Table,
+        published_index: dg.ResourceParam[PublishedIndex],
+        lake: dg.ResourceParam[Lake],
+    ) -> Any:
+        queries = _queries(conversation_markdown, conversation_query_chunks, settings)
+        kept = _frame(conversation_documents)
+        with published_index.open() as index:
+            facts = dict(index.facts)
+            made = conversation_context.window_context(
+                _frame(conversation_markdown)["doc_id"].to_list(),
+                queries,
+                _frame(conversation_candidates),
+                kept,
+                index.passages(kept["chunk_id"].to_list()),
+                facts,
+                tokens.counts,
+                settings,
+            )
+        outcomes = made.column("outcome").to_pylist()
+        shown = made.column("block").to_pylist()
+        context.add_output_metadata(
+            {
+                "windows": made.num_rows,
+                "without_hits": outcomes.count(conversation_context.NO_HITS),
+                "final": sum(made.column("final_count").to_pylist()),
+                "preview": _preview(
+                    _frame(made).select(pl.exclude("records", "compiled", "manifest", "block"))
+                ),
+                "latest_context": dg.MetadataValue.md(shown[-1] if shown else ""),
+            }
+        )
+        return _staged(lake, "conversation_context", made, _version(settings), facts["index_version"])
+
+    return context_of_windows
+
+
+def _queries(windows: ibis.Table, chunks: ibis.Table, settings: ContextSettings) -> pl.DataFrame:
+    return conversation_context.window_queries(_frame(windows), _frame(chunks), settings)
+
+
+def _frame(table: ibis.Table | pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table if isinstance(table, pa.Table) else table.to_pyarrow())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _staged(lake: Lake, table: str, data: pa.Table, code_version: str, index_version: str) -> Any:
+    return lake.stage(table, None, data, code_version=code_version, inputs={"index": index_version})
+
+
+def _preview(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
+    """The first rows as a Markdown table."""
+    names = rows.columns
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for row in rows.head(_PREVIEW_ROWS).iter_rows():
+        cells = (
+            f"{v:.4f}" if isinstance(v, float) else str(v).replace("|", "\\|").replace("\n", " ") for v in row
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return dg.MetadataValue.md("\n".join(lines))

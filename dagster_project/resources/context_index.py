@@ -1,0 +1,338 @@
+"""The published index as conversations ask it: many queries in one pass, and passages to show."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from assets.protocols import ContextIndex, Embedder, EmbeddingCache
+from dagster_project.resources.search_index import SearchIndex, _HnswScores, _matrix, open_current
+from transforms import lexical, ranking, terms
+from transforms.candidates import telling_terms
+from transforms.context_block import Passage
+from transforms.errors import IndexUnavailableError
+from transforms.hashing import text_hash
+from transforms.schemas import CONVERSATION_CANDIDATES
+from transforms.settings import ContextSettings, SearchSettings, TermSettings
+
+_CELLS_AT_ONCE = 1 << 25
+_TASK = "query"
+_FEW_QUERIES = 32
+"""Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
+
+
+class IndexForContext:
+    """One published version for batches of long queries.
+
+    The vectors of queries are kept in `cache` where the model costs money, so that a window that
+    stays as it is costs nothing in the next version.
+    """
+
+    def __init__(self, index: SearchIndex, token_counter: str, cache: EmbeddingCache):
+        self.index, self.token_counter, self.cache = index, token_counter, cache
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What names the index in a manifest."""
+        manifest = self.index.manifest
+        return {
+            "index_version": manifest["version"],
+            "model": manifest["model"],
+            "dimensions": int(manifest["dimensions"]),
+            "tokenizer": self.token_counter,
+        }
+
+    def candidates(
+        self,
+        queries: pl.DataFrame,
+        settings: ContextSettings,
+        own: Mapping[str, Sequence[str]] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of `conversation_candidates`: the best chunks of each query, never of its own window.
+
+        `own` names documents that the queries of a window must not find, in place of the window.
+
+        All queries are answered in one pass: one product with the matrix of vectors, one read of the
+        postings. A candidate is among the nearest or the lexically best chunks of its query and not
+        less similar than `min_similarity`, unless its terms found it.
+        """
+        texts = queries.get_column("text").to_list()
+        index = self.index
+        step = max(1, _CELLS_AT_ONCE // max(1, index.chunk_count))
+        asked = self._asked(texts, settings)
+        mine = own or {w: [w] for w in queries.get_column("window_id").unique()}
+        hidden = self._own_chunks(mine)
+        vectors = self._query_vectors(texts)
+        approximate = self._is_approximate(len(texts), settings)
+        parts = []
+        for first in range(0, len(texts), step):
+            rows = range(first, min(first + step, len(texts)))
+            words = self._lexical_scores(asked, rows, settings)
+            exact = None if approximate else vectors[rows.start : rows.stop] @ index.vectors.T
+            for number in rows:
+                left_out = hidden.get(queries["window_id"][number])
+                near = None
+                if approximate:
+                    near = self._nearest(vectors[number], left_out, settings)
+                if near is None:
+                    row = exact[number - first] if exact is not None else index.vectors @ vectors[number]
+                    near = ranking.ExactScores(row, _without(index.chunk_count, left_out))
+                scores = words[number - first] if words is not None else None
+                if scores is not None and left_out is not None:
+                    scores[left_out] = 0.0
+                parts.append(_best(number, scores, near, left_out, settings))
+        found = pl.concat(parts) if parts else _empty()
+        return self._named(found, queries)
+
+    def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
+        """The vector of each chunk."""
+        rows = self.index.connection.execute(
+            "SELECT chunk_id, vector FROM embeddings WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))",
+            {"ids": sorted(set(chunk_ids))},
+        ).fetchall()
+        return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in rows}
+
+    def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
+        """The chunks as a reader sees them, with the section or mail around each."""
+        cursor = self.index.connection.execute(_PASSAGES, {"ids": sorted(set(chunk_ids))})
+        names = [column[0] for column in cursor.description or ()]
+        return {
+            p.chunk_id: p for p in (_passage(dict(zip(names, r, strict=True))) for r in cursor.fetchall())
+        }
+
+    def _query_vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of texts, float32 of shape (texts, dimensions)."""
+        embedder = self.index.embedder
+        if not texts:
+            return np.empty((0, embedder.dimensions), dtype=np.float32)
+        if not embedder.is_paid:
+            return embedder.embed_queries(texts)
+        hashes = [text_hash(text) for text in texts]
+        key = (embedder.model, embedder.dimensions, _TASK)
+        known = self._cached(key, hashes)
+        missing = {name: text for name, text in zip(hashes, texts, strict=True) if name not in known}
+        if missing:
+            made = embedder.embed_queries(list(missing.values()))
+            self.cache.store(*key, list(missing), made)
+            known |= dict(zip(missing, made, strict=True))
+        return np.stack([known[name] for name in hashes])
+
+    def _cached(self, key: tuple[str, int, str], hashes: Sequence[str]) -> dict[str, np.ndarray]:
+        found = self.cache.vectors(*key, hashes)
+        matrix = _matrix(found, key[1]) if found.num_rows else np.empty((0, key[1]), dtype=np.float32)
+        return dict(zip(found.column("text_hash").to_pylist(), matrix, strict=True))
+
+    def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
+        """The telling terms of each text; none where lexical candidates are off."""
+        if not settings.lexical_weight or not texts:
+            return pl.DataFrame(schema={"query": pl.Int32, "term": pl.String})
+        counted = terms.counted_terms(pl.Series(list(texts), dtype=pl.String), self.index.term_settings)
+        known = dict(
+            self.index.connection.execute(
+                "SELECT term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[]))",
+                [counted.get_column("term").unique().to_list()],
+            ).fetchall()
+        )
+        return telling_terms(
+            texts,
+            known,
+            self.index.chunk_count,
+            settings.lexical_terms,
+            self.index.settings.stopwords,
+            self.index.term_settings,
+        )
+
+    def _lexical_scores(
+        self, asked: pl.DataFrame, rows: range, settings: ContextSettings
+    ) -> np.ndarray | None:
+        if not settings.lexical_weight:
+            return None
+        here = asked.filter(pl.col("query").is_between(rows.start, rows.stop - 1)).with_columns(
+            pl.col("query") - rows.start
+        )
+        table = here.to_arrow()
+        return lexical.bm25_scores(table, len(rows), self.index._postings(table), self.index.settings)
+
+    def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+        """The chunk numbers of the documents that the queries of a window must not find."""
+        rows = self.index.connection.execute(
+            "SELECT doc_id, list(chunk_no ORDER BY chunk_no) FROM chunks WHERE "
+            "doc_id IN (SELECT unnest($ids::VARCHAR[])) GROUP BY doc_id",
+            {"ids": sorted({d for documents in own.values() for d in documents})},
+        ).fetchall()
+        numbers = {doc: np.asarray(found, dtype=np.int64) for doc, found in rows}
+        parts = {w: [numbers[d] for d in documents if d in numbers] for w, documents in own.items()}
+        return {w: np.sort(np.concatenate(p)) for w, p in parts.items() if p}
+
+    def _is_approximate(self, queries: int, settings: ContextSettings) -> bool:
+        if self.index.manifest["vector_search"] != "hnsw" or settings.mode == "exact":
+            return False
+        return settings.mode == "ann" or queries <= _FEW_QUERIES
+
+    def _nearest(
+        self, query: np.ndarray, left_out: np.ndarray | None, settings: ContextSettings
+    ) -> ranking.VectorScores | None:
+        """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
+        wanted = min(settings.candidates * settings.overfetch, self.index.chunk_count)
+        near = _HnswScores(self.index.connection, query, wanted, self.index._sample)
+        if left_out is not None:
+            near.nearest = near.nearest[~np.isin(near.nearest, left_out)]
+        others = self.index.chunk_count - (0 if left_out is None else len(left_out))
+        return near if len(near.nearest) >= min(settings.candidates, others) else None
+
+    def _named(self, found: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+        numbers = ", ".join(str(n) for n in found.get_column("chunk_no").unique().sort()) or "-1"
+        chunks = self.index._frame(
+            f"SELECT chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind FROM chunks "
+            f"WHERE chunk_no IN ({numbers})"
+        )
+        asked = (
+            queries.select("window_id", "query")
+            .with_row_index("row")
+            .with_columns(pl.col("row").cast(pl.Int64))
+        )
+        return (
+            found.join(asked, on="row", how="left", maintain_order="left")
+            .join(chunks, on="chunk_no", how="left", maintain_order="left")
+            .select(CONVERSATION_CANDIDATES.names)
+        )
+
+
+_FOUND = {
+    "row": pl.Int64,
+    "rank": pl.Int64,
+    "chunk_no": pl.Int64,
+    "similarity": pl.Float64,
+    "lexical_score": pl.Float64,
+    "score": pl.Float64,
+}
+
+
+def _empty() -> pl.DataFrame:
+    return pl.DataFrame(schema=_FOUND)
+
+
+def _without(count: int, left_out: np.ndarray | None) -> np.ndarray | None:
+    if left_out is None:
+        return None
+    mask = np.ones(count, dtype=bool)
+    mask[left_out] = False
+    return mask
+
+
+def _best(
+    row: int,
+    words: np.ndarray | None,
+    near: ranking.VectorScores,
+    left_out: np.ndarray | None,
+    settings: ContextSettings,
+) -> pl.DataFrame:
+    """The candidates of one query, best first, ties by chunk number."""
+    chosen = near.best(settings.candidates)
+    lexical_scores = np.zeros(len(chosen))
+    weight = settings.lexical_weight if words is not None else 0.0
+    if words is not None:
+        matching = np.flatnonzero(words)
+        best_words = matching[ranking.top_k(words[matching], settings.candidates)]
+        chosen = np.union1d(chosen, best_words)
+        lexical_scores = words[chosen].astype(np.float64)
+    similarity = near.of(chosen)
+    kept = (similarity >= settings.min_similarity) | (lexical_scores > 0)
+    chosen, lexical_scores, similarity = chosen[kept], lexical_scores[kept], similarity[kept]
+    if weight:
+        high = float(words.max()) if words is not None and words.size else 0.0
+        by_words = ranking._scaled(lexical_scores, 0.0, high)
+        score = weight * by_words + (1 - weight) * ranking._scaled(similarity, near.low, near.high)
+    else:
+        score = similarity
+    order = np.lexsort((chosen, -score))[: settings.candidates]
+    columns = {
+        "row": np.full(len(order), row),
+        "rank": np.arange(1, len(order) + 1),
+        "chunk_no": chosen[order],
+        "similarity": similarity[order],
+        "lexical_score": lexical_scores[order],
+        "score": score[order],
+    }
+    return pl.DataFrame(columns, schema=_FOUND)
+
+
+def _passage(row: dict[str, Any]) -> Passage:
+    around, start, end = row["body"], 0, row["start_byte"]
+    if row["heading_start"] is not None:
+        data = row["document"].encode()
+        start, end = row["heading_start"], row["body_end"]
+        around = data[start:end].decode(errors="replace")
+    elif around is not None:
+        start, end = 0, len(around.encode())
+    return Passage(
+        chunk_id=row["chunk_id"],
+        doc_id=row["doc_id"],
+        place=row["place"],
+        source_kind=row["source_kind"],
+        title=row["shown_title"] or "(no title)",
+        date=row["date"],
+        tags=tuple(row["tags"] or ()),
+        text=row["text_display"],
+        start=row["start_byte"] or 0,
+        end=row["end_byte"] or 0,
+        around=around,
+        around_start=start,
+        around_end=end or 0,
+    )
+
+
+_PASSAGES = """
+SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
+  coalesce(n.node_id, c.doc_id) || CASE WHEN c.attachment_id IS NULL THEN '' ELSE ' attachment ' || c.attachment_id[:12] END
+    AS place,
+  coalesce(ltrim(n.breadcrumb, '> '), m.subject, w.title) AS shown_title,
+  coalesce(m.effective_at, d.modified_at, d.created_at, w.first_at) AS date,
+  d.tags,
+  list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS start_byte,
+  list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
+  n.heading_start, n.body_end, CASE WHEN n.node_id IS NULL THEN NULL ELSE d.text END AS document,
+  CASE WHEN c.attachment_id IS NULL THEN m.body END AS body
+FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
+LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
+LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
+ORDER BY c.chunk_id
+"""
+
+
+class PublishedVersions:
+    """Opens the current version below a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        embedder: Embedder,
+        term_settings: TermSettings,
+        settings: SearchSettings,
+        token_counter: str,
+        cache: EmbeddingCache,
+    ):
+        self.folder, self.embedder, self.cache = folder, embedder, cache
+        self.term_settings, self.settings, self.token_counter = term_settings, settings, token_counter
+
+    @contextlib.contextmanager
+    def open(self, place: Path | None = None) -> Iterator[ContextIndex]:
+        """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
+        if place is None:
+            index = open_current(self.folder, self.embedder, self.term_settings, self.settings)
+        else:
+            index = SearchIndex(place, self.embedder, self.term_settings, self.settings)
+        try:
+            yield IndexForContext(index, self.token_counter, self.cache)
+        except duckdb.Error as error:
+            raise IndexUnavailableError(
+                f"{index.path} cannot be searched: {str(error).splitlines()[0]}"
+            ) from error
+        finally:
+            index.close()

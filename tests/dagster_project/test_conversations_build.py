@@ -1,0 +1,327 @@
+"""Chats become windows, are published beside mail and notes, and get their context from them."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import stat
+import zipfile
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from dagster_project.cli import main
+from dagster_project.composition import make_published
+from tests.archives import Mail, Workspace, differences, mbox
+from transforms.settings import ContextSettings
+
+NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
+CHAT = {"name": "chat", "kind": "conversation", "path": "chats", "windows": {"messages": 20}}
+TOPICS = {
+    "Paris": "The train to Paris leaves at nine, the hotel near the museum is booked and the tickets for the tower are paid",
+    "Crash": "The debugger shows a null pointer in the parser, the stack trace names the tokenizer and the unit test fails",
+    "Bread": "The recipe wants rye flour, sourdough and salt, the dough rests overnight and the oven is hot when it goes in",
+}
+PEOPLE = ("Maud Fenwick", "Jo\u00e3o Pires", "Oskar Wendt")
+
+
+def export(count: int, extra: str = "") -> str:
+    """A WhatsApp export of `count` messages, 20 on each topic in turn."""
+    lines = ["27.03.25, 09:00 - Maud Fenwick added Jo\u00e3o Pires"]
+    for n in range(count):
+        topic = list(TOPICS)[n // 20 % 3]
+        words = TOPICS[topic].lower().split()
+        said = " ".join(words[n % 7 : n % 7 + 12])
+        lines.append(
+            f"27.03.25, {10 + n // 60}:{n % 60:02d} - {PEOPLE[n % 3]}: {said}, says Maud Fenwick number {n}"
+        )
+    return "\n".join(lines) + "\n" + extra
+
+
+def write(work: Workspace, name: str, data: str | bytes) -> Path:
+    path = work.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def weft(work: Workspace, command: str, *arguments: str, **more: str) -> Result:
+    return CliRunner().invoke(main, [command, "--config", str(work.config), *arguments], **more)  # type: ignore[arg-type]
+
+
+def contexts(work: Workspace) -> list[dict]:
+    return pq.read_table(str(work.lake.path("conversation_context"))).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A vault and a chat on three topics of the vault, built; for reading only."""
+    work = Workspace(tmp_path_factory.mktemp("chats") / "work")
+    configure(work, NOTES, CHAT)
+    for title, text in TOPICS.items():
+        write(work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n")
+    write(
+        work, "notes/Gardening.md", "# Gardening\n\nRoses want sun and water, tulips are planted in autumn.\n"
+    )
+    write(work, "chats/WhatsApp Chat with Maud Fenwick.txt", export(60))
+    work.build()
+    return work
+
+
+def configure(work: Workspace, *sources: dict) -> None:
+    """Write the settings file; nested settings of sources as inline tables."""
+    lines = ["[storage]", 'root = "state"', ""]
+    for source in sources:
+        lines.append("[[sources]]")
+        for key, value in source.items():
+            shown = (
+                "{" + ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) + "}"
+                if isinstance(value, dict)
+                else json.dumps(value)
+            )
+            lines.append(f"{key} = {shown}")
+    work.config.write_text("\n".join(lines))
+
+
+@pytest.fixture
+def made(made_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of `made_once` that a test may change."""
+    return made_once.copied(tmp_path / "work")
+
+
+def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
+    windows = [u.unit.rpartition(".")[2] for u in made_once.plan().units if u.family == "conversations"]
+    assert windows == ["0001", "0002", "0003", "0004"]
+    assert made_once.column("SELECT count(*) FROM conversations") == [61]
+    assert made_once.column("SELECT sum(message_count) FROM conversation_windows") == [60]
+    assert set(
+        made_once.column("SELECT DISTINCT chunk_kind FROM chunks WHERE source_kind = 'conversation'")
+    ) == {
+        "turn",
+        "window_segment",
+    }
+
+
+def test_no_name_of_a_person_is_stored_anywhere(made_once: Workspace):
+    for path in (made_once.folder / "state" / "lake").rglob("*.parquet"):
+        if "notes" not in path.parts:
+            stored = repr(pq.read_table(path).to_pylist()) + str(path)
+            assert not [p for p in (*PEOPLE, "Maud", "Wendt") if p in stored], path
+    assert made_once.column("SELECT count(*) FROM messages") == [0]
+
+
+def test_the_key_is_outside_the_data_and_of_its_owner_alone(made_once: Workspace):
+    key = made_once.folder / "pseudonym.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert len(key.read_text().strip()) == 64
+
+
+def test_the_bytes_of_a_chunk_are_in_its_window(made_once: Workspace):
+    rows = made_once.sql(
+        "SELECT w.markdown, c.spans, c.text_display FROM chunks c JOIN conversation_windows w USING (doc_id)"
+    )
+    assert len(rows) > 60
+    for markdown, spans, display in rows:
+        data = markdown.encode()
+        assert all(data[s["byte_start"] : s["byte_end"]].decode().strip() in display for s in spans)
+
+
+def test_every_window_gets_its_context_and_never_itself(made_once: Workspace):
+    rows = contexts(made_once)
+    assert len(rows) == 4 and {r["outcome"] for r in rows} == {"CONTEXT"}
+    for row in rows:
+        assert row["window_id"] not in {r["document_id"] for r in row["records"]}
+        assert row["block"].startswith("\n\n## Related Previous Posts (for continuity and linking):\n")
+    found = {r["document_id"] for row in rows for r in row["records"]}
+    assert {f"notes:{t}.md" for t in TOPICS} <= found
+
+
+def test_a_second_build_does_nothing_and_a_new_index_finds_context_anew(made: Workspace):
+    assert made.plan().is_empty
+    before = contexts(made)[0]["index_version"]
+    write(
+        made,
+        "notes/Tower.md",
+        "# Tower\n\nThe tower of Paris opens at ten, tickets at the train hotel museum.\n",
+    )
+    assert made.build().published
+    assert contexts(made)[0]["index_version"] != before
+    assert made.plan().is_empty
+
+
+def test_more_messages_make_the_last_window_alone_again(made: Workspace):
+    write(made, "chats/WhatsApp Chat with Maud Fenwick.txt", export(64))
+    result = made.build()
+    assert [p.rpartition(".")[2] for p in result.plan.stale] == ["0004"]
+    anew = Workspace(made.folder.parent / "anew")
+    shutil.copytree(made.folder, anew.folder, ignore=shutil.ignore_patterns("state"), dirs_exist_ok=True)
+    anew.build()
+    assert differences(made.index, anew.index) == {}
+
+
+def test_other_settings_of_the_context_find_it_again_without_publishing(made: Workspace):
+    version = contexts(made)[0]["index_version"]
+    made.config.write_text(made.config.read_text().replace("[storage]", "[context]\ntop_k = 1\n\n[storage]"))
+    result = made.build()
+    assert result.published is None
+    assert [r["final_count"] for r in contexts(made)] == [1] * 4
+    assert contexts(made)[0]["index_version"] == version
+
+
+def test_a_source_that_goes_takes_its_windows_and_their_context_with_it(made: Workspace):
+    configure(made, NOTES)
+    made.build()
+    assert made.column("SELECT count(*) FROM conversation_windows") == [0]
+    assert contexts(made) == [] and made.plan().is_empty
+
+
+def test_conversations_are_found_and_cited(made_once: Workspace):
+    found = weft(made_once, "search", "--json", "--kind", "conversation", "sourdough rye flour")
+    hit = json.loads(found.output)["queries"][0]["hits"][0]
+    assert hit["source_kind"] == "conversation" and "@000" in hit["doc_id"]
+    assert (
+        hit["byte_start"] < hit["byte_end"]
+        and "\u27e8chat:" in weft(made_once, "search", "sourdough dough").output
+    )
+
+
+def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path):
+    chat = str(made_once.folder / "chats" / "WhatsApp Chat with Maud Fenwick.txt")
+    manifest = tmp_path / "manifest.json"
+    result = weft(made_once, "context", chat, "--json", "--budget", "300", "--manifest", str(manifest))
+    assert result.exit_code == 0, result.output
+    made = json.loads(result.output)
+    assert made["outcome"] == "CONTEXT" and made["tokens"] <= 300
+    assert {f"notes:{t}.md" for t in TOPICS} <= {p["doc_id"] for p in made["manifest"]["chosen"]}
+    assert not [p for p in made["manifest"]["chosen"] if p["doc_id"].startswith("chat:")]
+    again = weft(made_once, "context", "--reproduce", str(manifest))
+    assert again.output == made["block"]
+    smaller = tmp_path / "smaller.json"
+    weft(made_once, "context", chat, "--budget", "100", "--manifest", str(smaller))
+    changes = json.loads(
+        weft(made_once, "context", "--json", "--compare", str(manifest), str(smaller)).output
+    )
+    assert changes["removed"] and not changes["added"]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome", "code"),
+    [("rye flour and sourdough", "CONTEXT", 0), ("\U0001f44d \u2764", "NO_HITS", 3), ("", "NO_HITS", 3)],
+)
+def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome: str, code: int):
+    result = weft(made_once, "context", "--stdin", "--json", input=said)
+    assert (json.loads(result.output)["outcome"], result.exit_code) == (outcome, code)
+
+
+def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace, tmp_path: Path):
+    work = made_once.copied(tmp_path / "work")
+    work.config.write_text(f"[index]\nann_min_vectors = 10\n\n{work.config.read_text()}")
+    work.build()
+    queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
+    with make_published(work.settings).open() as index:
+        assert index.index.manifest["vector_search"] == "hnsw"
+        found = {
+            m: index.candidates(queries, ContextSettings(mode=m, candidates=5))
+            for m in ("exact", "ann", "auto")
+        }
+        own = {"chat:x": ["notes:Paris.md"]}
+        without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
+    for mode in ("ann", "auto"):
+        assert found[mode]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
+    assert "notes:Paris.md" in found["ann"]["document_id"].to_list()
+    assert "notes:Paris.md" not in without["document_id"].to_list()
+    assert without.group_by("query").len()["len"].to_list() == [5, 5, 5]
+
+
+def test_a_window_in_which_nothing_is_said_has_no_hits(tmp_path: Path):
+    work = Workspace(tmp_path / "work")
+    configure(work, NOTES, CHAT)
+    write(work, "notes/a.md", "Just a note.")
+    write(work, "chats/quiet.txt", "27.03.25, 18:02 - A: <Media omitted>\n27.03.25, 18:03 - A: \U0001f44d\n")
+    work.build()
+    (row,) = contexts(work)
+    assert (row["outcome"], row["block"], row["compiled"], row["query_count"]) == ("NO_HITS", "", "", 0)
+    assert work.plan().is_empty
+
+
+def test_a_fault_is_no_empty_answer(tmp_path: Path):
+    work = Workspace(tmp_path / "work")
+    configure(work, NOTES)
+    result = weft(work, "context", "--stdin", "--json", input="rye flour")
+    assert result.exit_code == 5
+    assert json.loads(result.output.splitlines()[0])["outcome"] == "SYSTEM_ERROR"
+
+
+def zipped(**members: bytes) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
+    work = Workspace(tmp_path / "work")
+    configure(work, {**CHAT, "pseudonyms": False}, {"name": "slack", "kind": "conversation", "path": "slack"})
+    rows = {"timestamp": ["2025-01-15T10:30:00"], "author": ["ada"], "message": ["from a table"]}
+    pq.write_table(pa.table(rows), write(work, "chats/table.parquet", b""))
+    write(
+        work,
+        "chats/rows.csv",
+        'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n',
+    )
+    write(work, "chats/lines.jsonl", '{"ts": 1736937000, "user": "ada", "text": "from json lines"}\nbroken\n')
+    discord = {
+        "channel": {"name": "general"},
+        "messages": [
+            {"timestamp": "2025-01-15T10:30:00+00:00", "type": "Default", "author": {"id": "1", "name": "ada"},
+             "content": "from discord, <@2>", "mentions": [{"id": "2", "name": "grace"}]}
+        ],
+    }  # fmt: skip
+    write(work, "chats/discord.json", json.dumps(discord))
+    write(work, "chats/ios.zip", zipped(**{"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"}))
+    write(
+        work,
+        "chats/list.mbox",
+        mbox([Mail(1, "from mail"), Mail(2, "answered", "Re: Foxes", 1), Mail(9, "alone", "X")]),
+    )
+    write(work, "chats/bad.zip", b"PK no zip at all")
+    write(work, "chats/outside.zip", zipped(**{"../../etc/evil.txt": b"27.03.25, 18:02 - a: x"}))
+    write(work, "chats/bomb.zip", zipped(**{"_chat.txt": bytes(40 << 20)}))
+    write(work, "chats/picture.zip", zipped(**{"a.jpg": b"x"}))
+    write(work, "chats/letter.txt", "Dear all,\nthis is no chat.\n")
+    days = [day for d in range(13, 25) for day in (f"{d}/3/25", f"3/{d}/25")]
+    write(work, "chats/mixed.txt", "".join(f"{day}, 10:00 - x: y\n" for day in days))
+    write(work, "slack/users.json", json.dumps([{"id": "U1", "real_name": "Ada Lovelace"}]))
+    told = {"ts": "1736937000.1", "user": "U1", "text": "<@U1> from &lt;slack&gt;"}
+    write(work, "slack/general/2025-01-15.json", json.dumps([told]))
+    work.build()
+    said = dict(
+        work.sql(
+            "SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'"
+        )
+    )
+    assert said["table by ada"] == "from a table"
+    assert said["rows by ada"] == "from, a csv\nwith two lines"
+    assert said["lines by ada"] == "from json lines"
+    assert said["general by ada"] == "from discord, @grace"
+    assert said["ios by ada"] == "from a zip"
+    assert work.column("SELECT count(*) FROM conversations WHERE title LIKE 'list: Foxes%'") == [2]
+    (slack,) = work.column("SELECT text FROM conversations WHERE source = 'slack'")
+    assert slack.endswith(" from <slack>") and "Ada" not in slack
+    reasons = {p.split(":")[0]: r.split(":")[0] for p, r in work.sql("SELECT place, reason FROM quarantine")}
+    assert reasons == {
+        "bad.zip": "no_zip",
+        "outside.zip": "path_traversal",
+        "bomb.zip": "too_large",
+        "picture.zip": "no_chat",
+        "letter.txt": "no_messages",
+        "mixed.txt": "mixed_dates",
+        "rows": "no_time",
+        "lines.jsonl": "no_json",
+    }

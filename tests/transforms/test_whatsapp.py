@@ -1,0 +1,126 @@
+"""WhatsApp exports: every form of line, and what only looks like one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.errors import ChatFormatError
+from transforms.whatsapp import looks_like_whatsapp, read_whatsapp
+
+ANDROID_US = "3/27/25, 6:02 PM - Maud: "
+FORMS = {
+    "android, month first": ("3/27/25, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
+    "android, 12 hours": ("3/27/25, 6:02\u202fPM - Maud: hi", (2025, 3, 27, 18, 2, 0)),
+    "android, midnight": ("3/27/25, 12:02 am - Maud: hi", (2025, 3, 27, 0, 2, 0)),
+    "android, noon": ("3/27/25, 12:02 pm - Maud: hi", (2025, 3, 27, 12, 2, 0)),
+    "android, German": ("27.03.25, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
+    "android, Dutch": ("27-03-2025 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
+    "android, year first": ("2025-03-27, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
+    "iOS": ("[27/03/2025, 18:02:33] Maud: hi", (2025, 3, 27, 18, 2, 33)),
+    "iOS, US": ("[3/27/25, 6:02:33\u202fPM] Maud: hi", (2025, 3, 27, 18, 2, 33)),
+    "iOS, with a mark": ("\u200e[27.03.25, 18:02:33] Maud: hi", (2025, 3, 27, 18, 2, 33)),
+}
+
+
+@pytest.mark.parametrize(("line", "time"), FORMS.values(), ids=FORMS)
+def test_each_form_of_line_gives_time_author_and_text(line: str, time: tuple[int, ...]):
+    (entry,) = read_whatsapp(line + "\n", "chat", "UTC").entries
+    assert (entry.at, entry.author, entry.text, entry.kind) == (
+        datetime(*time, tzinfo=UTC),
+        "Maud",
+        "hi",
+        "message",
+    )
+    assert looks_like_whatsapp(line)
+
+
+def test_a_message_keeps_all_its_lines():
+    text = "27.03.25, 18:02 - Maud: one\n\n  two: three\n- four\n27.03.25, 18:03 - Jo\u00e3o: next\n"
+    first, second = read_whatsapp(text, "chat", "UTC").entries
+    assert first.text == "one\n\n  two: three\n- four"
+    assert (second.author, second.text) == ("Jo\u00e3o", "next")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "author", "text"),
+    [
+        ("Maud added Jo\u00e3o Pires", "system", "", "Maud added Jo\u00e3o Pires"),
+        ('Maud changed the subject to "a: b"', "system", "", 'Maud changed the subject to "a: b"'),
+        ("Maud: <Media omitted>", "media", "Maud", ""),
+        ("Maud: IMG-1.jpg (file attached)\nthe weir", "message", "Maud", "the weir"),
+        ("Maud: \u200eimage omitted", "media", "Maud", ""),
+        ("Maud: This message was deleted", "deleted", "Maud", ""),
+        ("Maud: null", "media", "Maud", ""),
+        ("Maud:", "message", "Maud", ""),
+        ("+44 7700 900123: hello", "message", "+44 7700 900123", "hello"),
+        (
+            "\u200f\u202aMaud\u202c: \u200f\u05e9\u05dc\u05d5\u05dd",
+            "message",
+            "Maud",
+            "\u200f\u05e9\u05dc\u05d5\u05dd",
+        ),
+        ("## Message 1: hi", "message", "## Message 1", "hi"),
+    ],
+)
+def test_system_lines_media_and_odd_authors(said: str, kind: str, author: str, text: str):
+    (entry,) = read_whatsapp(f"27.03.25, 18:02 - {said}\n", "chat", "UTC").entries
+    assert (entry.kind, entry.author, entry.text) == (kind, author, text)
+
+
+def test_a_typed_line_that_is_out_of_the_order_of_time_is_text():
+    lines = [f"{day}/4/25, 18:0{day} - Maud: day {day}" for day in range(1, 9)]
+    lines.insert(4, "12/31/23, 10:00 - Bob: fake")
+    lines.insert(6, "1/2/31, 10:00 - Eve: from the future")
+    entries = read_whatsapp("\n".join(lines), "chat", "UTC", "dmy").entries
+    assert {e.author for e in entries} == {"Maud"}
+    assert [e.text for e in entries if "\n" in e.text] == [
+        "day 4\n12/31/23, 10:00 - Bob: fake",
+        "day 5\n1/2/31, 10:00 - Eve: from the future",
+    ]
+
+
+def test_the_date_order_is_the_one_in_which_time_runs_forward():
+    lines = [f"{day}/{month}/25, 10:00 - A: x" for month in (1, 2, 3) for day in (1, 5, 9)]
+    times = [e.at for e in read_whatsapp("\n".join(lines), "chat", "UTC").entries]
+    assert times == sorted(times) and times[-1] == datetime(2025, 3, 9, 10, tzinfo=UTC)
+
+
+def test_two_date_orders_in_one_file_are_an_error_that_names_the_remedy():
+    lines = [f"{d}/3/25, 10:00 - A: x" for d in range(13, 25)] + [
+        f"3/{d}/25, 10:00 - A: x" for d in range(13, 25)
+    ]
+    with pytest.raises(
+        ChatFormatError, match=r"mixed_dates: 12 lines have the day first, 12 the month.*date_order"
+    ):
+        read_whatsapp("\n".join(lines), "chat", "UTC")
+
+
+def test_times_are_in_the_zone_of_the_phone():
+    (entry,) = read_whatsapp("31.03.25, 00:30 - A: x", "chat", "Europe/London").entries
+    assert entry.at == datetime(2025, 3, 30, 23, 30, tzinfo=UTC)
+
+
+def test_a_text_that_is_no_export_is_an_error():
+    with pytest.raises(ChatFormatError, match="no_messages"):
+        read_whatsapp("Dear all,\nhello: world\n", "chat", "UTC")
+
+
+def test_text_before_the_first_message_is_set_aside():
+    chat = read_whatsapp("lost words\n27.03.25, 18:02 - A: x\n", "chat", "UTC")
+    assert [(f.place, f.data) for f in chat.faults] == [("chat:0", b"lost words")]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1), min_size=1, max_size=8
+    )
+)
+def test_no_text_of_a_message_is_lost(texts: list[str]):
+    bodies = [f"x{t}x" for t in texts]
+    lines = [f"27.03.25, 18:{n:02d} - A: {body}" for n, body in enumerate(bodies)]
+    entries = read_whatsapp("\n".join(lines), "chat", "UTC").entries
+    assert [e.text for e in entries] == bodies

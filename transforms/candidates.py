@@ -1,0 +1,214 @@
+"""What many queries of one window found, to one list without repetitions: dedup, diversity, order.
+
+Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
+window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is ranked by).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from transforms.settings import ContextSettings, TermSettings
+from transforms.terms import counted_terms, stems
+
+VERSION = "1"
+_SHARPNESS = 4
+
+
+def asked_with(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+    """The queries: `window_id`, `query` and `text`, by the strategy of the settings (seed 003, future 1 and 2).
+
+    `windows` has doc_id, message_count and text (all that is said); `chunks` has doc_id,
+    chunk_index and text.
+    """
+    whole = windows.filter(pl.col("text").str.strip_chars() != "")
+    whole = whole.select(
+        window_id="doc_id", query=pl.lit(-1, pl.Int64), text="text", messages="message_count"
+    )
+    parts = chunks.select(window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text")
+    if settings.strategy == "window":
+        parts = parts.clear()
+    elif settings.strategy == "chunks":
+        whole = whole.clear()
+    elif settings.strategy == "adaptive":
+        whole = whole.filter(pl.col("messages") <= settings.adaptive_messages)
+        parts = parts.join(whole, on="window_id", how="anti")
+    made = pl.concat([whole.drop("messages"), parts])
+    return made.filter(pl.col("text").str.contains(r"[\p{L}\p{N}]")).sort("window_id", "query")
+
+
+def telling_terms(
+    texts: Sequence[str],
+    documents_with: Mapping[str, int],
+    chunk_count: int,
+    limit: int,
+    stopwords: Sequence[str],
+    settings: TermSettings,
+) -> pl.DataFrame:
+    """Columns `query` and `term`: of each text the `limit` terms with the highest tf times idf.
+
+    As Lucene's MoreLikeThis chooses them; `documents_with` is the chunks that hold a term.
+    """
+    counted = counted_terms(pl.Series(list(texts), dtype=pl.String), settings)
+    known = pl.DataFrame(
+        {"term": list(documents_with), "df": list(documents_with.values())},
+        schema={"term": pl.String, "df": pl.Int64},
+    )
+    weight = pl.col("tf") * (1 + (chunk_count - pl.col("df") + 0.5) / (pl.col("df") + 0.5)).log()
+    return (
+        counted.join(known, on="term")
+        .filter(~pl.col("term").is_in(stems(list(stopwords), settings)))
+        .with_columns(weight=weight)
+        .sort("row", "weight", "term", descending=[False, True, False])
+        .group_by("row", maintain_order=True)
+        .head(limit)
+        .select(query=pl.col("row").cast(pl.Int32), term="term")
+    )
+
+
+def deduplicated(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
+    """Of each document the `n` best chunks of a window, each chunk once (seed 003, section 1.3).
+
+    A candidate without document counts as a document of its own; one without similarity is last of
+    its document. Documents stay in the order in which they were found first, chunks best first.
+    """
+    window = ["window_id"] if "window_id" in candidates.columns else []
+    by = "score" if "score" in candidates.columns else "similarity"
+    named = candidates.with_row_index("_found").with_columns(
+        _document=pl.coalesce(
+            pl.col("document_id"),
+            pl.format("\x00{}", pl.coalesce(pl.col("chunk_id"), pl.col("_found").cast(pl.String))),
+        )
+        if "chunk_id" in candidates.columns
+        else pl.coalesce(pl.col("document_id"), pl.format("\x00{}", pl.col("_found")))
+    )
+    best = named.sort(by, "_found", descending=[True, False], nulls_last=True)
+    if "chunk_id" in candidates.columns:
+        best = best.unique([*window, "chunk_id"], keep="first", maintain_order=True)
+    kept = best.filter(pl.int_range(pl.len()).over([*window, "_document"]) < n)
+    first = named.group_by([*window, "_document"]).agg(_first=pl.col("_found").min())
+    return (
+        kept.join(first, on=[*window, "_document"], how="left", maintain_order="left")
+        .with_columns(_place=pl.int_range(pl.len()))
+        .sort("_first", "_place")
+        .drop("_found", "_document", "_first", "_place")
+    )
+
+
+def unlike(documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float) -> pl.DataFrame:
+    """Of each window the chunks, best first, that are less like every better one than `similarity`."""
+    kept: list[int] = []
+    ordered = documents.with_row_index("_row").sort(
+        "window_id", "score", "chunk_id", descending=[False, True, False]
+    )
+    for _, rows in ordered.group_by("window_id", maintain_order=True):
+        chosen: list[np.ndarray] = []
+        for row, chunk in rows.select("_row", "chunk_id").iter_rows():
+            vector = vectors[chunk]
+            if not chosen or float(np.max(np.stack(chosen) @ vector)) < similarity:
+                chosen.append(vector)
+                kept.append(row)
+    return documents[sorted(kept)]
+
+
+def ordered(
+    candidates: pl.DataFrame,
+    documents: pl.DataFrame,
+    settings: ContextSettings,
+    vectors: Mapping[str, np.ndarray] | None = None,
+) -> pl.DataFrame:
+    """`documents` with the column `place`: 1 for the best of a window; the order of `settings.pick`.
+
+    `vectors` by chunk are needed for `mmr` alone. Ties break on the chunk's id.
+    """
+    parts = []
+    for (window,), rows in documents.sort(
+        "window_id", "score", "chunk_id", descending=[False, True, False]
+    ).group_by("window_id", maintain_order=True):
+        if settings.pick == "mmr":
+            assert vectors is not None
+            order = _mmr(rows, vectors, settings.mmr_lambda)
+        elif settings.pick == "coverage":
+            order = _coverage(rows, candidates.filter(pl.col("window_id") == window))
+        elif settings.pick == "rounds":
+            order = _rounds(rows)
+        else:
+            order = list(range(len(rows)))
+        places = np.empty(len(rows), dtype=np.int64)
+        places[order] = np.arange(1, len(rows) + 1)
+        parts.append(rows.with_columns(place=pl.Series(places)).sort("place"))
+    return pl.concat(parts) if parts else documents.with_columns(place=pl.lit(None, pl.Int64))
+
+
+def _rounds(rows: pl.DataFrame) -> list[int]:
+    """The best of each query first, then the second of each, and so on."""
+    round_ = rows.select(r=pl.int_range(pl.len()).over("query")).to_series().to_numpy()
+    return np.lexsort((np.arange(len(rows)), round_)).tolist()
+
+
+def _mmr(rows: pl.DataFrame, vectors: Mapping[str, np.ndarray], weight: float) -> list[int]:
+    """Greedily what scores `weight` times relevance less 1 - `weight` times likeness to the chosen.
+
+    Carbonell and Goldstein 1998. Relevance is the score, a cosine or a blend between 0 and 1, so that both
+    are of one scale.
+    """
+    relevance = rows.get_column("score").fill_null(0.0).to_numpy()
+    matrix = np.stack([vectors[c] for c in rows.get_column("chunk_id")])
+    likeness = np.zeros(len(rows))
+    left = np.ones(len(rows), dtype=bool)
+    order = []
+    for _ in range(len(rows)):
+        gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
+        best = int(np.argmax(gain))
+        order.append(best)
+        left[best] = False
+        likeness = np.maximum(likeness, matrix @ matrix[best])
+    return order
+
+
+def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
+    """Greedily what adds most to the sum, over queries, of the best score among the chosen documents.
+
+    Facility location (Lin and Bilmes 2011) over the scores of the candidates, so that every part
+    of a conversation pulls towards its own documents. Scores count with their fourth power, so that
+    one good match is worth more than many middling ones. What adds nothing follows by score.
+    """
+    names = [d or f"\x00{c}" for d, c in rows.select("document_id", "chunk_id").iter_rows()]
+    columns: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        columns.setdefault(name, []).append(place)
+    queries = {q: i for i, q in enumerate(sorted(set(candidates.get_column("query").to_list())))}
+    matrix = np.zeros((len(queries), len(rows)))
+    listed = candidates.select("query", "document_id", "chunk_id", "score").iter_rows()
+    for query, document, chunk, score in listed:
+        for place in columns.get(document or f"\x00{chunk}", ()):
+            matrix[queries[query], place] = max(
+                matrix[queries[query], place], max(score or 0.0, 0.0) ** _SHARPNESS
+            )
+    covered = np.zeros(len(queries))
+    left = np.ones(len(rows), dtype=bool)
+    order = []
+    for _ in range(len(rows)):
+        gain = np.maximum(matrix - covered[:, None], 0.0).sum(axis=0)
+        best = int(np.argmax(np.where(left, gain, -1.0)))
+        if gain[best] <= 0:
+            break
+        order.append(best)
+        left[best] = False
+        covered = np.maximum(covered, matrix[:, best])
+    return [*order, *np.flatnonzero(left).tolist()]
+
+
+def fused(lexical_scores: np.ndarray, vector_scores: np.ndarray, weight: float) -> np.ndarray:
+    """Both scores of all chunks for one query, each scaled to 0..1, blended; `weight` is that of the lexical."""
+    return weight * scaled(lexical_scores) + (1 - weight) * scaled(vector_scores)
+
+
+def scaled(scores: np.ndarray) -> np.ndarray:
+    """Finite scores with the lowest at 0 and the highest at 1; all 0 where nothing lies between."""
+    finite = scores[np.isfinite(scores)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    return (scores - low) / (high - low) if high > low else np.zeros_like(scores)

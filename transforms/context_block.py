@@ -1,0 +1,246 @@
+"""Chosen passages to a block of context: the form of seed 003, and a compiled block that can be made again.
+
+Compiling follows what AvocadoDB calls context compilation: a fixed order, a budget of tokens, no
+text twice, a citation for every passage, and a manifest from which the same bytes come again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from transforms.errors import ContextError
+from transforms.hashing import bytes_sha256
+
+VERSION = "1"
+_SEED_HEAD = (
+    "\n\n## Related Previous Posts (for continuity and linking):\n"
+    "You can reference these posts in your writing to maintain conversation continuity.\n\n"
+)
+_COMPILED_HEAD = "# Context\n"
+_HEADING = re.compile(r"^(?=#{1,6}(?:\s|$))", re.M)
+
+TokenCounter = Callable[[Sequence[str]], list[int]]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A chunk as it is shown: its text and where it stands.
+
+    `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
+    stands in, with the bytes of that, where there is one. `tags` are the document's.
+    """
+
+    chunk_id: str
+    doc_id: str
+    place: str
+    source_kind: str
+    title: str
+    date: datetime | None
+    tags: tuple[str, ...]
+    text: str
+    start: int
+    end: int
+    around: str | None = None
+    around_start: int = 0
+    around_end: int = 0
+    similarity: float | None = None
+    score: float | None = None
+    expanded: bool = False
+
+    @property
+    def shown(self) -> tuple[str, int, int]:
+        """Text and bytes: the passage, or what is around it if it is expanded."""
+        if self.expanded and self.around is not None:
+            return self.around, self.around_start, self.around_end
+        return self.text, self.start, self.end
+
+
+class Dropped(NamedTuple):
+    """A passage that is not in the block, and why."""
+
+    passage: Passage
+    reason: str
+
+
+class Compiled(NamedTuple):
+    """A block of context, its tokens, what it holds in order and what it leaves out."""
+
+    block: str
+    tokens: int
+    chosen: list[Passage]
+    dropped: list[Dropped]
+
+
+def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
+    """The block of seed 003, step 6; empty without passages.
+
+    Lines of a text that begin as a heading does get a backslash, so that no text can pass for a
+    post of its own.
+    """
+    if not passages:
+        return ""
+    parts = [_SEED_HEAD]
+    for passage in passages:
+        date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
+        text = _HEADING.sub(r"\\", passage.text[:passage_chars])
+        tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
+        parts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}...\n- Tags: {tags}\n")
+        similarity = 0.0 if passage.similarity is None else passage.similarity
+        parts.append(f"- Similarity: {similarity:.2f}\n\n")
+    return "".join(parts)
+
+
+def compiled(
+    passages: Sequence[Passage], budget_tokens: int, count: TokenCounter, *, expand: bool = True
+) -> Compiled:
+    """The block of as many of `passages`, in their order, as the budget holds.
+
+    A passage that repeats a chosen one, or that lies inside or across its bytes, is left out, and
+    so is one that does not fit; what comes behind it may. With `expand`, what is left of the budget shows
+    sections and mails in place of the passages from them, the best first.
+    """
+    chosen: list[Passage] = []
+    dropped: list[Dropped] = []
+    left = budget_tokens - count([_COMPILED_HEAD])[0]
+    costs = count([_rendered(p) for p in passages])
+    for passage, cost in zip(passages, costs, strict=True):
+        if repeated := _repeats(passage, chosen):
+            dropped.append(Dropped(passage, repeated))
+        elif cost + 1 > left:
+            dropped.append(Dropped(passage, f"over_budget: {cost} tokens, {max(left, 0)} are left"))
+        else:
+            chosen.append(passage)
+            left -= cost + 1
+    if expand:
+        chosen = _expanded(chosen, left, count)
+    block = rendered_block(chosen)
+    tokens = count([block])[0] if block else 0
+    while tokens > budget_tokens:
+        last = next((n for n in reversed(range(len(chosen))) if chosen[n].expanded), None)
+        if last is None:
+            dropped.append(Dropped(chosen.pop(), "over_budget: the whole block is too large"))
+        else:
+            chosen[last] = replace(chosen[last], expanded=False)
+        block = rendered_block(chosen)
+        tokens = count([block])[0] if block else 0
+    return Compiled(block, tokens, chosen, dropped)
+
+
+def _expanded(chosen: list[Passage], left: int, count: TokenCounter) -> list[Passage]:
+    """The passages with what is around them, as far as the tokens that are left allow."""
+    wider = [replace(p, expanded=p.around is not None) for p in chosen]
+    before, after = (count([_rendered(p) for p in listed]) for listed in (chosen, wider))
+    kept = list(chosen)
+    for number, passage in enumerate(wider):
+        cost = after[number] - before[number]
+        others = kept[:number] + kept[number + 1 :]
+        if passage.expanded and cost <= left and not _repeats(passage, others):
+            kept[number] = passage
+            left -= cost
+    return kept
+
+
+def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
+    text, start, end = passage.shown
+    folded = " ".join(text.split())
+    for number, other in enumerate(chosen, start=1):
+        said, low, high = other.shown
+        if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
+            return f"overlaps: its bytes are partly those of passage {number}"
+        if folded in " ".join(said.split()):
+            return f"same_text: passage {number} says it"
+    return None
+
+
+def rendered_block(chosen: Sequence[Passage]) -> str:
+    """The block of these passages; every line of theirs begins with `> `, so that none can pass for ours."""
+    return "\n".join([_COMPILED_HEAD, *map(_rendered, chosen)]) if chosen else ""
+
+
+def _rendered(passage: Passage) -> str:
+    text, start, end = passage.shown
+    date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
+    quoted = "\n".join(f"> {line}".rstrip() for line in text.strip("\n").split("\n"))
+    return f"## {_one_line(passage.title)}{date}\n\n{quoted}\n\n\u27e8{_one_line(passage.place)} bytes {start}-{end}\u27e9\n"
+
+
+def manifest(made: Compiled, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What made a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
+    return {
+        "manifest": VERSION,
+        **facts,
+        "block_sha256": bytes_sha256(made.block.encode()),
+        "block_tokens": made.tokens,
+        "chosen": [_cited(p) for p in made.chosen],
+        "dropped": [{**_cited(d.passage), "reason": d.reason} for d in made.dropped],
+    }
+
+
+def _cited(passage: Passage) -> dict[str, Any]:
+    text, start, end = passage.shown
+    return {
+        "chunk_id": passage.chunk_id,
+        "doc_id": passage.doc_id,
+        "place": passage.place,
+        "byte_start": start,
+        "byte_end": end,
+        "expanded": passage.expanded,
+        "text_sha256": bytes_sha256(text.encode()),
+        "similarity": passage.similarity if passage.similarity is None else round(passage.similarity, 6),
+        "score": passage.score if passage.score is None else round(passage.score, 6),
+    }
+
+
+def reproduced(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
+    """The block of a manifest made again from `passages` by chunk, byte for byte.
+
+    ContextError if a chunk is missing or if the bytes are not those that the manifest names.
+    """
+    chosen = []
+    for entry in recorded["chosen"]:
+        passage = passages.get(entry["chunk_id"])
+        if passage is None:
+            raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
+        chosen.append(replace(passage, expanded=entry["expanded"]))
+    block = rendered_block(chosen)
+    found = bytes_sha256(block.encode())
+    if found != recorded["block_sha256"]:
+        raise ContextError(
+            f"the block made again has SHA-256 {found}, the manifest names {recorded['block_sha256']}"
+        )
+    return block
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What changed from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
+    old = {e["chunk_id"]: (n, e) for n, e in enumerate(before["chosen"], start=1)}
+    new = {e["chunk_id"]: (n, e) for n, e in enumerate(after["chosen"], start=1)}
+    kept = [c for c in new if c in old]
+    # Only what changed its place among those that stayed has moved.
+    stayed = [c for c in old if c in new]
+    return {
+        "added": [
+            {"place": e["place"], "chunk_id": c, "rank": n} for c, (n, e) in new.items() if c not in old
+        ],
+        "removed": [
+            {"place": e["place"], "chunk_id": c, "rank": n} for c, (n, e) in old.items() if c not in new
+        ],
+        "moved": [
+            {"place": new[c][1]["place"], "chunk_id": c, "from": old[c][0], "to": new[c][0]}
+            for c, was in zip(kept, stayed, strict=True)
+            if c != was
+        ],
+        "resized": [
+            {"place": new[c][1]["place"], "chunk_id": c, "expanded": new[c][1]["expanded"]}
+            for c in kept
+            if new[c][1]["expanded"] != old[c][1]["expanded"]
+        ],
+    }
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

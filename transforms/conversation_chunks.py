@@ -1,0 +1,136 @@
+"""Conversations to chunks of their own, so that they are found like mail: single turns and pieces of windows."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from transforms.chunk_table import chunks_from_rows
+from transforms.chunks import ChunkTables
+from transforms.conversations import consolidated, without_headers
+from transforms.document_pieces import Offsets
+from transforms.hashing import parts_hash
+from transforms.pseudonyms import is_pseudonym
+from transforms.query_chunks import TokenCounter, TokenPiece, token_pieces
+from transforms.schemas import EXCLUSIONS
+from transforms.settings import ConversationSettings
+
+VERSION = "1"
+_WORD = re.compile(r"[^\W_]")
+
+
+def conversation_chunks(
+    messages: pa.Table, settings: ConversationSettings, count: TokenCounter
+) -> ChunkTables:
+    """Chunks of the table `conversations`, and the messages that became none.
+
+    A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
+    lexical index reads `neighbour_turns` turns around it as well. A chunk of the kind
+    `window_segment` is a piece of the window as it is asked with. Pseudonyms are shown and not
+    indexed. Spans are bytes of the window's Markdown.
+    """
+    rows: list[dict[str, Any]] = []
+    excluded: list[dict[str, Any]] = []
+    seen: dict[str, int] = {}
+    for _, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
+        said = [t for t in turns if t["kind"] == "message"]
+        made = consolidated(*([t[n] for t in said] for n in ("author", "sent_at", "text")))
+        offsets = Offsets(made.markdown)
+        starts, ends = (offsets.bytes([r[side] for r in made.ranges]) for side in (0, 1))
+        own: list[dict[str, Any]] = []
+        for number, turn in enumerate(said):
+            place = (starts[number], ends[number])
+            if not _WORD.search(turn["text"]):
+                excluded.append(_exclusion(turn, place))
+            elif settings.index in ("both", "turns"):
+                own.append(_turn(said, number, place, settings))
+        if settings.index in ("both", "windows"):
+            pieces = token_pieces(made.markdown, settings.query_tokens, settings.overlap_tokens, count)
+            begins = [r[0] for r in made.ranges]
+            for piece in pieces:
+                first = said[max(0, bisect_left(begins, piece.start + 1) - 1)] if said else None
+                if first and (row := _segment(first, made.markdown, piece, offsets)):
+                    own.append(row)
+        for number, row in enumerate(own):
+            base = parts_hash(("conversation", row["doc_id"], row["chunk_kind"], row["text_display"]))
+            seen[base] = seen.get(base, 0) + 1
+            row["chunk_id"] = base if seen[base] == 1 else parts_hash((base, str(seen[base])))
+            row |= {"chunk_index": number, "chunk_count": len(own)}
+        rows += own
+    return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
+
+
+def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "source_kind": "conversation",
+        "source": turn["source"],
+        "unit": turn["unit"],
+        "doc_id": turn["doc_id"],
+        "parent_id": turn["doc_id"],
+        "chunker": f"conversations-{VERSION}",
+    }
+
+
+def _turn(
+    said: Sequence[Mapping[str, Any]], number: int, place: tuple[int, int], settings: ConversationSettings
+) -> dict[str, Any]:
+    turn = said[number]
+    reach = settings.neighbour_turns
+    around = [*said[max(0, number - reach) : number], *said[number + 1 : number + 1 + reach]]
+    when = f"{turn['sent_at']:%A %d %B %Y}"
+    speaker = _speaker(turn)
+    wide = [f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}", turn["text"], *(t["text"] for t in around)]
+    return {
+        **_common(turn),
+        "chunk_kind": "turn",
+        "title": "",
+        "heading_path": [turn["title"], f"{turn['sent_at']:%Y-%m-%d}", turn["author"]],
+        "text_display": f"{turn['author']}, {turn['sent_at']:%Y-%m-%d %H:%M}\n{turn['text'].strip()}",
+        "text_embed": f"{when}, {speaker}: {turn['text']}" if speaker else f"{when}: {turn['text']}",
+        "text_lex": "\n".join(wide),
+        "spans": [{"byte_start": place[0], "byte_end": place[1], "role": "own"}],
+    }
+
+
+def _segment(
+    first: Mapping[str, Any], markdown: str, piece: TokenPiece, offsets: Offsets
+) -> dict[str, Any] | None:
+    """The row of a piece of a window that begins at the turn `first`; None if nothing is said in it."""
+    text = markdown[piece.start : piece.end]
+    spoken = without_headers(text)
+    if not _WORD.search(spoken):
+        return None
+    overlap, start, end = offsets.bytes([piece.start, piece.own, piece.end])
+    spans = [{"byte_start": overlap, "byte_end": start, "role": "overlap"}] if overlap < start else []
+    span = f"{first['sent_at']:%d %B %Y}"
+    return {
+        **_common(first),
+        "chunk_kind": "window_segment",
+        "title": first["title"],
+        "heading_path": [first["title"]],
+        "text_display": text.strip(),
+        "text_embed": f"{first['title']}, {span}\n\n{spoken}",
+        "text_lex": spoken,
+        "spans": [*spans, {"byte_start": start, "byte_end": end, "role": "own"}],
+    }
+
+
+def _speaker(turn: Mapping[str, Any]) -> str:
+    return "" if is_pseudonym(turn["author"] or "") else str(turn["author"] or "")
+
+
+def _exclusion(turn: Mapping[str, Any], place: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "doc_id": turn["doc_id"],
+        "attachment_id": None,
+        "source": turn["source"],
+        "unit": turn["unit"],
+        "byte_start": place[0],
+        "byte_end": place[1],
+        "reason": "too_little_text",
+    }

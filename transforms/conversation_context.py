@@ -1,0 +1,145 @@
+"""From the candidates of conversations to their context: the tables behind the last two assets, and one block."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from transforms import candidates as steps
+from transforms import context_block
+from transforms.conversations import without_headers
+from transforms.hashing import bytes_sha256
+from transforms.schemas import CONVERSATION_CANDIDATES, CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
+from transforms.settings import ContextSettings
+
+VERSION = f"1.{steps.VERSION}.{context_block.VERSION}"
+NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"
+
+Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
+TokenCounter = Callable[[Sequence[str]], list[int]]
+
+
+def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+    """The queries of all windows (`window_id`, `query`, `text`) from `conversation_markdown` and the query chunks."""
+    said = settings.ask_with == "said"
+    whole = windows.select("doc_id", "message_count", text="markdown")
+    if said:
+        whole = whole.with_columns(pl.col("text").map_elements(without_headers, return_dtype=pl.String))
+    parts = chunks.select("doc_id", "chunk_index", text="text_query" if said else "text")
+    return steps.asked_with(whole, parts, settings)
+
+
+def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
+    """The table `conversation_documents` of candidates: dedup, then the order of the context.
+
+    `vectors` is asked for those chunks alone whose likeness the settings want to know.
+    """
+    if settings.dedup_strategy == "none":
+        kept = steps.deduplicated(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
+            pl.exclude("document_id")
+        )
+        kept = kept.join(
+            candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left"
+        )
+    elif settings.dedup_strategy == "semantic":
+        kept = steps.deduplicated(candidates, n=len(candidates) or 1)
+        kept = steps.unlike(kept, vectors(kept.get_column("chunk_id").to_list()), settings.dedup_similarity)
+    else:
+        kept = steps.deduplicated(candidates, settings.dedup_max_per_doc)
+    near = vectors(kept.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
+    ordered = steps.ordered(candidates, kept, settings, near)
+    found_by = candidates.group_by(
+        "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
+    ).agg(found_by=pl.col("query").n_unique().cast(pl.Int64))
+    return (
+        ordered.with_columns(_document=pl.coalesce("document_id", "chunk_id"))
+        .join(found_by, on=["window_id", "_document"], how="left", maintain_order="left")
+        .select(CONVERSATION_DOCUMENTS.names)
+    )
+
+
+def window_context(
+    windows: Sequence[str],
+    queries: pl.DataFrame,
+    candidates: pl.DataFrame,
+    documents: pl.DataFrame,
+    passages: Mapping[str, context_block.Passage],
+    facts: Mapping[str, Any],
+    count: TokenCounter,
+    settings: ContextSettings,
+) -> pa.Table:
+    """The table `conversation_context`: a row for each of `windows`, also for one that asked nothing."""
+    rows = []
+    for window in sorted(windows):
+        asked = queries.filter(pl.col("window_id") == window).sort("query")
+        mine = documents.filter(pl.col("window_id") == window).sort("place")
+        ordered = scored(mine, passages)
+        made = context_block.compiled(ordered, settings.budget_tokens, count, expand=settings.expand)
+        best = ordered[: settings.top_k]
+        question = "\x00".join(asked.get_column("text"))
+        rows.append(
+            {
+                "window_id": window,
+                "index_version": facts["index_version"],
+                "outcome": CONTEXT if best else NO_HITS,
+                "query_count": len(asked),
+                "result_count": len(candidates.filter(pl.col("window_id") == window)),
+                "document_count": len(mine),
+                "final_count": len(best),
+                "block": context_block.related_posts(best, settings.passage_chars),
+                "records": [_record(p) for p in best],
+                "compiled": made.block,
+                "manifest": json.dumps(context_manifest(made, question, facts, settings), sort_keys=True),
+            }
+        )
+    return CONVERSATION_CONTEXT.from_rows(rows)
+
+
+def scored(
+    documents: pl.DataFrame, passages: Mapping[str, context_block.Passage]
+) -> list[context_block.Passage]:
+    """The passages of documents in their order, with their scores."""
+    return [
+        replace(passages[chunk], similarity=similarity, score=score)
+        for chunk, similarity, score in documents.select("chunk_id", "similarity", "score").iter_rows()
+    ]
+
+
+def context_manifest(
+    made: context_block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
+) -> dict[str, Any]:
+    """The manifest of a compiled block, with all that it depends on."""
+    return context_block.manifest(
+        made,
+        {
+            **facts,
+            "settings": settings.model_dump(mode="json"),
+            "budget_tokens": settings.budget_tokens,
+            "question_sha256": bytes_sha256(question.encode()),
+        },
+    )
+
+
+def empty_candidates() -> pl.DataFrame:
+    """No candidates."""
+    return pl.from_arrow(CONVERSATION_CANDIDATES.empty())  # type: ignore[return-value]
+
+
+def _record(passage: context_block.Passage) -> dict[str, Any]:
+    return {
+        "chunk_id": passage.chunk_id,
+        "document_id": passage.doc_id,
+        "place": passage.place,
+        "title": passage.title,
+        "date": passage.date,
+        "similarity": passage.similarity,
+        "byte_start": passage.start,
+        "byte_end": passage.end,
+        "text": passage.text,
+    }

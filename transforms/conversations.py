@@ -1,0 +1,218 @@
+"""Chats to conversations: windows, pseudonyms, the table `conversations` and the consolidated Markdown of a window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.chats import Chat, Entry, Fault
+from transforms.hashing import bytes_sha256, parts_hash, text_hash
+from transforms.pseudonyms import Pseudonym, masked_texts
+from transforms.settings import WindowSettings
+
+VERSION = "1"
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FORGED = re.compile(r"^(?=\\*## Message )", re.M)
+_HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+class Window(NamedTuple):
+    """A part of a conversation: its key, the number of its first turn, and its entries."""
+
+    key: str
+    first: int
+    entries: Sequence[Entry]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what it holds."""
+        rows = (part for e in self.entries for part in (e.at.isoformat(), e.author, e.text, e.kind))
+        return parts_hash([str(self.first), *rows])
+
+
+class Consolidated(NamedTuple):
+    """The Markdown of a window, and the half-open character range of each message's text in it."""
+
+    markdown: str
+    ranges: list[tuple[int, int]]
+
+
+def told(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
+    """`chat` as it may be stored: valid text, and with a `pseudonym` no known name in it.
+
+    The name of the chat itself is treated as a text, as an export between two people carries the
+    name of one.
+    """
+    entries = [e._replace(author=_one_line(e.author), text=_clean(e.text)) for e in chat.entries]
+    if pseudonym is None:
+        return Chat(_one_line(chat.name), entries, chat.names, chat.faults)
+    names = {e.author for e in entries if e.author} | {_one_line(n) for n in chat.names}
+    name, *texts = masked_texts([_one_line(chat.name), *(e.text for e in entries)], names, pseudonym)
+    hidden = [
+        e._replace(author=e.author and pseudonym(e.author), text=text)
+        for e, text in zip(entries, texts, strict=True)
+    ]
+    places = masked_texts([f.place for f in chat.faults], names, pseudonym)
+    faults = [f._replace(place=place) for f, place in zip(chat.faults, places, strict=True)]
+    return Chat(name, hidden, frozenset(), faults)
+
+
+def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]:
+    """The windows of a chat in order; more entries at its end change the last window alone, or add some.
+
+    `count`: so many entries each, keys 0001 and on. `day`: one per day of `timezone`, keys the day.
+    `gap`: cut at silences of `gap_hours`, and at `messages`; keys the UTC time of the first entry.
+    An entry that stands behind a later one belongs to the later one's time.
+    """
+    marks = _marks([e.at for e in chat.entries], settings, timezone)
+    found: list[Window] = []
+    taken: dict[str, int] = {}
+    at = 0
+    for _, members in groupby(marks):
+        size = len(list(members))
+        key = _key(marks[at], chat.entries[at].at, settings)
+        taken[key] = taken.get(key, 0) + 1
+        key = key if taken[key] == 1 else f"{key}-{taken[key]}"
+        found.append(Window(key, at, chat.entries[at : at + size]))
+        at += size
+    return found
+
+
+def _marks(times: Sequence[datetime], settings: WindowSettings, timezone: str) -> list[str]:
+    """For each entry a text that is equal for neighbours in one window."""
+    if settings.by == "count":
+        return [f"{number // settings.messages + 1:04d}" for number in range(len(times))]
+    latest: datetime | None = None
+    marks, number, size = [], 0, 0
+    zone = ZoneInfo(timezone)
+    for at in times:
+        silent = latest is not None and at - latest > timedelta(hours=settings.gap_hours)
+        latest = at if latest is None else max(latest, at)
+        if settings.by == "day":
+            marks.append(f"{latest.astimezone(zone):%Y-%m-%d}")
+            continue
+        if silent or size >= settings.messages:
+            number, size = number + 1, 0
+        size += 1
+        marks.append(str(number))
+    return marks
+
+
+def _key(mark: str, at: datetime, settings: WindowSettings) -> str:
+    return f"{at:%Y-%m-%dT%H%M}" if settings.by == "gap" else mark
+
+
+def conversation_messages(chat: Chat, window: Window, source: str, unit: str) -> pa.Table:
+    """The table `conversations` of one window, in order of turn."""
+    conversation = f"{source}:{chat.name}"
+    rows = len(window.entries)
+    columns = {
+        "conversation_id": [conversation] * rows,
+        "doc_id": [window_id(conversation, window.key)] * rows,
+        "source": [source] * rows,
+        "unit": [unit] * rows,
+        "window": [window.key] * rows,
+        "title": [chat.name] * rows,
+        "turn": list(range(window.first, window.first + rows)),
+        "sent_at": [e.at for e in window.entries],
+        "author": [e.author or None for e in window.entries],
+        "text": [e.text for e in window.entries],
+        "kind": [e.kind for e in window.entries],
+    }
+    return pa.Table.from_pydict(columns, schema=schemas.CONVERSATION_MESSAGES.arrow)
+
+
+def window_id(conversation_id: str, window: str) -> str:
+    """What per-document dedup counts: a window of a conversation."""
+    return f"{conversation_id}@{window}"
+
+
+def quarantined(faults: Sequence[Fault], source: str, unit: str) -> pa.Table:
+    """The table `conversation_quarantine` of what could not be read; equal places are told apart."""
+    seen: dict[str, int] = {}
+    rows = []
+    for place, reason, data in faults:
+        seen[place] = seen.get(place, 0) + 1
+        rows.append(
+            {
+                "source": source,
+                "unit": unit,
+                "place": place if seen[place] == 1 else f"{place} ({seen[place]})",
+                "reason": reason,
+                "message_id": None,
+                "byte_count": len(data),
+                "bytes_sha256": bytes_sha256(data),
+            }
+        )
+    return schemas.QUARANTINE.from_rows(rows)
+
+
+def consolidated(
+    authors: Sequence[str], times: Sequence[datetime | str], texts: Sequence[str]
+) -> Consolidated:
+    """The messages as one Markdown text, in the form of seed 003, section 1.1.
+
+    Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
+    and its text; a blank line stands between messages and a line end behind the last. A line of a
+    text that looks like such a heading gets a backslash before it, so that nobody can forge a
+    message. No messages make an empty text.
+    """
+    parts: list[str] = []
+    ranges = []
+    at = 0
+    for number, (author, time, text) in enumerate(zip(authors, times, texts, strict=True), start=1):
+        when = time if isinstance(time, str) else f"{time:%Y-%m-%d %H:%M}"
+        gap = "\n" if number > 1 else ""
+        head = (
+            f"{gap}## Message {number}\n**Author:** {_one_line(author)}\n**Timestamp:** {_one_line(when)}\n\n"
+        )
+        said = _FORGED.sub(r"\\", text.strip("\n").rstrip())
+        ranges.append((at + len(head), at + len(head) + len(said)))
+        parts += [head, said, "\n"]
+        at += len(head) + len(said) + 1
+    return Consolidated("".join(parts), ranges)
+
+
+def without_headers(markdown: str) -> str:
+    """What was said: a piece of consolidated Markdown without the headings, authors and times."""
+    return _BLANK_LINES.sub("\n\n", _HEADER.sub("", markdown)).strip()
+
+
+def conversation_markdown(messages: pa.Table) -> pa.Table:
+    """The table `conversation_markdown`: one row per window of `conversations`, messages with text alone."""
+    rows = []
+    for window, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
+        listed = list(turns)
+        said = [t for t in listed if t["kind"] == "message"]
+        made = consolidated(*([t[n] for t in said] for n in ("author", "sent_at", "text")))
+        first = listed[0]
+        rows.append(
+            {
+                **{n: first[n] for n in ("conversation_id", "source", "unit", "window", "title")},
+                "doc_id": window,
+                "first_at": min(t["sent_at"] for t in listed),
+                "last_at": max(t["sent_at"] for t in listed),
+                "message_count": len(said),
+                "author_count": len({t["author"] for t in said}),
+                "markdown": made.markdown,
+                "content_hash": text_hash(made.markdown),
+            }
+        )
+    return schemas.CONVERSATION_WINDOWS.from_rows(rows)
+
+
+def _clean(text: str) -> str:
+    valid = text.encode("utf-8", "replace").decode()
+    return _CONTROL.sub("", valid.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_clean(text).split())

@@ -1,0 +1,121 @@
+"""Names of people to stable pseudonyms: keyed, in the form of UUIDs, in author columns and inside texts."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import unicodedata
+import uuid
+from collections.abc import Callable, Iterable
+
+_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_MARKED = re.compile("@\u2068([^\u2068\u2069\n]{1,120})\u2069")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_WORD = re.compile(r"\w+")
+_MENTIONED = re.compile(r"@\W?(\w+)")
+_NUMBER = 6
+_LETTERS = 3
+"""Names with fewer letters or digits are replaced behind an @ alone: they are too often other words."""
+
+Pseudonym = Callable[[str], str]
+
+
+def keyed_pseudonym(key: bytes) -> Pseudonym:
+    """A function from a name to its pseudonym: the first 16 bytes of HMAC-SHA-256 in the form of a UUID.
+
+    Names that differ in case, invisible marks, blanks or Unicode form alone are one name.
+    """
+
+    def pseudonym(name: str) -> str:
+        digest = hmac.digest(key, _folded(name).encode(), "sha256")
+        return str(uuid.UUID(bytes=digest[:16], version=5))
+
+    return pseudonym
+
+
+def is_pseudonym(author: str) -> bool:
+    """True if an author is shown by a pseudonym."""
+    return bool(_UUID.fullmatch(author))
+
+
+def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudonym) -> list[str]:
+    """`texts` with the names of people replaced by their pseudonyms.
+
+    Replaced are full names of `names` (those of two and more words whatever their case, single
+    words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
+    an `@`, and whatever stands between the marks that WhatsApp puts around a mention. First names
+    without an `@` stay: they are too often other words.
+    """
+    listed = list(texts)
+    everything = "\n".join(listed)
+    folded = everything.casefold()
+    words, mentioned = set(_WORD.findall(folded)), set(_MENTIONED.findall(folded))
+    known = {" ".join(_INVISIBLE.sub("", n).split()) for n in names}
+    known = {n for n in known if _WORD.search(n) and not _UUID.fullmatch(n)}
+    present = [n for n in known if _first(n) in words]
+    mentions = {m: n for m, n in _mentions(known).items() if _first(m) in mentioned}
+    plain = _by_first_word([n for n in present if sum(c.isalnum() for c in n) >= _LETTERS])
+    at = re.compile(rf"@(?:{_longest_first(mentions)})(?!\w)", re.I) if mentions else None
+
+    def masked(text: str) -> str:
+        text = _MARKED.sub(lambda m: f"@{pseudonym(m[1])}", text)
+        if at:
+            text = at.sub(lambda m: f"@{pseudonym(mentions[m[0][1:].casefold()])}", text)
+        return _replaced(text, plain, pseudonym) if plain else text
+
+    return [masked(text) for text in listed] if at or plain or "@\u2068" in everything else listed
+
+
+def _mentions(names: set[str]) -> dict[str, str]:
+    """What may stand behind an `@`, in lower case, and whom it names: a name, a first name of one alone, a number."""
+    firsts: dict[str, set[str]] = {}
+    for name in names:
+        firsts.setdefault(name.split(" ")[0].casefold(), set()).add(name)
+    found = {first: next(iter(full)) for first, full in firsts.items() if len(full) == 1}
+    found |= {digits: n for n in names if len(digits := re.sub(r"\D", "", n)) >= _NUMBER}
+    return found | {n.casefold(): n for n in names}
+
+
+def _first(name: str) -> str:
+    """The first word of a name, in lower case."""
+    found = _WORD.search(name)
+    assert found
+    return found[0].casefold()
+
+
+def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
+    """For each first word the names that begin with it, longest first: what stands before the word, and a pattern.
+
+    Names of several words are found whatever their case, single words as they are.
+    """
+    found: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
+    for name in sorted(names, key=lambda n: (-len(n), n)):
+        before = _WORD.search(name)
+        flags = re.I if " " in name else 0
+        pattern = re.compile(rf"(?<!\w){_longest_first([name])}(?!\w)", flags)
+        found.setdefault(_first(name), []).append((before.start() if before else 0, pattern))
+    return found
+
+
+def _replaced(text: str, names: dict[str, list[tuple[int, re.Pattern[str]]]], pseudonym: Pseudonym) -> str:
+    """`text` with names replaced: one look-up per word, so that the work does not grow with the names."""
+    parts: list[str] = []
+    end = 0
+    for word in _WORD.finditer(text):
+        for before, pattern in names.get(word[0].casefold(), ()):
+            start = word.start() - before
+            if start >= end and (match := pattern.match(text, start)):
+                parts += [text[end:start], pseudonym(match[0])]
+                end = match.end()
+                break
+    return "".join([*parts, text[end:]]) if parts else text
+
+
+def _longest_first(names: Iterable[str]) -> str:
+    ordered = sorted(names, key=lambda n: (-len(n), n))
+    return "|".join(re.escape(n).replace(r"\ ", r"\s+") for n in ordered)
+
+
+def _folded(name: str) -> str:
+    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name))
+    return " ".join(plain.split()).casefold()

@@ -1,0 +1,131 @@
+"""Markdown to pieces of at most so many tokens: what is asked with, and what of windows is stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from transforms import schemas
+from transforms.conversations import without_headers
+from transforms.document_pieces import Offsets
+from transforms.hashing import parts_hash
+from transforms.sections import splits
+from transforms.settings import ConversationSettings
+
+VERSION = "1"
+_PARAGRAPH = re.compile(r"\n{2,}")
+_JOIN_TOKENS = 2
+_SHRINK = 0.95
+
+TokenCounter = Callable[[Sequence[str]], list[int]]
+"""How many tokens each text has under the model's tokenizer."""
+
+
+class TokenPiece(NamedTuple):
+    """Characters `start` to `end` of a text; those before `own` repeat the end of the piece before."""
+
+    start: int
+    own: int
+    end: int
+    tokens: int
+
+
+class _Part(NamedTuple):
+    start: int
+    end: int
+    tokens: int
+
+
+def token_pieces(text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter) -> list[TokenPiece]:
+    """Pieces of `text` that end where paragraphs end, none of more than `max_tokens` tokens.
+
+    Seed 003, design 1: paragraphs are gathered while they fit; a piece begins with the last whole
+    paragraphs of the one before that have at most `overlap_tokens` tokens together. A paragraph
+    that is too large is split at lines, sentences and words. The counts are those of the pieces
+    as they are, since the tokens of parts do not add up exactly.
+    """
+    limit = max_tokens
+    while True:
+        parts = _parts(text, limit, count)
+        found = _gathered(parts, limit, min(overlap_tokens, limit // 2))
+        counts = count([text[p.start : p.end] for p in found])
+        if max(counts, default=0) <= max_tokens:
+            return [p._replace(tokens=n) for p, n in zip(found, counts, strict=True)]
+        limit = max(1, int(limit * _SHRINK))
+
+
+def _parts(text: str, limit: int, count: TokenCounter) -> list[_Part]:
+    """The paragraphs, and the parts of those that are too large."""
+    edges = [0, *(e for m in _PARAGRAPH.finditer(text) for e in (m.start(), m.end())), len(text)]
+    waiting = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if text[a:b].strip()]
+    done: list[_Part] = []
+    while waiting:
+        counts = count([text[a:b] for a, b in waiting])
+        done += [
+            _Part(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
+        ]
+        waiting = [
+            smaller
+            for (a, b), n in zip(waiting, counts, strict=True)
+            if n > limit and b - a > 1
+            for smaller in _smaller(text, a, b, max(1, min((b - a) // 2, int((b - a) * limit / n * 0.9))))
+        ]
+    return sorted(done)
+
+
+def _smaller(text: str, start: int, end: int, target: int) -> list[tuple[int, int]]:
+    cuts = [start, *splits(text, start, end, target), end]
+    return [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if text[a:b].strip()]
+
+
+def _gathered(parts: Sequence[_Part], limit: int, overlap: int) -> list[TokenPiece]:
+    found: list[TokenPiece] = []
+    first = own = total = 0
+    for number, part in enumerate(parts):
+        if number > own and total + part.tokens + _JOIN_TOKENS > limit:
+            found.append(TokenPiece(parts[first].start, parts[own].start, parts[number - 1].end, total))
+            own, first, total = number, number, 0
+            while first > 0:
+                more = total + parts[first - 1].tokens + _JOIN_TOKENS
+                if more > overlap or more + part.tokens > limit:
+                    break
+                first, total = first - 1, more
+        total += part.tokens + _JOIN_TOKENS
+    if parts:
+        found.append(TokenPiece(parts[first].start, parts[own].start, parts[-1].end, total))
+    return found
+
+
+def conversation_query_chunks(
+    windows: pa.Table, settings: ConversationSettings, count: TokenCounter
+) -> pa.Table:
+    """The table `conversation_query_chunks` of the windows of `conversation_markdown`."""
+    rows = []
+    seen: dict[str, int] = {}
+    for window in windows.to_pylist():
+        text = window["markdown"]
+        pieces = token_pieces(text, settings.query_tokens, settings.overlap_tokens, count)
+        offsets = Offsets(text)
+        for number, piece in enumerate(pieces):
+            said = text[piece.start : piece.end]
+            base = parts_hash((window["doc_id"], said))
+            seen[base] = seen.get(base, 0) + 1
+            overlap, start, end = offsets.bytes([piece.start, piece.own, piece.end])
+            rows.append(
+                {
+                    "query_id": base if seen[base] == 1 else parts_hash((base, str(seen[base]))),
+                    **{n: window[n] for n in ("doc_id", "source", "unit")},
+                    "chunk_index": number,
+                    "chunk_count": len(pieces),
+                    "token_count": piece.tokens,
+                    "overlap_start": overlap,
+                    "byte_start": start,
+                    "byte_end": end,
+                    "text": said,
+                    "text_query": without_headers(said) or said,
+                }
+            )
+    return schemas.CONVERSATION_QUERY_CHUNKS.from_rows(rows)

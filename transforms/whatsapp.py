@@ -1,0 +1,209 @@
+"""WhatsApp chat exports to entries: the line forms of Android and iOS in all their date orders.
+
+What is here: where a message begins, and when. What is not: windows, pseudonyms, tables; those are
+in `transforms.conversations`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from transforms.chats import Chat, Entry, Fault, in_utc
+from transforms.errors import ChatFormatError
+
+DateOrder = Literal["auto", "dmy", "mdy", "ymd"]
+
+_MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
+_BLANK = "[ \u00a0\u202f\u2009]"
+# `27.03.25, 18:02 - ` (Android) or `[27/03/2025, 6:02:33 PM] ` (iOS), direction marks before it.
+_HEAD = re.compile(
+    rf"^[{_MARKS}]*(?P<open>\[?)(?P<a>\d{{1,4}})(?P<sep>[./-])[{_MARKS}]?(?P<b>\d{{1,2}})(?P=sep)[{_MARKS}]?(?P<c>\d{{1,4}})"
+    rf"[,.]?{_BLANK}+(?P<h>\d{{1,2}})[:.](?P<m>\d\d)(?:[:.](?P<s>\d\d))?"
+    rf"(?:{_BLANK}?(?P<half>[AaPp])\.?{_BLANK}?[Mm]\.?)?(?P<close>\]?){_BLANK}(?P<dash>[-\u2013]{_BLANK})?",
+    re.M,
+)
+_AUTHOR = re.compile(rf"[{_MARKS}]*(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*:(?:{_BLANK}|(?=\n|\Z))")
+# What stands in a line of the system before a colon, as in `Maud changed the subject to "Gauges: new"`.
+_ACTION = re.compile(
+    r'"|\b(?:created group|added|removed|left|joined|changed (?:the|this|their|to)|pinned a message|is now an admin)\b'
+)
+_MEDIA = re.compile(
+    rf"[{_MARKS}]*(?:<(?:Media omitted|Medien ausgeschlossen|Multimedia omitido|M\u00e9dias omis|Media omessi)>"
+    r"|(?:image|video|audio|sticker|GIF|document|Contact card) omitted|<attached: [^>\n]+>"
+    r"|[^\n]{1,200} \((?:file attached|Datei angeh\u00e4ngt|archivo adjunto|fichier joint)\)|null)[ \t]*"
+)
+_DELETED = re.compile(
+    rf"[{_MARKS}]*(?:This message was deleted|You deleted this message|Diese Nachricht wurde gel\u00f6scht)\.?[ \t]*"
+)
+_SYSTEM = re.compile(
+    rf"[{_MARKS}]*\u200e[{_MARKS}]*(?:Messages and calls are end-to-end|[^\n]*(?:created (?:this )?group|added|removed|left|"
+    r"joined using|changed (?:the|this|their)|pinned a message|Missed (?:voice|video) call))"
+)
+_MEMBERS = re.compile(
+    r"^(?P<who>.{1,80}?) (?:created group|added|removed|left|joined|changed|pinned|was (?:added|removed)|is now)\b"
+    r"(?: (?P<whom>[^\"\n]{1,80}))?"
+)
+_ODD_DATES = 0.05
+_OUT_OF_ORDER = timedelta(days=1)
+
+
+class _Head(NamedTuple):
+    """The beginning of a line that looks like a message's, and its numbers."""
+
+    start: int
+    end: int
+    is_ios: bool
+    date: tuple[int, int, int]
+    digits: tuple[int, int, int]
+    clock: tuple[int, int, int]
+    has_half: bool
+
+
+def looks_like_whatsapp(text: str) -> bool:
+    """True if one of the first lines has the form of an exported message."""
+    return any(_HEAD.match(line) and _heads(line) for line in text[:4096].split("\n")[:20])
+
+
+def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto") -> Chat:
+    """The chat that an export holds.
+
+    A message runs to the next beginning of one, blank lines included. The date order is the one
+    that the numbers of the whole file allow, else the one in which time runs forward, else
+    day first (month first where the clock has AM and PM). A line that looks like a beginning and is
+    out of the order of time is text, as somebody may type one. `timezone` is the zone of the
+    phone that exported, as exports name none. ChatFormatError if no line begins a message, or
+    if two date orders are mixed.
+    """
+    text = text.replace("\r\n", "\n").removeprefix("\ufeff")
+    heads = _heads(text)
+    if not heads:
+        raise ChatFormatError("no_messages: no line begins as a message of a WhatsApp export does")
+    style = sum(h.is_ios for h in heads) * 2 > len(heads)
+    heads = [h for h in heads if h.is_ios == style]
+    chosen = _date_order(heads, order)
+    dated = [(h, at) for h in heads if (at := _time(h, chosen))]
+    if len(dated) < len(heads) * (1 - _ODD_DATES) - 2:
+        raise ChatFormatError(
+            f"mixed_dates: {len(heads) - len(dated)} of {len(heads)} lines have no {chosen} date; two exports in one "
+            "file? Split them, or set `date_order` of the source"
+        )
+    kept = _in_order(dated)
+    entries, faults = [], []
+    if before := text[: kept[0][0].start].strip():
+        faults.append(Fault(f"{name}:0", "before_first: text before the first message", before.encode()))
+    names: set[str] = set()
+    for (head, at), following in zip(kept, [*(h.start for h, _ in kept[1:]), len(text)], strict=True):
+        said = text[head.end : following].removesuffix("\n")
+        entries.append(_entry(in_utc(at, timezone), said, names))
+    return Chat(name, entries, frozenset(names), faults)
+
+
+def _heads(text: str) -> list[_Head]:
+    found = []
+    for match in _HEAD.finditer(text):
+        bracketed = bool(match["open"]) and bool(match["close"])
+        if bracketed == bool(match["dash"]) or bool(match["open"]) != bool(match["close"]):
+            continue
+        parts = (match["a"], match["b"], match["c"])
+        hour = int(match["h"])
+        if match["half"]:
+            hour = hour % 12 + (12 if match["half"] in "pP" else 0)
+        clock = (hour, int(match["m"]), int(match["s"] or 0))
+        a, b, c = (int(p) for p in parts)
+        la, lb, lc = (len(p) for p in parts)
+        found.append(
+            _Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(match["half"]))
+        )
+    return found
+
+
+def _date_order(heads: Sequence[_Head], order: DateOrder) -> DateOrder:
+    if order != "auto":
+        return order
+    if sum(h.digits[0] == 4 for h in heads) * 2 > len(heads):
+        return "ymd"
+    day_first = sum(h.date[0] > 12 for h in heads)
+    month_first = sum(h.date[1] > 12 for h in heads)
+    if min(day_first, month_first) > len(heads) * _ODD_DATES + 2:
+        raise ChatFormatError(
+            f"mixed_dates: {day_first} lines have the day first, {month_first} the month; two exports in one file? "
+            "Split them, or set `date_order` of the source"
+        )
+    if day_first != month_first:
+        return "dmy" if day_first > month_first else "mdy"
+    turns = {o: _steps_back(heads, o) for o in ("dmy", "mdy")}
+    if turns["dmy"] != turns["mdy"]:
+        return "dmy" if turns["dmy"] < turns["mdy"] else "mdy"
+    return "mdy" if heads[0].has_half else "dmy"
+
+
+def _steps_back(heads: Sequence[_Head], order: str) -> int:
+    times = [at for h in heads if (at := _time(h, order))]
+    return sum(b < a for a, b in zip(times, times[1:], strict=False))
+
+
+def _time(head: _Head, order: str) -> datetime | None:
+    """Local time of a beginning in a date order; None if there is no such day or hour."""
+    day, month, year = (head.date[order.index(part)] for part in "dmy")
+    if year < 100:
+        year += 2000
+    try:
+        return datetime(year, month, day, *head.clock)
+    except ValueError:
+        return None
+
+
+def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime]]:
+    """Those that time runs forward through; a few that are far out of it are text that somebody typed.
+
+    The longest sequence that never steps back (Fredman 1975), and what lies within a day of it.
+    """
+    tails: list[datetime] = []
+    places: list[int] = []
+    before: list[int] = []
+    for number, (_, at) in enumerate(dated):
+        slot = bisect_right(tails, at)
+        before.append(places[slot - 1] if slot else -1)
+        if slot == len(tails):
+            tails.append(at)
+            places.append(number)
+        else:
+            tails[slot], places[slot] = at, number
+    chain = set()
+    at_end = places[-1]
+    while at_end >= 0:
+        chain.add(at_end)
+        at_end = before[at_end]
+    kept, last = [], None
+    for number, (head, at) in enumerate(dated):
+        if number in chain:
+            last = at
+        elif last is None or abs(at - last) > _OUT_OF_ORDER:
+            continue
+        kept.append((head, at))
+    return kept if len(dated) - len(kept) <= len(dated) * _ODD_DATES + 2 else dated
+
+
+def _entry(at: datetime, said: str, names: set[str]) -> Entry:
+    match = _AUTHOR.match(said)
+    if match is None or _ACTION.search(match["author"]):
+        if found := _MEMBERS.match(said.lstrip("\u200e\u200f")):
+            names.update(
+                n.strip() for n in found.groups() if n and n.strip().lower() not in ("you", "this group")
+            )
+        return Entry(at, "", said, "system")
+    author, text = match["author"].strip(), said[match.end() :]
+    if _SYSTEM.match(text):
+        return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
+    first = text.split("\n", 1)[0]
+    if media := _MEDIA.fullmatch(first):
+        # A caption stands on the lines behind the mark.
+        caption = text[media.end() :].strip("\n")
+        return Entry(at, author, caption, "message" if caption else "media")
+    if _DELETED.fullmatch(text):
+        return Entry(at, author, "", "deleted")
+    return Entry(at, author, text, "message")
