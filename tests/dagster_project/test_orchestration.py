@@ -96,7 +96,7 @@ def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
         ({"chunks": {"message_chars": 900}}, ["message_chunks"]),
         ({"documents": {"max_document_bytes": 999}}, ["documents"]),
         ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),
-        ({"terms": {"stemmer": "german"}}, ["message_terms", "document_terms"]),
+        ({"terms": {"stemmer": "german"}}, ["message_terms", "document_terms", "conversation_terms"]),
     ],
     ids=lambda value: next(iter(value)),
 )
