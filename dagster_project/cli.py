@@ -255,7 +255,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 @click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits.")
 @explained
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
-    """Find what answers QUERY: with --static by the hash of its words, else and otherwise by search."""
+    """Find what answers QUERY by search, with --static first among the questions stored with chunks."""
     from dagster_project.resources import disclosure
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_prompted

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from assets import graph
 from transforms import lexical, schemas
 
 LAYOUT = "4"
@@ -94,15 +95,7 @@ TABLES = {
     "links": f"CREATE TABLE links AS SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
     "chunk_context": "CREATE TABLE chunk_context AS SELECT * EXCLUDE (partition) FROM lake_chunk_context",
     **{
-        name: f"CREATE TABLE {name} AS SELECT * EXCLUDE (partition) FROM lake_{name}"
-        for name in (
-            "chunk_classes",
-            "chunk_similarities",
-            "stripe_orders",
-            "keywords",
-            "chunk_keywords",
-            "prompt_hashes",
-        )
+        name: f"CREATE TABLE {name} AS SELECT * EXCLUDE (partition) FROM lake_{name}" for name in graph.TABLES
     },
     "messages": f"CREATE TABLE messages AS {_canonical('new_messages')} {{kept}}",
     "attachments": f"CREATE TABLE attachments AS {_canonical('new_attachments')} {{kept}}",
@@ -333,14 +326,9 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
     "documents": _of(schemas.DOCUMENTS, _PARTITION),
     "nodes": _of(schemas.DOCUMENT_NODES, _PARTITION),
-    "chunk_classes": _of(schemas.CHUNK_CLASSES),
-    "chunk_similarities": _of(schemas.CHUNK_SIMILARITIES),
-    "stripe_orders": _of(schemas.STRIPE_ORDERS),
-    "keywords": _of(schemas.KEYWORDS),
-    "chunk_keywords": _of(schemas.CHUNK_KEYWORDS),
-    "prompt_hashes": _of(schemas.PROMPT_HASHES),
     "conversations": _of(schemas.CONVERSATION_MESSAGES, _PARTITION),
     "conversation_windows": _of(schemas.CONVERSATION_WINDOWS, _PARTITION),
+    **{name: _of(table) for name, table in graph.TABLES.items()},
     "threads": _of(schemas.THREADS),
     "thread_tree": _of(schemas.THREAD_TREE),
     "memberships": _of(schemas.MEMBERSHIPS),
