@@ -20,6 +20,7 @@ def conversation_assets(
     settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter
 ) -> list[dg.AssetsDefinition]:
     """The partitioned assets of conversations, in order."""
+    reading, cutting = settings.parts()
     return [
         reading_asset(
             CONVERSATIONS,
@@ -28,7 +29,7 @@ def conversation_assets(
                 "conversations": schemas.CONVERSATION_MESSAGES,
                 "conversation_quarantine": schemas.QUARANTINE,
             },
-            f"{conversations.VERSION}-{settings.digest()}",
+            f"{conversations.VERSION}-{reading}",
             lambda sources, unit: sources.conversation(unit),
         ),
         stage_asset(
@@ -44,7 +45,7 @@ def conversation_assets(
             "cut_query_chunks",
             {"conversation_query_chunks": schemas.CONVERSATION_QUERY_CHUNKS},
             ["conversation_markdown"],
-            f"{query_chunks.VERSION}-{settings.digest()}",
+            f"{query_chunks.VERSION}-{cutting}",
             lambda partition, windows: (
                 query_chunks.conversation_query_chunks(windows, settings, tokens.counts),
             ),
@@ -54,7 +55,7 @@ def conversation_assets(
             "chunk_conversations",
             {"conversation_chunks": schemas.CHUNKS, "conversation_exclusions": schemas.EXCLUSIONS},
             ["conversations"],
-            f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{settings.digest()}",
+            f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{cutting}",
             lambda partition, turns: conversation_chunks.conversation_chunks(turns, settings, tokens.counts),
         ),
         stage_asset(

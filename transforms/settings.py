@@ -191,6 +191,12 @@ class ConversationSettings(StageSettings):
         2, ge=0, description="turns before and behind a turn that the lexical index reads with it"
     )
 
+    def parts(self) -> tuple[str, str]:
+        """Two hashes: of what decides how chats are read, and of the rest."""
+        reading = {"max_chat_bytes", "max_compression_ratio"}
+        read, rest = self.model_dump_json(include=reading), self.model_dump_json(exclude=reading)
+        return text_hash(read)[:12], text_hash(rest)[:12]
+
 
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},

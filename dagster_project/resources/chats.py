@@ -126,7 +126,7 @@ class ChatFiles:
                 "from them to remove its conversations from the index"
             )
         how = source.model_dump_json(exclude={"path"})
-        version = f"{conversations.VERSION}-{self.settings.conversations.digest()}-{self._key_id(source)}"
+        version = f"{conversations.VERSION}-{self.settings.conversations.parts()[0]}-{self._key_id(source)}"
         for name, format_, files in found:
             parts = (part for f in files for part in (_text(f.relative_to(base)), digest(f)))
             yield _Export(source, name, format_, files, parts_hash([version, how, name, format_, *parts]))

@@ -97,6 +97,8 @@ def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
         ({"documents": {"max_document_bytes": 999}}, ["documents"]),
         ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),
         ({"terms": {"stemmer": "german"}}, ["message_terms", "document_terms", "conversation_terms"]),
+        ({"conversations": {"max_chat_bytes": 999}}, ["conversations"]),
+        ({"conversations": {"query_tokens": 999}}, ["conversation_query_chunks", "conversation_chunks"]),
     ],
     ids=lambda value: next(iter(value)),
 )
