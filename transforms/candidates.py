@@ -200,15 +200,3 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
         left[best] = False
         covered = np.maximum(covered, matrix[:, best])
     return [*order, *np.flatnonzero(left).tolist()]
-
-
-def fused(lexical_scores: np.ndarray, vector_scores: np.ndarray, weight: float) -> np.ndarray:
-    """Both scores of all chunks for one query, each scaled to 0..1, blended; `weight` is that of the lexical."""
-    return weight * scaled(lexical_scores) + (1 - weight) * scaled(vector_scores)
-
-
-def scaled(scores: np.ndarray) -> np.ndarray:
-    """Finite scores with the lowest at 0 and the highest at 1; all 0 where nothing lies between."""
-    finite = scores[np.isfinite(scores)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-    return (scores - low) / (high - low) if high > low else np.zeros_like(scores)

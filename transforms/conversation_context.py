@@ -15,7 +15,7 @@ from transforms import candidates as steps
 from transforms import context_block
 from transforms.conversations import without_headers
 from transforms.hashing import bytes_sha256
-from transforms.schemas import CONVERSATION_CANDIDATES, CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
+from transforms.schemas import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
 from transforms.settings import ContextSettings
 
 VERSION = f"1.{steps.VERSION}.{context_block.VERSION}"
@@ -124,11 +124,6 @@ def context_manifest(
             "question_sha256": bytes_sha256(question.encode()),
         },
     )
-
-
-def empty_candidates() -> pl.DataFrame:
-    """No candidates."""
-    return pl.from_arrow(CONVERSATION_CANDIDATES.empty())  # type: ignore[return-value]
 
 
 def _record(passage: context_block.Passage) -> dict[str, Any]:

@@ -69,11 +69,11 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
 def _mentions(names: set[str]) -> dict[str, str]:
     """What may stand behind an `@`, in lower case, and whom it names: a name, a first name of one alone, a number."""
     firsts: dict[str, set[str]] = {}
-    for name in names:
+    for name in sorted(names):
         firsts.setdefault(name.split(" ")[0].casefold(), set()).add(name)
     found = {first: next(iter(full)) for first, full in firsts.items() if len(full) == 1}
-    found |= {digits: n for n in names if len(digits := re.sub(r"\D", "", n)) >= _NUMBER}
-    return found | {n.casefold(): n for n in names}
+    found |= {digits: n for n in sorted(names) if len(digits := re.sub(r"\D", "", n)) >= _NUMBER}
+    return found | {n.casefold(): n for n in sorted(names)}
 
 
 def _first(name: str) -> str:

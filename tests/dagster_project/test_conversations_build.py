@@ -238,17 +238,6 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace, tmp_
     assert without.group_by("query").len()["len"].to_list() == [5, 5, 5]
 
 
-def test_a_window_in_which_nothing_is_said_has_no_hits(tmp_path: Path):
-    work = Workspace(tmp_path / "work")
-    configure(work, NOTES, CHAT)
-    write(work, "notes/a.md", "Just a note.")
-    write(work, "chats/quiet.txt", "27.03.25, 18:02 - A: <Media omitted>\n27.03.25, 18:03 - A: \U0001f44d\n")
-    work.build()
-    (row,) = contexts(work)
-    assert (row["outcome"], row["block"], row["compiled"], row["query_count"]) == ("NO_HITS", "", "", 0)
-    assert work.plan().is_empty
-
-
 def test_a_fault_is_no_empty_answer(tmp_path: Path):
     work = Workspace(tmp_path / "work")
     configure(work, NOTES)

@@ -1,0 +1,106 @@
+"""From candidates to the tables of documents and context, in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+
+from transforms.context_block import Passage
+from transforms.conversation_context import window_context, window_documents, window_queries
+from transforms.schemas import CONVERSATION_CANDIDATES
+from transforms.settings import ContextSettings
+
+FACTS = {"index_version": "v1", "model": "m", "dimensions": 2, "tokenizer": "words"}
+WINDOWS = pl.DataFrame(
+    {
+        "doc_id": ["chat@1", "chat@2"],
+        "message_count": [2, 0],
+        "markdown": ["## Message 1\n**Author:** a\n**Timestamp:** 2025-01-15 10:30\n\nrye flour\n", ""],
+    }
+)
+CHUNKS = pl.DataFrame(
+    {
+        "doc_id": ["chat@1"],
+        "chunk_index": [0],
+        "text": ["## Message 1\n**Author:** a\n**Timestamp:** 2025-01-15 10:30\n\nrye flour"],
+        "text_query": ["rye flour"],
+    }
+)
+
+
+def words(texts: Sequence[str]) -> list[int]:
+    return [len(t.split()) for t in texts]
+
+
+def candidates(*rows: tuple[str, str | None, float]) -> pl.DataFrame:
+    """Candidates of the first window: chunk, document and score."""
+    found = [
+        {
+            "window_id": "chat@1",
+            "query": 0,
+            "rank": n,
+            "chunk_id": chunk,
+            "document_id": document,
+            "source_kind": "document",
+            "similarity": score,
+            "lexical_score": 0.0,
+            "score": score,
+        }
+        for n, (chunk, document, score) in enumerate(rows, start=1)
+    ]
+    return pl.DataFrame(CONVERSATION_CANDIDATES.from_rows(found))
+
+
+def vectors(chunks: Sequence[str]) -> dict[str, np.ndarray]:
+    """Chunks whose names begin with the same letter have nearly the same vector."""
+    return {c: np.array([1.0, 0.01 * len(c)] if c.startswith("a") else [0.0, 1.0]) for c in chunks}
+
+
+@pytest.mark.parametrize(("ask_with", "text"), [("said", "rye flour"), ("markdown", CHUNKS["text"][0])])
+def test_a_window_asks_with_what_was_said_or_with_its_markdown(ask_with: str, text: str):
+    made = window_queries(WINDOWS, CHUNKS, ContextSettings(ask_with=ask_with))  # type: ignore[arg-type]
+    assert made.rows() == [("chat@1", 0, text)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({}, ["a", "b", "x"]),
+        ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]),
+        ({"dedup_strategy": "semantic"}, ["a", "b"]),
+        ({"dedup_strategy": "none"}, ["a", "aa", "aaa", "b", "x"]),
+    ],
+)
+def test_what_each_way_of_dedup_keeps(settings: dict, kept: list[str]):
+    found = candidates(
+        ("a", "d1", 0.9), ("aa", "d1", 0.8), ("aaa", "d1", 0.7), ("b", "d2", 0.6), ("x", None, 0.5)
+    )
+    made = window_documents(found, ContextSettings(**{"pick": "score", **settings}), vectors)
+    assert made["chunk_id"].to_list() == kept
+    assert made["place"].to_list() == list(range(1, len(kept) + 1))
+    assert made["found_by"].to_list() == [1] * len(kept)
+
+
+def test_every_window_has_a_row_and_one_without_hits_says_so():
+    passage = Passage("a", "d1", "d1", "document", "Bread", None, (), "rye and salt", 0, 12)
+    settings = ContextSettings(pick="score")
+    found = candidates(("a", "d1", 0.9))
+    made = window_context(
+        WINDOWS["doc_id"].to_list(),
+        window_queries(WINDOWS, CHUNKS, settings),
+        found,
+        window_documents(found, settings, vectors),
+        {"a": passage},
+        FACTS,
+        words,
+        settings,
+    ).to_pylist()
+    assert [r["outcome"] for r in made] == ["CONTEXT", "NO_HITS"]
+    assert [r["query_count"] for r in made] == [1, 0]
+    assert made[0]["records"][0]["document_id"] == "d1" and "> rye and salt" in made[0]["compiled"]
+    assert (made[1]["block"], made[1]["compiled"], made[1]["records"]) == ("", "", [])
+    assert json.loads(made[0]["manifest"])["settings"]["pick"] == "score"
