@@ -41,8 +41,8 @@ def is_pseudonym(author: str) -> bool:
 def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudonym) -> list[str]:
     """`texts` with the names of people replaced by their pseudonyms.
 
-    Replaced are full names of `names` (those of two and more words whatever their case, single
-    words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
+    Replaced are full names of `names` (those of two and more words, and addresses, whatever their
+    case, single words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
     an `@`, and whatever stands between the marks that WhatsApp puts around a mention. First names
     without an `@` stay: they are too often other words.
     """
@@ -86,12 +86,12 @@ def _first(name: str) -> str:
 def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
     """For each first word the names that begin with it, longest first: what stands before the word, and a pattern.
 
-    Names of several words are found whatever their case, single words as they are.
+    Names of several words and addresses are found whatever their case, single words as they are.
     """
     found: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
     for name in sorted(names, key=lambda n: (-len(n), n)):
         before = _WORD.search(name)
-        flags = re.I if " " in name else 0
+        flags = re.I if " " in name or "@" in name else 0
         pattern = re.compile(rf"(?<!\w){_longest_first([name])}(?!\w)", flags)
         found.setdefault(_first(name), []).append((before.start() if before else 0, pattern))
     return found

@@ -368,7 +368,7 @@ def _threads(
     place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))
     assert isinstance(place, pl.DataFrame)
     joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
-    addresses = frozenset(a for a in frame.get_column("from_addr").to_list() if a)
+    people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
     for (thread,), rows in joined.sort("effective_at", "message_id").group_by(
         "thread_id", maintain_order=True
     ):
@@ -377,7 +377,7 @@ def _threads(
                 Entry(r["effective_at"], r["from_name"] or r["from_addr"] or "unknown", r["body"], "message")
                 for r in rows.iter_rows(named=True)
             ]
-            yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, addresses)
+            yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, people)
     bad = [Fault(r["place"], r["reason"], b"") for r in made.quarantine.to_pylist()]
     if bad:
         yield Chat(name, [], faults=bad)

@@ -123,15 +123,17 @@ def test_a_pseudonym_is_stable_keyed_and_in_the_form_of_a_uuid():
         ("Bobby and Maud stay", "Bobby and Maud stay"),
         ("mail me@Bob.example", "mail me@{bob}.example"),
         ("> Maud Fenwick wrote: yes", "> {maud} wrote: yes"),
+        ("<Ada@Example.ORG> wrote", "<{ada}> wrote"),
     ],
 )
 def test_known_names_in_texts_are_replaced(text: str, masked: str):
-    names = ["Maud Fenwick", "Bob", "+44 7700 900123", "Jo"]
+    names = ["Maud Fenwick", "Bob", "+44 7700 900123", "Jo", "ada@example.org"]
     expected = masked.format(
         maud=NAMED("Maud Fenwick"),
         other=NAMED("Somebody Else"),
         phone=NAMED("+44 7700 900123"),
         bob=NAMED("Bob"),
+        ada=NAMED("ada@example.org"),
     )
     assert masked_texts([text], names, NAMED) == [expected]
 
