@@ -195,10 +195,10 @@ def attachment(content: bytes, name: str = "x", kind: str = "application/octet-s
     ("content", "name", "expected"),
     [
         (DIFF.encode(), "x", ("patch", DIFF, None)),
-        (gzip.compress(DIFF.encode()), "x.diff.gz", ("patch", DIFF, None)),
+        (gzip.compress(DIFF.encode(), mtime=0), "x.diff.gz", ("patch", DIFF, None)),
         (bz2.compress(DIFF.encode()), "x", ("patch", DIFF, None)),
         (lzma.compress(DIFF.encode()), "x", ("patch", DIFF, None)),
-        (gzip.compress(DIFF.encode()) + gzip.compress(b"more\n", mtime=0), "x", ("patch", DIFF + "more\n", None)),
+        (gzip.compress(DIFF.encode(), mtime=0) + gzip.compress(b"more\n", mtime=0), "x", ("patch", DIFF + "more\n", None)),
         (b"a\r\nb", "n.txt", ("text", "a\nb", None)),
         (b"int main(void);\n", "x.c", ("code", "int main(void);\n", None)),
         (b"#!/bin/sh\nls\n", "x", ("code", "#!/bin/sh\nls\n", None)),
