@@ -303,6 +303,8 @@ SELECT message_id AS doc_id, coalesce(nullif(subject, ''), '(no subject)') AS ti
   concat_ws(' · ', coalesce(nullif(from_name, ''), from_addr), strftime(effective_at, '%Y-%m-%d'), list_id) AS origin
 FROM messages WHERE message_id IN (SELECT unnest($ids))
 UNION ALL SELECT doc_id, title, source || ':' || path FROM documents WHERE doc_id IN (SELECT unnest($ids))
+UNION ALL SELECT doc_id, title, concat_ws(' · ', source, "window") FROM conversation_windows
+WHERE doc_id IN (SELECT unnest($ids))
 ORDER BY ALL
 """
 
