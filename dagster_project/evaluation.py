@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import ValidationError
 
 from dagster_project.evaluation_page import page
 from dagster_project.resources.embedders import make_embedder
@@ -21,7 +22,7 @@ from dagster_project.resources.evaluator import (
     run_profiles,
 )
 from dagster_project.resources.search_index import SearchIndex, open_current
-from dagster_project.settings import Settings
+from dagster_project.settings import Settings, changed_search, faults_of
 from transforms import evaluation, query_drafts
 from transforms.errors import (
     CheckFailedError,
@@ -109,9 +110,9 @@ def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[st
     for values in itertools.product(*axes.values()):
         given = dict(zip(axes, values, strict=True))
         try:
-            changed = SearchSettings.model_validate({**settings.model_dump(), **given})
-        except ValueError as error:
-            raise SettingsError(f"--set {' '.join(f'{k}={v}' for k, v in given.items())}: {error}") from error
+            changed = changed_search(settings, given)
+        except ValidationError as error:
+            raise SettingsError(f"--set: {faults_of(error)}") from error
         made[" ".join(f"{name}={value}" for name, value in given.items()) or "as configured"] = changed
     return made
 

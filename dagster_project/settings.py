@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -221,10 +222,9 @@ class Settings(StageSettings):
     def profile(self, name: str) -> SearchSettings:
         """The search settings under the profile of that name; ValueError if they are wrong."""
         try:
-            return SearchSettings.model_validate({**self.search.model_dump(), **self.profile_changes(name)})
+            return changed_search(self.search, self.profile_changes(name))
         except ValidationError as error:
-            faults = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
-            raise ValueError(f"profile {name!r}: {faults}") from error
+            raise ValueError(f"profile {name!r}: {faults_of(error)}") from error
 
     @property
     def root(self) -> Path:
@@ -252,6 +252,16 @@ class Settings(StageSettings):
     def source(self, name: str) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
         """The source of that name; KeyError if there is none."""
         return {s.name: s for s in self.sources}[name]
+
+
+def changed_search(search: SearchSettings, changes: Mapping[str, Any]) -> SearchSettings:
+    """Search settings with some values changed; ValidationError if that makes them wrong."""
+    return SearchSettings.model_validate({**search.model_dump(), **changes})
+
+
+def faults_of(error: ValidationError) -> str:
+    """What is wrong in one line: each entry and its fault."""
+    return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
 
 
 def config_path(given: str | Path | None = None) -> Path:

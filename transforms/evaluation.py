@@ -295,7 +295,7 @@ def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
         },
         "timing": {
             "made_at": second["timing"]["made_at"],
-            "latency": {n: side["timing"]["latency"][baselines[n]] for n, side in sides.items()},
+            "latency": {n: side["timing"]["latency"].get(baselines[n], {}) for n, side in sides.items()},
         },
     }
 

@@ -246,8 +246,6 @@ def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
     with pytest.raises(CheckFailedError, match=r"nothing was published: nDCG@10 of profile default fell by"):
         built.build()
     assert (built.index / "CURRENT").resolve() == better
-    built.config.write_text(built.config.read_text().replace("publish_check = true", "publish_check = false"))
-    assert built.build().published
 
 
 def test_ground_truth_that_is_no_text_is_a_fault(measured: Workspace, tmp_path: Path):

@@ -145,6 +145,34 @@ def test_a_profile_that_finds_nothing_has_nothing_right():
     assert document_quality(runs.clear(), judged, ["none"])["value"].to_list() == [0] * 7 * QUERIES
 
 
+def test_passages_are_measured_on_the_bytes_of_the_first_chunks():
+    queries, _, runs, chunks, facts = world()
+    relevance = schemas.EVALUATION_RELEVANCE.from_rows(
+        [
+            {"query_id": f"q{n}", "entry": 0, "form": "passage", "target": "d0", "text": "abcdefgh", "grade": 1,
+             "topic": None}
+            for n in range(QUERIES)
+        ]
+    )  # fmt: skip
+    contents = Contents(
+        chunks,
+        chunks.select("doc_id", "thread_id").unique(),
+        pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
+        pl.DataFrame(schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64,
+                             "heading_start": pl.Int64, "byte_end": pl.Int64}),
+        pl.DataFrame({"doc_id": ["d0"], "text": ["......abcdefgh......"]}),
+        pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
+    )  # fmt: skip
+    judged = judgements(pl.from_arrow(relevance), contents)
+    settings = EvaluationSettings(passage_bytes=10)
+    found = report(queries, judged, runs, chunks, facts, settings, {"good": {}})
+    assert mean(found, "good", "fused", "chunk", "passage recall") == pytest.approx(4 / 8)
+    assert mean(found, "good", "fused", "chunk", "passage precision") == pytest.approx(4 / 10, abs=1e-6)
+    assert mean(found, "good", "fused", "chunk", "passage IoU") == pytest.approx(4 / 14, abs=1e-6)
+    twice = report(queries, judged, runs, chunks, facts, SETTINGS, {"good": {}})
+    assert mean(twice, "good", "fused", "chunk", "passage recall") == 1
+
+
 def test_intervals_are_left_out_where_too_few_queries_are_there():
     rows = [r for r in made()["summary"] if r["tag"] == "even" and r["measure"] == "nDCG@10"]
     assert [(r["queries"], r["low"], r["high"]) for r in rows] == [(3, None, None)] * 2
