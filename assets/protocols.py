@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from transforms.context_block import Passage
 from transforms.document_graph import Folder
 from transforms.documents import RawFile
+from transforms.judgements import Contents
 from transforms.mail import RawMail
 from transforms.settings import ContextSettings
 
@@ -252,6 +253,25 @@ class GraphExporter(Protocol):
 
     def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
         """Make the export consist of `folders`; the files as `schemas.DOCUMENT_GRAPH`, and what was done."""
+
+
+class Evaluator(Protocol):
+    """The published index as evaluation sees it."""
+
+    def ground_truth(self) -> tuple[pa.Table, pa.Table]:
+        """The configured queries and their right answers, as `transforms.ground_truth.GroundTruth`."""
+
+    def run(self, queries: pa.Table) -> pa.Table:
+        """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
+
+    def contents(self, relevance: pa.Table) -> Contents:
+        """What the index holds of what right answers can name."""
+
+    def facts(self) -> pl.DataFrame:
+        """What the index says of each chunk, see `transforms.evaluation.retrieved_measures`."""
+
+    def save(self, report: Mapping[str, Any]) -> Mapping[str, str]:
+        """Write a report; returns the paths of its files by their kind."""
 
 
 class Progress(Protocol):

@@ -1,4 +1,4 @@
-"""Queries and relevant mails over the mail corpora, and the metrics they are judged by."""
+"""Queries and relevant mails over the mail corpora, and the measures they are judged by."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import ir_measures
-from ir_measures import RR, R, nDCG
+import numpy as np
 
-METRICS = (nDCG @ 10, RR @ 10, R @ 100)
+from transforms import metrics
+
+MEASURES = ("nDCG@10", "MRR@10", "Recall@100")
 _TRAILER = re.compile(r"^(?:[A-Z][A-Za-z]*(?:-[A-Za-z]+)+|Link|Fixes|Cc|Closes|Message-ID): .*$", re.M)
 
 
@@ -96,12 +97,13 @@ def measured(
     ranked: Sequence[Sequence[tuple[str, float]]],
     relevant: Sequence[frozenset[str]],
     without: Sequence[frozenset[str]] | None = None,
-) -> dict[str, float]:
-    """nDCG@10, RR@10 and R@100 (ir-measures) of ranked (id, score) lists; `without` are ids left out."""
-    run, qrels = [], []
-    for number, (hits, right) in enumerate(zip(ranked, relevant, strict=True)):
-        left_out = without[number] if without else frozenset()
-        kept = [h for h in hits if h[0] not in left_out]
-        run += [ir_measures.ScoredDoc(str(number), doc, -float(rank)) for rank, (doc, _) in enumerate(kept)]
-        qrels += [ir_measures.Qrel(str(number), doc, 1) for doc in right]
-    return {str(m): float(v) for m, v in ir_measures.calc_aggregate(METRICS, qrels, run).items()}
+) -> dict[str, np.ndarray]:
+    """MEASURES of each query, of ranked (id, score) lists; `without` are ids left out of a list."""
+    left_out = without or [frozenset()] * len(ranked)
+    runs = {
+        str(number): [doc for doc, _ in hits if doc not in out]
+        for number, (hits, out) in enumerate(zip(ranked, left_out, strict=True))
+    }
+    judged = {str(number): dict.fromkeys(sorted(right), 1) for number, right in enumerate(relevant)}
+    values = metrics.measured(runs, judged)
+    return {name: values.filter(measure=name)["value"].to_numpy() for name in MEASURES}

@@ -131,7 +131,7 @@ def quality(state: Path, corpus: str | None, transformer: str | None, dimensions
                     rows[model] = judged(index, list(queries), relevant)
     for title, by_model in found.items():
         table = Table(title=title, title_justify="left")
-        metrics = ("nDCG@10", "RR@10", "R@100")
+        metrics = collections.MEASURES
         for column in ("model", "search", *metrics):
             table.add_column(column, justify="right" if column in metrics else "left")
         for model, rows in by_model.items():
@@ -175,7 +175,8 @@ def judged(
     for name, changed in variants.items():
         settings = index.settings.model_copy(update=changed)
         searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
-        rows.append((name, collections.measured(weft_ranking(searching, queries), relevant)))
+        measured = collections.measured(weft_ranking(searching, queries), relevant)
+        rows.append((name, {measure: float(values.mean()) for measure, values in measured.items()}))
     return rows
 
 

@@ -6,44 +6,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from transforms.errors import WeftError
+from dagster_project.cli_eval import evaluate
+from dagster_project.cli_options import CONFIG, JSON, explained
 
 NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
-
-CONFIG = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-
-
-def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[..., None]:
-    """Turn faults that Weft knows into a message on stderr and their exit code."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-        except WeftError as fault:
-            if kwargs.get("as_json"):
-                click.echo(
-                    json.dumps({"outcome": outcome, "error": str(fault), "kind": type(fault).__name__})
-                )
-            click.echo(f"error: {fault}", err=True)
-            sys.exit(fault.exit_code)
-
-    return run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -429,6 +403,8 @@ def ui(config: Path | None, port: int) -> None:
     command = [sys.executable, "-m", "dagster", "dev", "-m", "dagster_project.definitions", "-h", "127.0.0.1"]
     os.execve(sys.executable, [*command, "-p", str(port)], environment)
 
+
+main.add_command(evaluate)
 
 if __name__ == "__main__":
     main()

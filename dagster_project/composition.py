@@ -10,6 +10,7 @@ import dagster as dg
 from assets import graph
 from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
+from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, search_index_asset
 from assets.references import message_links_asset
@@ -22,6 +23,7 @@ from assets.relations import (
     memberships_asset,
     threads_asset,
 )
+from dagster_project.evaluation import make_evaluator, make_quality_guard
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
 from dagster_project.resources.embedders import make_embedder
@@ -77,6 +79,9 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
         **graph.TABLES,
         "document_graph": schemas.DOCUMENT_GRAPH,
+        "evaluation_queries": schemas.EVALUATION_QUERIES,
+        "evaluation_relevance": schemas.EVALUATION_RELEVANCE,
+        "evaluation_runs": schemas.EVALUATION_RUNS,
     }
 
 
@@ -122,6 +127,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         settings.embedding,
         settings.terms,
         recorded,
+        guard=make_quality_guard(settings),
         has_graph=settings.graph.enabled,
     )
 
@@ -157,11 +163,22 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "graph_exporter": make_graph_exporter(settings),
         "published_index": make_published(settings),
         "progress": LoggedProgress(),
+        "evaluator": make_evaluator(settings),
     }
 
 
+def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """The assets below the published index; no build makes them."""
+    changes = {name: settings.profile_changes(name) for name in settings.evaluation.profiles}
+    return [
+        evaluation_queries_asset(),
+        evaluation_runs_asset(),
+        evaluation_report_asset(settings.evaluation, changes),
+    ]
+
+
 def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """All assets, in the order of the pipeline."""
+    """All assets that a build makes, in the order of the pipeline."""
     with warnings.catch_warnings():
         # Backfill policies are marked beta in Dagster 1.13; the pin keeps them as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)

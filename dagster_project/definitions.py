@@ -7,9 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from assets.evaluation import GROUP
 from assets.partitions import CONTEXT_TABLES, FAMILIES, Family
 from assets.publish import publish_checks
-from dagster_project.composition import make_assets, make_resources
+from dagster_project.composition import make_assets, make_evaluation_assets, make_resources
 from dagster_project.schedules import hourly_job, hourly_schedule
 from dagster_project.settings import Settings, load_settings
 
@@ -18,6 +19,9 @@ PUBLISH = "publish"
 
 CONTEXT = "find_context"
 """The job of what conversations find in the published file; it runs after it."""
+
+EVALUATE = "evaluate"
+"""The job that measures what is published; nothing else runs it."""
 
 
 def refresh_job(family: Family) -> str:
@@ -29,8 +33,9 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     """The definitions for `settings`; `resources` replaces resources by name."""
     partitioned = dg.AssetSelection.assets(*(table for family in FAMILIES for table in family.tables))
     context = dg.AssetSelection.assets(*CONTEXT_TABLES)
+    evaluation = dg.AssetSelection.groups(GROUP)
     return dg.Definitions(
-        assets=make_assets(settings),
+        assets=[*make_assets(settings), *make_evaluation_assets(settings)],
         asset_checks=[publish_checks(settings.embedding)],
         jobs=[
             *(
@@ -44,7 +49,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             ),
             dg.define_asset_job(
                 PUBLISH,
-                selection=dg.AssetSelection.all() - partitioned - context,
+                selection=dg.AssetSelection.all() - partitioned - context - evaluation,
                 description="Relate, embed, check and publish what the partitions hold.",
                 executor_def=dg.in_process_executor,
             ),
@@ -52,6 +57,12 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
                 CONTEXT,
                 selection=context,
                 description="Search the published index with every conversation and put its context together.",
+                executor_def=dg.in_process_executor,
+            ),
+            dg.define_asset_job(
+                EVALUATE,
+                selection=evaluation,
+                description="Measure the published index with the configured queries.",
                 executor_def=dg.in_process_executor,
             ),
             hourly_job(settings),

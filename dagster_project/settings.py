@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -14,6 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from dagster_project.resources.transformer import folder_revision
 from transforms.errors import SettingsError
 from transforms.settings import (
+    BUILT_IN_PROFILES,
     DOCUMENT_FORMATS,
     BlockSettings,
     ChunkSettings,
@@ -22,6 +24,7 @@ from transforms.settings import (
     DocumentChunkSettings,
     DocumentSettings,
     EmbeddingSettings,
+    EvaluationSettings,
     FamilySettings,
     GeminiSettings,
     GraphSettings,
@@ -190,6 +193,10 @@ class Settings(StageSettings):
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    profiles: dict[str, dict[str, Any]] = Field(
+        {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
+    )
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")
@@ -198,6 +205,26 @@ class Settings(StageSettings):
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"two sources are named {twice[0]!r}; names must differ")
         return self
+
+    @model_validator(mode="after")
+    def _known_profiles(self) -> Settings:
+        for name in {**self.profiles, **dict.fromkeys(self.evaluation.profiles)}:
+            self.profile(name)
+        return self
+
+    def profile_changes(self, name: str) -> dict[str, Any]:
+        """What the profile of that name changes in [search]; ValueError naming the known ones if there is none."""
+        known = {**BUILT_IN_PROFILES, **self.profiles}
+        if name not in known:
+            raise ValueError(f"no profile is called {name!r}; known are {', '.join(known)}")
+        return known[name]
+
+    def profile(self, name: str) -> SearchSettings:
+        """The search settings under the profile of that name; ValueError if they are wrong."""
+        try:
+            return changed_search(self.search, self.profile_changes(name))
+        except ValidationError as error:
+            raise ValueError(f"profile {name!r}: {faults_of(error)}") from error
 
     @property
     def root(self) -> Path:
@@ -225,6 +252,16 @@ class Settings(StageSettings):
     def source(self, name: str) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
         """The source of that name; KeyError if there is none."""
         return {s.name: s for s in self.sources}[name]
+
+
+def changed_search(search: SearchSettings, changes: Mapping[str, Any]) -> SearchSettings:
+    """Search settings with some values changed; ValidationError if that makes them wrong."""
+    return SearchSettings.model_validate({**search.model_dump(), **changes})
+
+
+def faults_of(error: ValidationError) -> str:
+    """What is wrong in one line: each entry and its fault."""
+    return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
 
 
 def config_path(given: str | Path | None = None) -> Path:

@@ -124,6 +124,9 @@ LAKE_ONLY = {
     "document_references": "Resolved over the whole lake and published as `links`.",
     "context_terms": "The same for the text of `chunk_context`, over the whole lake.",
     "embeddings": "Published per chunk as `embeddings`.",
+    "evaluation_queries": "Read from the files of `evaluation.queries` by the job `evaluate`.",
+    "evaluation_relevance": "The same.",
+    "evaluation_runs": "Made by the job `evaluate`.",
 }
 
 SETTINGS_TOP = """# Settings
@@ -235,6 +238,18 @@ A unit is read again as a whole when one of its files changes, so a unit is also
 Every partition costs some 30 ms of bookkeeping per table in a first build, and a few files on disk. Use
 `month` for a busy list (its current month is all that an hourly build reads), `year` for a quiet one,
 `archive` for one big file that no longer grows.
+
+Queries to measure the search with, and a profile of one's own that `weft eval` compares
+([evaluation.md](evaluation.md)); a profile holds keys of `[search]`:
+
+```toml
+[evaluation]
+queries = ["queries.yaml"]
+profiles = ["default", "mine"]
+
+[profiles.mine]
+lexical_weight = 0.5
+```
 """
 
 SOURCES = (SourceSettings, DocumentSourceSettings, ConversationSourceSettings)

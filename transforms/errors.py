@@ -77,3 +77,9 @@ class QueryError(WeftError):
 
 class ContextError(WeftError):
     """A block of context cannot be made again from its manifest."""
+
+
+class GroundTruthError(WeftError):
+    """A file of queries and right answers for an evaluation is wrong."""
+
+    exit_code = 2

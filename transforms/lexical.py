@@ -47,6 +47,17 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
     }
 
 
+_AFTER_LEXICAL = {
+    "candidates_lexical", "candidates_vector", "hnsw_ef_search", "fusion", "lexical_weight", "rrf_k",
+    "thread_weight", "log_weight", "diagnostic_pattern", "limit",
+}  # fmt: skip
+
+
+def lexical_key(settings: SearchSettings) -> str:
+    """Equal for settings that give the same BM25 scores: every value but those known to act later."""
+    return settings.model_dump_json(exclude=_AFTER_LEXICAL)
+
+
 def bm25_scores(
     query_terms: pa.Table, query_count: int, postings: Postings, settings: SearchSettings
 ) -> np.ndarray:

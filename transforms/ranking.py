@@ -25,6 +25,17 @@ RANKED = {
 }
 """Columns of ranked hits; a rank is null where the list of candidates does not hold the chunk."""
 
+STAGES = ("lexical", "vector", "fused", "final")
+"""The lists of a search in the order in which they are made: candidates of both kinds, all candidates by
+fused score, the best chunk of each hit. A new step reports its list under a name of its own, in its place."""
+
+
+class Report(Protocol):
+    """Is told the list that a stage made for one query: chunk numbers, best first, and their scores."""
+
+    def __call__(self, query: int, stage: str, chunks: np.ndarray, scores: np.ndarray) -> None:
+        """Take note of it."""
+
 
 @dataclass(frozen=True)
 class Places:
@@ -89,6 +100,7 @@ def ranked_hits(
     settings: SearchSettings,
     logs: np.ndarray | None = None,
     per_document: int = 1,
+    report: Report | None = None,
 ) -> pl.DataFrame:
     """The best `per_document` chunks of documents, `limit` in all, for one query: the columns of RANKED.
 
@@ -97,11 +109,14 @@ def ranked_hits(
     `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
     `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`. A document is as good
     as its best chunk, plus the share `thread_weight` of the best document of its thread. Ties break
-    on the chunk number.
+    on the chunk number. `report` is told the list of each of STAGES.
     """
     mask = np.ones(len(lexical), dtype=bool) if allowed is None else allowed
     by_lexical = top_k(np.where(mask & (lexical > 0), lexical, -np.inf), settings.candidates_lexical)
     by_vector = vector.best(settings.candidates_vector)
+    if report:
+        report(query, "lexical", by_lexical, lexical[by_lexical])
+        report(query, "vector", by_vector, vector.of(by_vector))
     found = np.union1d(by_lexical, by_vector)
     if not len(found):
         return pl.DataFrame(schema=RANKED)
@@ -116,7 +131,13 @@ def ranked_hits(
     fused = _fused(scaled, tuple(ranks.values()), settings)
     if logs is not None:
         fused = np.where(logs[chosen], settings.log_weight * fused, fused)
-    kept, share = _best_documents(fused, chosen, places, settings.thread_weight, limit, per_document)
+    by_fused = np.lexsort((chosen, -fused))
+    kept, share = _best_documents(
+        fused, by_fused, chosen, places, settings.thread_weight, limit, per_document
+    )
+    if report:
+        report(query, "fused", chosen[by_fused], fused[by_fused])
+        report(query, "final", chosen[kept], fused[kept] + share)
     columns = {
         "query": np.full(len(kept), query),
         "rank": np.arange(1, len(kept) + 1),
@@ -148,10 +169,18 @@ def _fused(
 
 
 def _best_documents(
-    fused: np.ndarray, chosen: np.ndarray, places: Places, thread_weight: float, limit: int, per_document: int
+    fused: np.ndarray,
+    by_score: np.ndarray,
+    chosen: np.ndarray,
+    places: Places,
+    thread_weight: float,
+    limit: int,
+    per_document: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the best chunks of each document, best first, and the thread's share of each."""
-    by_score = np.lexsort((chosen, -fused))
+    """Positions of the best chunks of each document, best first, and the thread's share of each.
+
+    `by_score` are the positions of all candidates, best first.
+    """
     best = by_score[_nth(places.document[chosen[by_score]]) < per_document]
     _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
     thread_best = np.full(thread.max() + 1, -np.inf)

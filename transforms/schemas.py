@@ -819,6 +819,54 @@ CONVERSATION_CONTEXT = Table(
 )
 
 
+EVALUATION_QUERIES = Table(
+    "evaluation_queries",
+    "One query that quality is measured with.",
+    ("query_id",),
+    (
+        _column("query_id", pa.string(), "id the file gives the query"),
+        _column("query", pa.string(), "what is asked"),
+        _column("tags", pa.list_(pa.string()), "what kind of query it is"),
+        _column("file", pa.string(), "file it comes from"),
+        _column("is_draft", pa.bool_(), "true if a program drafted it and nobody has looked at it"),
+    ),
+)
+
+EVALUATION_RELEVANCE = Table(
+    "evaluation_relevance",
+    "One right answer of a query, as its file names it.",
+    ("query_id", "entry"),
+    (
+        _column("query_id", pa.string(), "the query"),
+        _column("entry", pa.int64(), "place in the list of the query, from 0"),
+        _column("form", pa.string(), "message, thread, node, document, chunk, passage or chat"),
+        Column("target", pa.string(), "Message-ID, node, document or chunk; null for chat"),
+        Column("text", pa.string(), "exact text of a passage or of a part of a chat turn; null for others"),
+        _column("grade", pa.int64(), "how good the answer is; 0 is wrong"),
+        Column("topic", pa.string(), "what entries that answer the same part of the query share"),
+    ),
+)
+
+EVALUATION_RUNS = Table(
+    "evaluation_runs",
+    "One chunk at one place of the list that one stage of a search made for one query.",
+    ("profile", "query_id", "stage", "rank"),
+    (
+        _column("profile", pa.string(), "named search settings"),
+        _column("query_id", pa.string(), "the query"),
+        _column(
+            "stage", pa.string(), "lexical, vector or fused (chunks), or final (the best chunk of each hit)"
+        ),
+        _column("rank", pa.int64(), "place in the list, from 1"),
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("doc_id", pa.string(), "mail or document of the chunk"),
+        _column("thread_id", pa.string(), "its thread; the document itself where there is none"),
+        _column("score", pa.float64(), "score of the stage"),
+        Column("similarity", pa.float64(), "cosine of chunk and query; of final hits only"),
+    ),
+)
+
+
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""
     return Table(

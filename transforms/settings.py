@@ -588,3 +588,48 @@ class SearchSettings(StageSettings):
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )
     limit: int = Field(10, gt=0, description="hits returned for a query")
+
+
+BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "lexical": {
+        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "candidates_lexical": 300,
+        "candidates_vector": 1,
+    },
+    "vector": {
+        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "candidates_lexical": 1,
+        "candidates_vector": 300,
+    },
+    "rrf": {"fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100},
+}  # fmt: skip
+"""What the profiles that every evaluation knows change in [search]: nothing, BM25 alone, vectors alone,
+rank fusion with equal weights."""
+
+
+class EvaluationSettings(StageSettings):
+    """How quality is measured."""
+
+    queries: tuple[str, ...] = Field(
+        (), description="YAML files of queries and right answers; relative to the settings file"
+    )
+    profiles: tuple[str, ...] = Field(
+        ("default", "lexical", "vector", "rrf"),
+        description="profiles that are measured; the first is the one that others are compared with",
+    )
+    passage_bytes: int = Field(
+        5000, gt=0, description="bytes of retrieved text that passages are looked for in"
+    )
+    similarity_threshold: float = Field(
+        0.3, ge=-1, le=1, description="cosine from which a result counts as similar"
+    )
+    high_similarity: float = Field(
+        0.6, ge=-1, le=1, description="cosine from which a result that the reranker refuses is a risk"
+    )
+    rerank_threshold: float = Field(
+        5.0, ge=0, le=10, description="rerank score from which a result counts as relevant, of 10"
+    )
+    publish_check: bool = Field(
+        False,
+        description="refuse to publish when nDCG@10 of the first profile drops beyond its 95 % interval "
+        "against the published version",
+    )

@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,7 +70,10 @@ class DuckDBPublisher:
         recorded: Mapping[str, object],
         *,
         has_graph: bool = False,
+        guard: Callable[[Path, Path | None], None] | None = None,
     ):
+        """`guard` is shown each new file before it is published, and the current one; it may refuse."""
+        self.guard = guard
         self.lake, self.folder = lake, folder
         self.index, self.embedding, self.terms = index, embedding, terms
         self.recorded = recorded
@@ -122,6 +125,8 @@ class DuckDBPublisher:
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         try:
             result = _Build(self, building, previous, hashes, partitions).run(version, settings)
+            if self.guard:
+                self.guard(building, self.current())
             _durable(building)
             building.replace(place)
             self._switch(place)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,41 @@ class SearchResult:
         }
 
 
+class _Batch:
+    """Some queries that are scored together; what several settings have in common is computed once."""
+
+    def __init__(self, index: SearchIndex, queries: Sequence[str], first: int):
+        self.index, self.queries, self.first = index, list(queries), first
+        self._lexical: tuple[str, np.ndarray, np.ndarray] | None = None
+        self.seconds = {"lexical": 0.0, "vector": 0.0}
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """The vectors of the queries."""
+        return self.index.embedder.embed_queries([q if q.strip() else "?" for q in self.queries])
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        """Cosine of every query with every chunk."""
+        start = time.perf_counter()
+        made = self.vectors @ self.index.vectors.T
+        self.seconds["vector"] = time.perf_counter() - start
+        return np.asarray(made)
+
+    def lexical(self, settings: SearchSettings) -> tuple[np.ndarray, np.ndarray]:
+        """BM25 scores of all chunks, and which queries ask for any term; kept until other scores are asked for."""
+        key = lexical.lexical_key(settings)
+        if self._lexical is None or self._lexical[0] != key:
+            start = time.perf_counter()
+            asked = terms.query_terms(self.queries, self.index.term_settings, settings.stopwords)
+            scores = lexical.bm25_scores(asked, len(self.queries), self.index._postings(asked), settings)
+            answerable = np.zeros(len(self.queries), dtype=bool)
+            answerable[np.unique(asked.column("query").to_numpy())] = True
+            self._lexical = (key, scores, answerable)
+            self.seconds["lexical"] = time.perf_counter() - start
+        return self._lexical[1], self._lexical[2]
+
+
 class SearchIndex:
     """One published version, opened read-only; what it is asked often for is kept in memory."""
 
@@ -95,7 +130,6 @@ class SearchIndex:
             )
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
-            self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
         self.vector_path = "exact"
 
     def close(self) -> None:
@@ -123,22 +157,61 @@ class SearchIndex:
         filters: Filters = Filters(),
         limit: int | None = None,
         per_document: int = 1,
+        report: ranking.Report | None = None,
     ) -> pl.DataFrame:
         """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank.
 
-        Up to `per_document` chunks of each document are hits of their own.
+        Up to `per_document` chunks of each document are hits of their own. `report` is told the list
+        that each stage makes.
         """
         limit = limit or self.settings.limit
         self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
         self._require_known("source", "source FROM chunks", filters.source)
         allowed = self._allowed(filters)
-        step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
         parts = [
             hits
-            for first in range(0, len(queries), step)
-            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit, per_document)
+            for batch in self._batches(queries)
+            for hits in self._ranked(batch, allowed, limit, self.settings, per_document, report)
         ]
         return pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
+
+    def rank_each(
+        self,
+        queries: Sequence[str],
+        profiles: Mapping[str, SearchSettings],
+        limit: int,
+        report: Callable[[str, int, str, np.ndarray, np.ndarray], None],
+        done: Callable[[str], None] = lambda profile: None,
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Rank the queries with every profile, telling `report` the profile and what `ranking.Report` is told.
+
+        What profiles have in common is computed once: profiles are taken in the order of what their
+        lexical scores depend on. Returns the hits (`profile` and the columns of
+        `transforms.ranking.RANKED`), and the seconds each profile would take alone; `done` is told
+        of each profile that is through with a batch.
+        """
+        order = sorted(profiles, key=lambda name: (lexical.lexical_key(profiles[name]), name))
+        seconds = dict.fromkeys(profiles, 0.0)
+        # What is read once per process would be counted for the first profile.
+        _ = self.lengths, self.places, self.embedder.embed_queries(["?"])
+        if self.manifest["vector_search"] == "exact":
+            _ = self.vectors
+        parts = [pl.DataFrame(schema={"profile": pl.String, **ranking.RANKED})]
+        for batch in self._batches(queries):
+            for name in order:
+                batch.lexical(profiles[name])
+                before, start = batch.seconds["vector"], time.perf_counter()
+                for hits in self._ranked(batch, None, limit, profiles[name], report=partial(report, name)):
+                    parts.append(hits.select(pl.lit(name).alias("profile"), pl.all()))
+                own = time.perf_counter() - start - (batch.seconds["vector"] - before)
+                seconds[name] += own + sum(batch.seconds.values())
+                done(name)
+        return pl.concat(parts), seconds
+
+    def _batches(self, queries: Sequence[str]) -> Iterator[_Batch]:
+        step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
+        for first in range(0, len(queries), step):
+            yield _Batch(self, queries[first : first + step], first)
 
     def message_ids(self, chunk_numbers: Sequence[int]) -> list[str]:
         """The Message-IDs of chunks."""
@@ -196,32 +269,35 @@ class SearchIndex:
         return _matrix(table, int(self.manifest["dimensions"]))
 
     def _ranked(
-        self, queries: list[str], first: int, allowed: np.ndarray | None, limit: int, per_document: int
+        self,
+        batch: _Batch,
+        allowed: np.ndarray | None,
+        limit: int,
+        settings: SearchSettings,
+        per_document: int = 1,
+        report: ranking.Report | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Ranked hits of each query; the first has the number `first`."""
-        asked = self._asked(queries)
-        lexical_scores = lexical.bm25_scores(asked, len(queries), self._postings(asked), self.settings)
-        answerable = np.zeros(len(queries), dtype=bool)
-        answerable[np.unique(asked.column("query").to_numpy())] = True
-        vectors = self.embedder.embed_queries([q if q.strip() else "?" for q in queries])
-        for number, scores in enumerate(self._vector_scores(vectors, allowed)):
+        """Ranked hits of each query that asks for something."""
+        scores, answerable = batch.lexical(settings)
+        for number, vector in enumerate(self._vector_scores(batch, allowed, settings)):
             if not answerable[number]:
                 continue  # nothing but signs and blanks is asked
-            logs = None if ranking.is_diagnostic(queries[number], self.settings) else self.logs
+            logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
             yield ranking.ranked_hits(
-                first + number,
-                lexical_scores[number],
-                scores,
+                batch.first + number,
+                scores[number],
+                vector,
                 allowed,
                 self.places,
                 limit,
-                self.settings,
+                settings,
                 logs,
                 per_document,
+                report,
             )
 
     def _vector_scores(
-        self, queries: np.ndarray, allowed: np.ndarray | None
+        self, batch: _Batch, allowed: np.ndarray | None, settings: SearchSettings
     ) -> Iterator[ranking.VectorScores]:
         """Scores of each query: by the HNSW index where there is one and no filter, else exact.
 
@@ -230,13 +306,14 @@ class SearchIndex:
         """
         self.vector_path = "exact"
         if self.manifest["vector_search"] == "hnsw" and allowed is None:
-            wanted = min(self.settings.candidates_vector, self.chunk_count)
-            near = [_HnswScores(self.connection, query, wanted, self._sample) for query in queries]
+            self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
+            wanted = min(settings.candidates_vector, self.chunk_count)
+            near = [_HnswScores(self.connection, query, wanted, self._sample) for query in batch.vectors]
             if all(len(scores.nearest) == wanted for scores in near):
                 self.vector_path = "hnsw"
                 yield from near
                 return
-        for row in queries @ self.vectors.T:
+        for row in batch.products:
             yield ranking.ExactScores(row, allowed)
 
     def _asked(self, queries: Sequence[str]) -> pa.Table:

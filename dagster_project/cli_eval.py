@@ -1,0 +1,179 @@
+"""The commands `weft eval run`, `init`, `compare` and `sweep`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dagster_project.cli_options import CONFIG, JSON, explained
+from transforms.errors import SettingsError
+
+FILES = click.option(
+    "--queries",
+    "files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="YAML file of queries and right answers; default: evaluation.queries of the settings.",
+)
+MEASURE = click.option(
+    "--measure", default="nDCG@10", show_default=True, help="What profiles are ordered by."
+)
+
+
+@click.group(name="eval")
+def evaluate() -> None:
+    """Measure how well the published index answers queries whose answers are known."""
+
+
+@evaluate.command()
+@CONFIG
+@JSON
+@FILES
+@click.option("--profile", "profiles", multiple=True, help="Profile to measure; the first is the baseline.")
+@click.option("--tag", help="Only queries with this tag.")
+@click.option("--page/--no-page", default=True, help="Write the HTML page beside the JSON.")
+@explained
+def run(
+    config: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    profiles: tuple[str, ...],
+    tag: str | None,
+    page: bool,
+) -> None:
+    """Ask every query under every profile; print the scores and keep them as JSON and as a page."""
+    from dagster_project.evaluation import evaluated, make_evaluator
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal_eval import print_report
+
+    settings = load_settings(config)
+    evaluator = make_evaluator(settings, files, profiles)
+    report = evaluated(settings, evaluator, tag)
+    written = evaluator.save(report, page)
+    if as_json:
+        click.echo(Path(written["json"]).read_text(encoding="utf-8"))
+    else:
+        print_report(report, written)
+
+
+@evaluate.command()
+@JSON
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--page", "place", type=click.Path(path_type=Path), help="Write an HTML page to this file.")
+@explained
+def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> None:
+    """Compare two reports of `weft eval run` query by query: BEFORE and AFTER are their JSON files."""
+    from dagster_project.evaluation_page import page
+    from dagster_project.resources.evaluator import read_report
+    from dagster_project.terminal_eval import print_report
+    from transforms.evaluation import joined_reports
+
+    joined = joined_reports(read_report(before), read_report(after))
+    written = {}
+    if place:
+        place.write_text(page(joined), encoding="utf-8")
+        written = {"page": str(place)}
+    if as_json:
+        click.echo(json.dumps(joined, ensure_ascii=False, sort_keys=True))
+    else:
+        print_report(joined, written)
+
+
+@evaluate.command()
+@CONFIG
+@JSON
+@FILES
+@MEASURE
+@click.option(
+    "--set",
+    "axes",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUE,...",
+    help="A setting of [search] and the values to try; several make a grid.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@explained
+def sweep(
+    config: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    measure: str,
+    axes: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Try every combination of search settings; print quality against cost, the frontier marked."""
+    from dagster_project.evaluation import grid, make_evaluator
+    from dagster_project.evaluation import sweep as run_sweep
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal_eval import counted_progress, print_sweep
+    from transforms.metrics import MEASURES
+
+    if measure not in MEASURES:
+        raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")
+    settings = load_settings(config)
+    profiles = grid(settings.search, _axes(axes))
+    with counted_progress(len(profiles), show=not quiet and not as_json) as done:
+        rows = run_sweep(make_evaluator(settings, files), profiles, measure, done)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_sweep(rows, measure)
+
+
+@evaluate.command()
+@CONFIG
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--count", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Queries of each kind."
+)
+@click.option(
+    "--from-queries",
+    type=click.Path(path_type=Path, exists=True),
+    help="Convert: queries of BEIR (JSON lines) or TREC.",
+)
+@click.option("--from-qrels", type=click.Path(path_type=Path, exists=True), help="Convert: their judgements.")
+@click.option(
+    "--form",
+    type=click.Choice(["message", "thread", "node", "document", "chunk"]),
+    default="document",
+    help="Convert: what the ids of the judgements name.",
+)
+@click.option("--prefix", default="", help="Convert: what stands before each id, such as `docs:`.")
+@explained
+def init(
+    config: Path | None,
+    target: Path,
+    count: int,
+    from_queries: Path | None,
+    from_qrels: Path | None,
+    form: str,
+    prefix: str,
+) -> None:
+    """Write ground truth to TARGET: drafted from the published index, or converted from BEIR or TREC files."""
+    from dagster_project.evaluation import converted, drafted
+    from dagster_project.settings import load_settings
+
+    if target.exists():
+        raise SettingsError(f"{target} is there already; name a new file")
+    if bool(from_queries) != bool(from_qrels):
+        raise SettingsError("--from-queries and --from-qrels go together")
+    if from_queries and from_qrels:
+        text, made = converted(from_queries, from_qrels, form, prefix)
+    else:
+        text, made = drafted(load_settings(config), count)
+    target.write_text(text, encoding="utf-8")
+    click.echo(f"{target}: {made} queries; `weft eval run --queries {target}` measures with them")
+
+
+def _axes(given: tuple[str, ...]) -> dict[str, list[str]]:
+    axes: dict[str, list[str]] = {}
+    for pair in given:
+        name, sign, values = pair.partition("=")
+        if not sign or not values or name in axes:
+            raise SettingsError(f"--set {pair}: write NAME=VALUE,VALUE, each name once")
+        axes[name] = values.split(",")
+    return axes

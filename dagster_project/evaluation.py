@@ -1,0 +1,214 @@
+"""What `weft eval` does: an evaluation of the published index, its comparison with another, and sweeps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pydantic import ValidationError
+
+from dagster_project.evaluation_page import page
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.evaluator import (
+    IndexEvaluator,
+    contents,
+    drafting_tables,
+    frame_of,
+    read_ground_truth,
+    run_profiles,
+)
+from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.settings import Settings, changed_search, faults_of
+from transforms import evaluation, query_drafts
+from transforms.errors import (
+    CheckFailedError,
+    GroundTruthError,
+    IndexUnavailableError,
+    ModelMismatchError,
+    SettingsError,
+)
+from transforms.ground_truth import GroundTruth, as_yaml, from_retrieval_files
+from transforms.intervals import paired_difference
+from transforms.judgements import judgements
+from transforms.settings import SearchSettings
+
+_FASTER = 0.95
+"""Share of another's time below which a profile is faster and not only measured at a better moment."""
+
+
+def make_evaluator(
+    settings: Settings, files: Sequence[Path] = (), profiles: Sequence[str] = ()
+) -> IndexEvaluator:
+    """The evaluator of these settings, of other files or profiles where some are given."""
+    names = tuple(profiles) or settings.evaluation.profiles
+    try:
+        chosen = {name: settings.profile(name) for name in names}
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    return IndexEvaluator(
+        settings.root / "eval",
+        lambda: open_index(settings),
+        tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries),
+        chosen,
+        settings.evaluation,
+        page,
+    )
+
+
+def open_index(settings: Settings) -> SearchIndex:
+    """The published index of these settings."""
+    embedder = make_embedder(settings.embedding)
+    return open_current(settings.root / "index", embedder, settings.terms, settings.search)
+
+
+def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
+    """The report (`transforms.evaluation.report`) of the evaluator's queries, those of one tag if it is given."""
+    truth = _with_tag(required_queries(evaluator), tag)
+    held = evaluator.contents(truth.relevance)
+    changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
+    return evaluation.report(
+        frame_of(truth.queries),
+        judgements(frame_of(truth.relevance), held),
+        frame_of(evaluator.run(truth.queries)),
+        held.chunks,
+        evaluator.facts(),
+        settings.evaluation,
+        changes,
+    )
+
+
+def required_queries(evaluator: IndexEvaluator) -> GroundTruth:
+    """The evaluator's queries; SettingsError if there are none."""
+    truth = evaluator.ground_truth()
+    if not truth.queries.num_rows:
+        raise SettingsError(
+            "there are no queries to evaluate: name a file in evaluation.queries or with --queries; "
+            "`weft eval init` drafts one"
+        )
+    return truth
+
+
+def _with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
+    if tag is None:
+        return truth
+    queries = frame_of(truth.queries)
+    kept = queries.filter(queries["tags"].list.contains(tag))
+    if kept.is_empty():
+        known = sorted({t for tags in queries["tags"] for t in tags})
+        raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(known)}")
+    relevance = frame_of(truth.relevance).join(kept.select("query_id"), on="query_id", how="semi")
+    return GroundTruth(kept.to_arrow(), relevance.to_arrow())
+
+
+def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:
+    """Search settings for every combination of values, by a name that says what differs."""
+    made = {}
+    for values in itertools.product(*axes.values()):
+        given = dict(zip(axes, values, strict=True))
+        try:
+            changed = changed_search(settings, given)
+        except ValidationError as error:
+            raise SettingsError(f"--set: {faults_of(error)}") from error
+        made[" ".join(f"{name}={value}" for name, value in given.items()) or "as configured"] = changed
+    return made
+
+
+def sweep(
+    evaluator: IndexEvaluator,
+    profiles: Mapping[str, SearchSettings],
+    measure: str,
+    done: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """One row per profile, best first: name, mean, low, high, ms_per_query, and whether it is on the frontier.
+
+    A profile is on the frontier if it is clearly faster than every better one. The time is what the
+    profile would take alone, of queries in batches; lexical scores are made once for all profiles
+    that share them.
+    """
+    truth = required_queries(evaluator)
+    judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
+    runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
+    values = evaluation.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
+    rows = [
+        {**row, "ms_per_query": 1000 * seconds[row["profile"]] / truth.queries.num_rows}
+        for row in evaluation.summary(values, {})
+    ]
+    rows.sort(key=lambda row: (-row["mean"], row["ms_per_query"]))
+    fastest = np.minimum.accumulate([np.inf, *(row["ms_per_query"] for row in rows[:-1])])
+    return [
+        {**row, "frontier": bool(row["ms_per_query"] < _FASTER * before)}
+        for row, before in zip(rows, fastest, strict=True)
+    ]
+
+
+def drafted(settings: Settings, count: int) -> tuple[str, int]:
+    """Ground truth drafted from the published index, as YAML, and how many queries it has."""
+    index = open_index(settings)
+    try:
+        truth = query_drafts.drafted(*drafting_tables(index), count, "draft")
+    finally:
+        index.close()
+    if not truth.queries.num_rows:
+        raise GroundTruthError("the index holds no subject, heading, link or answered question to draft from")
+    return as_yaml(truth, query_drafts.NOTE), truth.queries.num_rows
+
+
+def converted(queries: Path, qrels: Path, form: str, prefix: str) -> tuple[str, int]:
+    """Ground truth of BEIR or TREC files, as YAML, and how many queries it has."""
+    texts = [path.read_text(encoding="utf-8") for path in (queries, qrels)]
+    truth = from_retrieval_files(texts[0], texts[1], form, qrels.name, prefix)
+    return as_yaml(truth, f"Converted from {queries.name} and {qrels.name}."), truth.queries.num_rows
+
+
+def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None] | None:
+    """What refuses to publish a file that answers worse than the current one; None unless it is switched on.
+
+    Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
+    paired difference is below 0. Both files are asked the queries of now. A current file of another
+    model, or one that cannot be opened, is no standard to compare with.
+    """
+    if not settings.evaluation.publish_check or not settings.evaluation.queries:
+        return None
+
+    def guard(new: Path, current: Path | None) -> None:
+        if current is None:
+            return
+        name = settings.evaluation.profiles[0]
+        try:
+            before = _headline(settings, name, current)
+        except (ModelMismatchError, IndexUnavailableError):
+            return
+        after = _headline(settings, name, new)
+        both = before.join(after, on="query_id", suffix="_after").sort("query_id")
+        if both.height < evaluation.FEWEST:
+            return
+        found = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
+        if found.high < 0:
+            worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
+            raise CheckFailedError(
+                f"nothing was published: {evaluation.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
+                f"[{-found.high:.3f}, {-found.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
+                "mend what changed, or set evaluation.publish_check = false"
+            )
+
+    return guard
+
+
+def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
+    """query_id and value of HEADLINE of each query that the index at `path` can be measured with."""
+    search = settings.profile(profile)
+    index = SearchIndex(path, make_embedder(settings.embedding), settings.terms, search)
+    try:
+        truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
+        judged = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))
+        runs, _ = run_profiles(index, frame_of(truth.queries), {profile: search}, stages=("final",))
+    finally:
+        index.close()
+    values = evaluation.document_quality(frame_of(runs), judged, [profile]).filter(
+        measure=evaluation.HEADLINE
+    )
+    return values.select("query_id", "value")

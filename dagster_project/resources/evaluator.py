@@ -1,0 +1,330 @@
+"""The published index as evaluation sees it: what entries can name in it, what profiles find, what hits say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from dagster_project.resources.search_index import SearchIndex
+from transforms import ranking, schemas
+from transforms.errors import GroundTruthError
+from transforms.evaluation import FORMAT
+from transforms.ground_truth import GroundTruth, joined, parse_ground_truth
+from transforms.judgements import Contents
+from transforms.metrics import DEPTH
+from transforms.settings import EvaluationSettings, SearchSettings
+
+_KEPT = 400
+"""Chunks of a list that are kept, so that it still names DEPTH documents when some have several chunks."""
+
+_TIMED_QUERIES = 50
+_SNIPPET_CHARS = 320
+
+
+def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
+    """The queries of YAML files, named by their paths as given; GroundTruthError names what is wrong."""
+    parts = []
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise GroundTruthError(
+                f"{file} cannot be read as ground truth ({error}); mend evaluation.queries or --queries"
+            ) from error
+        parts.append(parse_ground_truth(text, file.name))
+    return joined(parts)
+
+
+def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
+    """What entries can name in the index; texts only of what passages name."""
+    named = relevance.filter(form="passage")["target"].unique().to_list()
+    wants_turns = bool(relevance.filter(form="chat").height)
+    return Contents(
+        _frame(index, _CHUNKS),
+        _frame(index, _DOCUMENTS),
+        _frame(index, "SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
+        _frame(index, "SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
+        _frame(index, "SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", named),
+        _frame(index, _TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
+    )
+
+
+def facts(index: SearchIndex) -> pl.DataFrame:
+    """What `transforms.evaluation.retrieved_measures` asks of each chunk."""
+    return _frame(index, _FACTS)
+
+
+def run_profiles(
+    index: SearchIndex,
+    queries: pl.DataFrame,
+    profiles: Mapping[str, SearchSettings],
+    done: Callable[[str], None] = lambda profile: None,
+    stages: Sequence[str] = ranking.STAGES,
+) -> tuple[pa.Table, dict[str, float]]:
+    """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds per profile."""
+    parts: list[pl.DataFrame] = []
+
+    def note(profile: str, query: int, stage: str, chunks: np.ndarray, scores: np.ndarray) -> None:
+        if stage not in stages:
+            return
+        kept = min(len(chunks), _KEPT)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "profile": [profile] * kept,
+                    "query": np.full(kept, query, dtype=np.int32),
+                    "stage": [stage] * kept,
+                    "rank": np.arange(1, kept + 1),
+                    "chunk_no": chunks[:kept].astype(np.int64),
+                    "score": scores[:kept].astype(np.float64),
+                }
+            )
+        )
+
+    found, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
+    schema = {
+        "profile": pl.String, "query": pl.Int32, "stage": pl.String, "rank": pl.Int64, "chunk_no": pl.Int64,
+        "score": pl.Float64,
+    }  # fmt: skip
+    listed = pl.concat([pl.DataFrame(schema=schema), *parts])
+    cosines = found.select(
+        "profile", "query", "chunk_no", pl.lit("final").alias("stage"), similarity="vector_score"
+    )
+    ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
+    chunks = _frame(index, _NUMBERED)
+    runs = (
+        listed.join(cosines, on=["profile", "query", "stage", "chunk_no"], how="left")
+        .join(ids, on="query")
+        .join(chunks, on="chunk_no")
+        .sort("profile", "query", "stage", "rank")
+        .select(schemas.EVALUATION_RUNS.names)
+    )
+    return schemas.EVALUATION_RUNS.conform(runs.to_arrow()), seconds
+
+
+def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> dict[str, Any]:
+    """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
+    asked = list(queries[:_TIMED_QUERIES])
+    timed = SearchIndex(index.path, index.embedder, index.term_settings, settings)
+    try:
+        timed.search(asked[:1])  # what is read once per process is no part of a search
+        taken = []
+        for query in asked:
+            start = time.perf_counter()
+            timed.search([query])
+            taken.append(1000 * (time.perf_counter() - start))
+    finally:
+        timed.close()
+    median, slow = np.quantile(taken, [0.5, 0.95])
+    return {"queries": len(asked), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
+
+
+def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
+    """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
+    documents = _frame(index, _TITLES, list(doc_ids))
+    texts = _frame(index, _WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
+    return {
+        "documents": {
+            row["doc_id"]: [row["title"], row["origin"]] for row in documents.iter_rows(named=True)
+        },
+        "chunks": {row["chunk_id"]: [row["place"], row["words"]] for row in texts.iter_rows(named=True)},
+    }
+
+
+def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Mails, nodes and links as `transforms.query_drafts.drafted` takes them."""
+    nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
+    return _frame(index, _MAILS), _frame(index, nodes), _frame(index, _LINKED)
+
+
+class IndexEvaluator:
+    """Evaluates the published index of some settings; see `assets.protocols.Evaluator`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        open_index: Callable[[], SearchIndex],
+        files: Sequence[Path],
+        profiles: Mapping[str, SearchSettings],
+        settings: EvaluationSettings,
+        write_page: Callable[[Mapping[str, Any]], str],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ):
+        self.folder, self._open, self.files, self.profiles = folder, open_index, tuple(files), dict(profiles)
+        self.settings, self.write_page, self.clock = settings, write_page, clock
+
+    @cached_property
+    def index(self) -> SearchIndex:
+        """The index that is evaluated, opened when it is first asked for."""
+        return self._open()
+
+    def ground_truth(self) -> GroundTruth:
+        """The configured queries and their right answers; none if no file is configured."""
+        return read_ground_truth(self.files)
+
+    def run(self, queries: pa.Table, done: Callable[[str], None] = lambda profile: None) -> pa.Table:
+        """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
+        return run_profiles(self.index, frame_of(queries), self.profiles, done)[0]
+
+    def contents(self, relevance: pa.Table) -> Contents:
+        """What the index holds of what entries can name."""
+        return contents(self.index, frame_of(relevance))
+
+    def facts(self) -> pl.DataFrame:
+        """What the index says of each chunk."""
+        return facts(self.index)
+
+    def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:
+        """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""
+        texts = [q["query"] for q in report["queries"]]
+        now = self.clock()
+        whole = dict(report) | {
+            "index": self.identity(),
+            "files": [file.name for file in self.files],
+            "texts": self._texts(report),
+            "timing": {
+                "made_at": now.isoformat(timespec="seconds"),
+                "latency": {n: latencies(self.index, texts, s) for n, s in self.profiles.items()}
+                if texts
+                else {},
+            },
+        }
+        return saved(whole, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}",
+                     self.write_page if page else None)  # fmt: skip
+
+    def identity(self) -> dict[str, Any]:
+        """Which index it is."""
+        manifest = self.index.manifest
+        return {"version": manifest["version"], "model": manifest["model"], "chunks": self.index.chunk_count}
+
+    def _texts(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        results = [(q, r) for q in report["queries"] for r in q["results"].values()]
+        hits = [hit for _, result in results for hit in result["hits"]]
+        docs = {hit["doc_id"] for hit in hits} | {doc for query, _ in results for doc in query["right"]}
+        return described(self.index, sorted(docs), sorted({hit["chunk_id"] for hit in hits}))
+
+
+def saved(
+    report: Mapping[str, Any],
+    folder: Path,
+    name: str,
+    write_page: Callable[[Mapping[str, Any]], str] | None,
+) -> dict[str, str]:
+    """Paths of a report written as JSON and, if `write_page` makes one, as a page of the same name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = next(
+        p for n in itertools.count() if not (p := folder / f"{name}{f'-{n}' if n else ''}.json").exists()
+    )
+    written = {"json": (place, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
+    if write_page:
+        written["page"] = (place.with_suffix(".html"), write_page(report))
+    for path, text in written.values():
+        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    return {kind: str(path) for kind, (path, _) in written.items()}
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """A report that `saved` wrote; GroundTruthError if the file is none of this format."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GroundTruthError(f"{path} cannot be read as a report of `weft eval run` ({error})") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise GroundTruthError(
+            f"{path} is no report of this version of Weft; `weft eval run` makes a new one"
+        )
+    return found
+
+
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """An Arrow table as a Polars frame."""
+    return pl.from_arrow(table)  # type: ignore[return-value]
+
+
+def _frame(index: SearchIndex, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
+    parameters = {} if ids is None else {"ids": ids}
+    table = index.connection.execute(statement, parameters).to_arrow_table()
+    return pl.from_arrow(table)  # type: ignore[return-value]
+
+
+_THREAD = "coalesce(t.thread_id, c.doc_id) AS thread_id"
+
+_CHUNKS = f"""
+SELECT c.chunk_id, c.doc_id, {_THREAD}, c.source_kind,
+  CASE WHEN c.attachment_id IS NULL THEN list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) END AS byte_start,
+  CASE WHEN c.attachment_id IS NULL THEN list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) END AS byte_end
+FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_id
+"""
+
+# What is neither mail nor document is known by its chunks.
+_DOCUMENTS = """
+SELECT m.message_id AS doc_id, t.thread_id FROM messages m JOIN thread_tree t USING (message_id)
+UNION SELECT doc_id, doc_id FROM documents
+UNION SELECT doc_id, doc_id FROM chunks WHERE source_kind NOT IN ('message', 'attachment', 'document')
+ORDER BY ALL
+"""
+
+_TURNS = """
+SELECT chunk_id, text_display AS text FROM chunks
+WHERE source_kind NOT IN ('message', 'attachment', 'document') ORDER BY chunk_id
+"""
+
+_NUMBERED = f"""
+SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, {_THREAD}
+FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+"""
+
+_FACTS = """
+WITH attached AS (
+  SELECT thread_id, count(*) AS attachments FROM attachments JOIN thread_tree USING (message_id) GROUP BY thread_id
+)
+SELECT c.chunk_id, c.chunk_kind, c.needs_parent, c.has_patch_markers,
+  c.quote_anchor_chars / greatest(c.char_count, 1) AS quote_share, coalesce(x.checksum, c.checksum) AS checksum,
+  coalesce(h.message_count, 1) AS thread_size, coalesce(a.attachments, 0) AS thread_attachments
+FROM chunks c LEFT JOIN chunk_context x USING (chunk_id) LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+LEFT JOIN threads h USING (thread_id) LEFT JOIN attached a USING (thread_id) ORDER BY c.chunk_id
+"""
+
+_TITLES = """
+SELECT message_id AS doc_id, coalesce(nullif(subject, ''), '(no subject)') AS title,
+  concat_ws(' · ', coalesce(nullif(from_name, ''), from_addr), strftime(effective_at, '%Y-%m-%d'), list_id) AS origin
+FROM messages WHERE message_id IN (SELECT unnest($ids))
+UNION ALL SELECT doc_id, title, source || ':' || path FROM documents WHERE doc_id IN (SELECT unnest($ids))
+UNION ALL SELECT doc_id, title, concat_ws(' · ', source, "window") FROM conversation_windows
+WHERE doc_id IN (SELECT unnest($ids))
+ORDER BY ALL
+"""
+
+_WORDS = """
+SELECT chunk_id, concat_ws(' · ', chunk_kind, nullif(array_to_string(heading_path, ' > '), '')) AS place,
+  left(text_display, {chars}) AS words
+FROM chunks WHERE chunk_id IN (SELECT unnest($ids)) ORDER BY chunk_id
+"""
+
+_MAILS = """
+WITH texts AS (
+  SELECT doc_id, string_agg(text_lex, ' ' ORDER BY chunk_index) AS text FROM chunks
+  WHERE source_kind = 'message' GROUP BY doc_id
+)
+SELECT m.message_id, t.thread_id, t.parent_id, m.subject, m.from_addr, coalesce(x.text, '') AS text, m.effective_at
+FROM messages m JOIN thread_tree t USING (message_id) LEFT JOIN texts x ON x.doc_id = m.message_id
+ORDER BY m.message_id
+"""
+
+_LINKED = """
+SELECT l.from_id, l.to_id, l.kind, l.text, m.subject AS from_subject
+FROM links l LEFT JOIN messages m ON m.message_id = l.from_id ORDER BY l.from_id, l.byte_start
+"""

@@ -1,0 +1,124 @@
+"""What people see of an evaluation in a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from dagster_project.terminal import terminal
+from transforms.evaluation import HEADLINE, MAIN
+from transforms.metrics import MEASURES
+
+
+def print_report(report: Mapping[str, Any], written: Mapping[str, str]) -> None:
+    """Scores of each profile with intervals, what the baseline is good and bad at, and where the files are."""
+    console = terminal()
+    console.print(_scores(report))
+    for row in report["comparisons"]:
+        if row["measure"] == HEADLINE:
+            console.print(
+                f"{row['profile']} − {row['baseline']}: {HEADLINE} {row['difference']:+.3f} "
+                f"[{_short(row['low'], '+')}, {_short(row['high'], '+')}], p {row['p_value']:.3f}; "
+                f"{len(row['won'])} queries won, {len(row['lost'])} lost"
+            )
+    tags = _tags(report)
+    if tags:
+        console.print(f"{HEADLINE} of {report['order'][0]} by tag: {', '.join(tags)}", style="dim")
+    for line in _left_out(report):
+        console.print(line, style="dim")
+    for kind, place in written.items():
+        console.print(f"{kind}: {place}", markup=False, soft_wrap=True)
+
+
+def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """Settings by quality, those on the frontier of quality against cost marked."""
+    table = Table(
+        title="settings by quality; * is on the frontier of quality against time", title_justify="left"
+    )
+    table.add_column("")
+    table.add_column("settings")
+    for name in (measure, "95 % interval", "ms/query"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        interval = f"{_short(row['low'])}–{_short(row['high'])}"
+        mark = "*" if row["frontier"] else ""
+        table.add_row(mark, row["profile"], _short(row["mean"]), interval, f"{row['ms_per_query']:.2f}")
+    terminal().print(table)
+
+
+@contextlib.contextmanager
+def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr; what it yields is told of each of `count` things that is done.
+
+    Where queries come in several batches, the bar grows with each.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as progress:
+        task = progress.add_task("settings", total=count)
+
+        def done(profile: str) -> None:
+            (state,) = progress.tasks
+            if state.completed >= (state.total or 0):
+                progress.update(task, total=state.completed + count)
+            progress.advance(task)
+
+        yield done
+
+
+def _scores(report: Mapping[str, Any]) -> Table:
+    """Means of every measure and profile; the interval of the headline."""
+    queries = len(report["queries"])
+    table = Table(title=f"{queries} queries, hits counted as documents", title_justify="left")
+    table.add_column("profile")
+    for name in (*MEASURES, f"{HEADLINE} 95 %"):
+        table.add_column(name, justify="right")
+    rows = {
+        (row["profile"], row["measure"]): row
+        for row in report["summary"]
+        if row["tag"] is None and (row["stage"], row["level"]) == MAIN
+    }
+    for profile in report["order"]:
+        found = [rows[profile, measure] for measure in MEASURES if (profile, measure) in rows]
+        if not found:
+            continue
+        headline = rows[profile, HEADLINE]
+        interval = f"{_short(headline['low'])}–{_short(headline['high'])}"
+        table.add_row(profile, *(_short(row["mean"]) for row in found), interval)
+    return table
+
+
+def _tags(report: Mapping[str, Any]) -> list[str]:
+    wanted = (report["order"][0], HEADLINE)
+    return [
+        f"{row['tag']} {row['mean']:.2f} ({row['queries']})"
+        for row in report["summary"]
+        if row["tag"] is not None and (row["profile"], row["measure"]) == wanted
+    ]
+
+
+def _left_out(report: Mapping[str, Any]) -> list[str]:
+    counts = {"unanswerable": 0, "missing": 0}
+    for row in report["entries"]["counts"]:
+        if row["status"] in counts:
+            counts[row["status"]] += row["entries"]
+    lines = []
+    if counts["unanswerable"]:
+        lines.append(
+            f"{counts['unanswerable']} right answers are chat, and no conversation is published: left out"
+        )
+    if counts["missing"]:
+        lines.append(f"{counts['missing']} right answers are not in the index: they count as not found")
+    if report["not_measured"]:
+        lines.append(
+            f"not measured, without an answer that could be found: {', '.join(report['not_measured'])}"
+        )
+    return lines
+
+
+def _short(value: float | None, sign: str = "") -> str:
+    return "?" if value is None else f"{value:{sign}.3f}"

@@ -1,0 +1,324 @@
+"""Evaluations of a published index: by command, as assets, before publishing, and as a page in a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dagster_project.cli import main
+from dagster_project.definitions import EVALUATE, build_definitions
+from dagster_project.evaluation import make_evaluator, open_index
+from dagster_project.resources.evaluator import drafting_tables
+from dagster_project.settings import load_settings
+from tests.archives import Workspace
+from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
+from transforms.query_drafts import drafted
+from transforms.settings import SearchSettings
+
+TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
+BROWSERS = [os.environ.get("WEFT_CHROMIUM", ""), "/usr/bin/chromium", "/usr/bin/chromium-browser",
+            "/usr/bin/google-chrome"]  # fmt: skip
+
+
+def queries() -> list[dict[str, Any]]:
+    """For each topic two queries whose answers are the mails of its thread, and one chat that is nowhere."""
+    made = []
+    for topic, first in TOPICS.items():
+        for number, words in enumerate((topic, f"what about the {topic} </script><b>now</b>")):
+            answers: list[dict[str, Any]] = [
+                {"message": f"m{first + n}@example.org", "grade": 2 - n % 2} for n in range(3)
+            ]
+            made.append(
+                {
+                    "id": f"{topic.split()[0]}-{number}",
+                    "query": words,
+                    "tags": ["first" if number == 0 else "second", "chat" if first == 200 else "mail"],
+                    "relevant": [*answers, {"thread": answers[0]["message"]}, {"chat": "never said"}],
+                }
+            )
+    return made
+
+
+@pytest.fixture(scope="module")
+def measured(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A built workspace with queries in its settings."""
+    made = built_once.copied(tmp_path_factory.mktemp("evaluated") / "work")
+    with_queries(made)
+    return made
+
+
+def with_queries(workspace: Workspace, extra: str = "") -> None:
+    (workspace.folder / "queries.yaml").write_text(yaml.safe_dump({"queries": queries()}))
+    text = workspace.config.read_text()
+    workspace.config.write_text(f'{text}\n[evaluation]\nqueries = ["queries.yaml"]\n{extra}')
+
+
+def weft(workspace: Workspace, *arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "140"}).invoke(
+        main, ["eval", *arguments, "--config", str(workspace.config)]
+    )
+
+
+@pytest.fixture(scope="module")
+def report(measured: Workspace) -> dict[str, Any]:
+    done = weft(measured, "run", "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def without_times(report: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in report.items() if k != "timing"}
+
+
+def test_the_same_index_gives_the_same_report_but_for_the_times(measured: Workspace, report: dict[str, Any]):
+    again = json.loads(weft(measured, "run", "--json", "--no-page").stdout)
+    assert json.dumps(without_times(again)) == json.dumps(without_times(report))
+    assert again["timing"].keys() == {"made_at", "latency"}
+
+
+def test_a_report_lies_below_the_storage_root_under_model_and_time(
+    measured: Workspace, report: dict[str, Any]
+):
+    files = sorted((measured.settings.root / "eval").iterdir())
+    assert {f.suffix for f in files} == {".json", ".html"}
+    assert all(f.name.startswith("wordllama-l2-supercat-256-20") for f in files)
+    assert json.loads(files[0].with_suffix(".json").read_text())["index"] == report["index"]
+
+
+def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
+    assert len(report["queries"]) == 2 * len(TOPICS)
+    assert {"form": "chat", "status": "unanswerable", "entries": 8} in report["entries"]["counts"]
+    (row,) = [
+        r
+        for r in report["summary"]
+        if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
+        == ("default", "final", "document", "Recall@100", None)
+    ]
+    assert row["mean"] == 1
+    assert report["order"] == ["default", "lexical", "vector", "rrf"]
+    assert report["stages"] == ["lexical", "vector", "fused", "final"]
+
+
+def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Workspace):
+    said = weft(
+        measured, "run", "--no-page", "--tag", "first", "--profile", "lexical", "--profile", "default"
+    )
+    assert said.exit_code == 0, said.output
+    assert "4 queries" in said.output
+    assert said.output.index("lexical") < said.output.index("default")
+    assert "8 right answers are chat" not in said.output
+    assert "4 right answers are chat, and no conversation is published" in said.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["run", "--profile", "nosuch"], "no profile is called 'nosuch'; known are default, lexical", 2),
+        (["run", "--tag", "nosuch"], "no query has the tag 'nosuch'; there are chat, first, mail, second", 2),
+        (["run", "--queries", "nosuch.yaml"], "nosuch.yaml cannot be read as ground truth", 2),
+        (["sweep", "--set", "rrf_k"], "write NAME=VALUE,VALUE", 2),
+        (["sweep", "--set", "nosuch=1"], "nosuch", 2),
+        (["sweep", "--set", "rrf_k=-1"], "rrf_k", 2),
+        (["sweep", "--set", "rrf_k=1", "--measure", "luck"], "known are nDCG@10", 2),
+    ],
+)
+def test_faults_say_what_is_known(measured: Workspace, arguments: list[str], said: str, code: int):
+    done = weft(measured, *arguments)
+    assert said in done.output
+    assert done.exit_code == code
+
+
+def test_without_queries_the_remedy_is_named(built: Workspace):
+    done = weft(built, "run")
+    assert (done.exit_code, "weft eval init" in done.output) == (2, True)
+
+
+def test_a_profile_of_the_settings_is_checked_when_they_are_read(built: Workspace):
+    text = built.config.read_text()
+    built.config.write_text(
+        f"{text}\n[profiles.mine]\nrrf_k = 5\nfusion = 'rrf'\n[evaluation]\nprofiles = ['mine']\n"
+    )
+    assert load_settings(built.config).profile("mine") == SearchSettings(rrf_k=5, fusion="rrf")
+    built.config.write_text(f"{text}\n[profiles.mine]\nrrf_kk = 5\n")
+    with pytest.raises(SettingsError, match="profile 'mine': rrf_kk"):
+        load_settings(built.config)
+
+
+def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Workspace):
+    done = weft(measured, "sweep", "--set", "lexical_weight=0,1", "--set", "bm25_k1=0.9,1.5,2", "--json")
+    rows = json.loads(done.stdout)
+    assert len(rows) == 6
+    assert [r["mean"] for r in rows] == sorted((r["mean"] for r in rows), reverse=True)
+    assert rows[0]["frontier"]
+    assert {r["profile"] for r in rows} >= {"lexical_weight=0 bm25_k1=0.9", "lexical_weight=1 bm25_k1=2"}
+
+
+def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
+    settings = load_settings(measured.config)
+    profiles = {
+        "first": SearchSettings(bm25_k1=0.5),
+        "middle": SearchSettings(bm25_k1=2.0, stopwords=()),
+        "last": SearchSettings(bm25_k1=0.5, fusion="rrf", thread_weight=0),
+    }
+    asked = [q["query"] for q in queries()]
+    index = open_index(settings)
+    together, _ = index.rank_each(asked, profiles, 10, lambda *told: None)
+    for name, search in profiles.items():
+        index.settings = search
+        alone = index.rank(asked, limit=10)
+        assert together.filter(profile=name).drop("profile").equals(alone)
+    index.close()
+
+
+def test_an_index_without_titles_that_say_enough_gives_no_draft(measured: Workspace, tmp_path: Path):
+    done = weft(measured, "init", str(tmp_path / "draft.yaml"))
+    assert (done.exit_code, "holds no subject, heading" in done.output) == (2, True)
+    index = open_index(measured.settings)
+    mails, nodes, links = drafting_tables(index)
+    index.close()
+    titled = mails.with_columns(subject=pl.col("subject") + " under heavy load")
+    truth = drafted(titled, nodes, links, 3, "draft")
+    assert "compactor under heavy load" in truth.queries.column("query").to_pylist()
+
+
+def test_no_file_is_written_over(measured: Workspace):
+    done = weft(measured, "init", str(measured.config))
+    assert (done.exit_code, "is there already" in done.output) == (2, True)
+
+
+def test_files_of_beir_are_converted(measured: Workspace, tmp_path: Path):
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "compactor load"}\n')
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tm0@example.org\t1\n")
+    target = tmp_path / "truth.yaml"
+    given = ["--from-queries", str(tmp_path / "queries.jsonl"), "--from-qrels", str(tmp_path / "qrels.tsv")]
+    done = weft(measured, "init", str(target), *given, "--form", "message")
+    assert done.exit_code == 0, done.output
+    (query,) = yaml.safe_load(target.read_text())["queries"]
+    assert query["relevant"] == [{"message": "m0@example.org", "grade": 1}]
+
+
+def test_two_reports_are_compared(measured: Workspace, tmp_path: Path):
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    for place, profile in ((before, "vector"), (after, "default")):
+        place.write_text(weft(measured, "run", "--no-page", "--json", "--profile", profile).stdout)
+    page = tmp_path / "compared.html"
+    done = CliRunner().invoke(main, ["eval", "compare", str(before), str(after), "--page", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "after − before" in done.output
+    assert page.stat().st_size > 10_000
+    before.write_text('{"format": 0}')
+    failed = CliRunner().invoke(main, ["eval", "compare", str(before), str(after)])
+    assert (failed.exit_code, "no report of this version" in failed.output) == (2, True)
+
+
+def test_the_job_measures_what_the_command_measures(measured: Workspace, report: dict[str, Any]):
+    definitions = build_definitions(measured.settings)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = definitions.resolve_job_def(EVALUATE).execute_in_process(instance=instance)
+    (event,) = done.asset_materializations_for_node("evaluation_report")
+    written = json.loads(Path(event.metadata["json"].value).read_text())  # type: ignore[arg-type]
+    assert without_times(written) == without_times(report)
+    assert event.metadata["queries"].value == len(report["queries"])
+
+
+def test_a_build_makes_no_evaluation(measured: Workspace):
+    assert measured.build().published is None
+
+
+def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
+    with_queries(built, "publish_check = true\n")
+    before = (built.index / "CURRENT").resolve()
+    text = built.config.read_text()
+    built.config.write_text(f"{text}\n[terms]\nmax_term_chars = 60\n")
+    assert built.build().published, "what answers as well as before is published"
+    better = (built.index / "CURRENT").resolve()
+    assert better != before
+    built.config.write_text(f"{text}\n[terms]\nmax_term_chars = 60\n[chunks]\nmin_authored_chars = 90\n")
+    with pytest.raises(CheckFailedError, match=r"nothing was published: nDCG@10 of profile default fell by"):
+        built.build()
+    assert (built.index / "CURRENT").resolve() == better
+
+
+def test_ground_truth_that_is_no_text_is_a_fault(measured: Workspace, tmp_path: Path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_bytes(b"\xff\xfe")
+    with pytest.raises(GroundTruthError, match="cannot be read as ground truth"):
+        make_evaluator(measured.settings, [bad]).ground_truth()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = next((path for path in BROWSERS if path and Path(path).is_file()), None)
+    if found is None:
+        pytest.skip(f"no Chromium at {', '.join(p for p in BROWSERS if p)}; WEFT_CHROMIUM names one")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(params=[(1100, "light"), (390, "dark")], ids=["desk", "phone-dark"])
+def opened(
+    browser: Any, measured: Workspace, report: dict[str, Any], request: pytest.FixtureRequest
+) -> Iterator[Any]:
+    """The page, opened without network; what it complained about and asked for is checked at the end."""
+    width, scheme = request.param
+    file = max((measured.settings.root / "eval").glob("*.html"))
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda asked: complaints.extend([asked.url] if asked.url != file.as_uri() else []))
+    page.goto(file.as_uri())
+    page.scheme = scheme
+    yield page
+    assert [c for c in complaints if not c.startswith("data:")] == []
+    context.close()
+
+
+def test_the_page_shows_plots_filters_queries_and_opens_one(opened: Any):
+    assert opened.locator("svg circle").count() > 8
+    assert opened.locator("#queries details").count() == 8
+    opened.select_option("#tag", "chat")
+    assert opened.locator("#queries details").count() == 2
+    opened.fill("#find", "what about")
+    assert opened.locator("#queries details").count() == 1
+    opened.locator("#queries summary").click()
+    hit = opened.locator("#queries .hit.right").first
+    assert "grade" in hit.inner_text()
+    assert "lexical #" in opened.locator("#queries .why").first.inner_text()
+    assert "Where the right answers went" in opened.locator("#queries .pair").inner_text()
+    assert "</script><b>now</b>" in opened.locator("#queries summary").inner_text()
+    opened.select_option("#which", "lost")
+    assert "of 8 queries" in opened.locator("#count").inner_text()
+
+
+def test_the_page_fits_its_window_and_follows_the_colour_scheme(opened: Any):
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    red, green, blue = opened.evaluate(
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    )
+    assert (red + green + blue < 200) == (opened.scheme == "dark")
+
+
+def test_measures_and_levels_can_be_chosen(opened: Any):
+    first = opened.locator("#plot-profiles svg title").all_inner_texts() or opened.evaluate(
+        "[...document.querySelectorAll('#plot-profiles title')].map(t => t.textContent)"
+    )
+    opened.select_option("#measure", "Recall@100")
+    second = opened.evaluate("[...document.querySelectorAll('#plot-profiles title')].map(t => t.textContent)")
+    assert first != second
+    assert all("Recall@100" in text for text in second)
+    opened.select_option("#level", "thread")
+    assert opened.locator("#plot-stages svg circle").count() >= 4

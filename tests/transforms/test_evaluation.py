@@ -1,0 +1,279 @@
+"""Runs and judgements become a report that says what was found, how sure that is, and what got lost where."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from transforms import evaluation, schemas
+from transforms.evaluation import (
+    comparisons,
+    document_quality,
+    quality,
+    report,
+    retrieved_measures,
+    runtime_label,
+    summary,
+)
+from transforms.judgements import Contents, Judgements, judgements
+from transforms.settings import EvaluationSettings
+
+QUERIES = 6
+SETTINGS = EvaluationSettings()
+
+
+def chunk(doc: str, part: int = 0) -> str:
+    return f"{doc}/{part}"
+
+
+def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict]:
+    return [
+        {
+            "profile": profile, "query_id": f"q{query}", "stage": stage, "rank": rank, "chunk_id": c,
+            "doc_id": c.partition("/")[0], "thread_id": "t" + c[1], "score": 1 / rank,
+            "similarity": 0.5 if stage == "final" else None,
+        }
+        for rank, c in enumerate(chunks, 1)
+    ]  # fmt: skip
+
+
+def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Six queries; for each the documents d0 (grade 2) and d1 (grade 1) are right.
+
+    Profile `good` has d0 first; `bad` loses d0 between the fused list and the final one.
+    """
+    queries = schemas.EVALUATION_QUERIES.from_rows(
+        [
+            {"query_id": f"q{n}", "query": f"text {n}", "tags": ["even" if n % 2 == 0 else "odd"], "file": "f",
+             "is_draft": False}
+            for n in range(QUERIES)
+        ]
+    )  # fmt: skip
+    relevance = schemas.EVALUATION_RELEVANCE.from_rows(
+        [
+            {"query_id": f"q{n}", "entry": d, "form": "document", "target": f"d{d}", "text": None, "grade": 2 - d,
+             "topic": None}
+            for n in range(QUERIES)
+            for d in range(2)
+        ]
+    )  # fmt: skip
+    rows = []
+    for n in range(QUERIES):
+        rows += listed("good", n, "fused", ["d0/0", "d0/1", "d2/0", "d1/0"])
+        rows += listed("good", n, "final", ["d0/0", "d2/0", "d1/0"])
+        rows += listed("bad", n, "fused", ["d2/0", "d0/1", "d1/0"])
+        rows += listed("bad", n, "final", ["d2/0", "d1/0"] if n else ["d0/0"])
+    runs = pl.DataFrame(rows, schema_overrides={"similarity": pl.Float64})
+    ids = [chunk(f"d{d}", part) for d in range(3) for part in range(2)]
+    chunks = pl.DataFrame(
+        [(i, i[:2], "t" + i[1], "document", 10 * int(i[3]), 10 * int(i[3]) + 10) for i in ids],
+        schema=["chunk_id", "doc_id", "thread_id", "source_kind", "byte_start", "byte_end"],
+        orient="row",
+    )
+    contents = Contents(
+        chunks,
+        chunks.select("doc_id", "thread_id").unique(),
+        pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
+        pl.DataFrame(
+            schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64, "heading_start": pl.Int64,
+                    "byte_end": pl.Int64}
+        ),
+        pl.DataFrame(schema={"doc_id": pl.String, "text": pl.String}),
+        pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
+    )  # fmt: skip
+    facts = pl.DataFrame(
+        {
+            "chunk_id": ids,
+            "chunk_kind": ["review_pair"] + ["section"] * 5,
+            "needs_parent": [True] + [False] * 5,
+            "has_patch_markers": [True] + [False] * 5,
+            "quote_share": [0.0] * 4 + [0.9, 0.0],
+            "checksum": ["same", "same", "b", "c", "d", "e"],
+            "thread_size": [25] + [1] * 5,
+            "thread_attachments": [0] * 6,
+        }
+    )
+    frame = pl.from_arrow(queries)
+    assert isinstance(frame, pl.DataFrame)
+    judged = judgements(pl.from_arrow(relevance), contents)  # type: ignore[arg-type]
+    return frame, judged, runs, chunks, facts
+
+
+def made() -> dict:
+    queries, judged, runs, chunks, facts = world()
+    return report(queries, judged, runs, chunks, facts, SETTINGS, {"good": {}, "bad": {"fusion": "rrf"}})
+
+
+def mean(found: dict, profile: str, stage: str, level: str, measure: str, tag: str | None = None) -> float:
+    (row,) = [
+        r
+        for r in found["summary"]
+        if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
+        == (profile, stage, level, measure, tag)
+    ]
+    return row["mean"]
+
+
+def test_a_right_answer_that_gets_lost_shows_where():
+    found = made()
+    assert mean(found, "bad", "fused", "document", "Recall@5") == 1
+    assert mean(found, "bad", "final", "document", "Recall@5") == 0.5
+    places = found["queries"][1]["results"]["bad"]["places"]
+    assert places == {"d0": {"final": None, "fused": 2}, "d1": {"final": 2, "fused": 3}}
+
+
+def test_chunk_level_counts_every_right_chunk_and_document_level_each_document_once():
+    found = made()
+    assert mean(found, "good", "fused", "chunk", "Recall@5") == pytest.approx(3 / 4)
+    assert mean(found, "good", "fused", "document", "Recall@5") == 1
+    assert mean(found, "good", "fused", "chunk", "Coverage@10") == 1
+
+
+def test_documents_alone_are_measured_as_in_the_report():
+    _, judged, runs, chunks, _ = world()
+    whole = quality(runs, judged, chunks, 100, ["good", "bad"]).filter(stage="final", level="document")
+    assert document_quality(runs, judged, ["good", "bad"]).sort(pl.all()).equals(whole.sort(pl.all()))
+
+
+def test_a_profile_that_finds_nothing_has_nothing_right():
+    queries, judged, runs, chunks, facts = world()
+    found = report(queries, judged, runs, chunks, facts, SETTINGS, {"good": {}, "none": {}})
+    assert mean(found, "none", "final", "document", "nDCG@10") == 0
+    assert found["labels"]["none"]["NO_RESULTS"] == QUERIES
+    assert document_quality(runs.clear(), judged, ["none"])["value"].to_list() == [0] * 7 * QUERIES
+
+
+def test_passages_are_measured_on_the_bytes_of_the_first_chunks():
+    queries, _, runs, chunks, facts = world()
+    relevance = schemas.EVALUATION_RELEVANCE.from_rows(
+        [
+            {"query_id": f"q{n}", "entry": 0, "form": "passage", "target": "d0", "text": "abcdefgh", "grade": 1,
+             "topic": None}
+            for n in range(QUERIES)
+        ]
+    )  # fmt: skip
+    contents = Contents(
+        chunks,
+        chunks.select("doc_id", "thread_id").unique(),
+        pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
+        pl.DataFrame(schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64,
+                             "heading_start": pl.Int64, "byte_end": pl.Int64}),
+        pl.DataFrame({"doc_id": ["d0"], "text": ["......abcdefgh......"]}),
+        pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
+    )  # fmt: skip
+    judged = judgements(pl.from_arrow(relevance), contents)
+    settings = EvaluationSettings(passage_bytes=10)
+    found = report(queries, judged, runs, chunks, facts, settings, {"good": {}})
+    assert mean(found, "good", "fused", "chunk", "passage recall") == pytest.approx(4 / 8)
+    assert mean(found, "good", "fused", "chunk", "passage precision") == pytest.approx(4 / 10, abs=1e-6)
+    assert mean(found, "good", "fused", "chunk", "passage IoU") == pytest.approx(4 / 14, abs=1e-6)
+    twice = report(queries, judged, runs, chunks, facts, SETTINGS, {"good": {}})
+    assert mean(twice, "good", "fused", "chunk", "passage recall") == 1
+
+
+def test_intervals_are_left_out_where_too_few_queries_are_there():
+    rows = [r for r in made()["summary"] if r["tag"] == "even" and r["measure"] == "nDCG@10"]
+    assert [(r["queries"], r["low"], r["high"]) for r in rows] == [(3, None, None)] * 2
+    (hit,) = [
+        r for r in made()["summary"] if (r["tag"], r["measure"], r["profile"]) == ("even", "Hit@10", "good")
+    ]
+    assert hit["low"] < hit["mean"] == hit["high"] == 1
+
+
+def test_profiles_are_compared_query_by_query():
+    (row,) = [r for r in made()["comparisons"] if r["measure"] == "Recall@5"]
+    assert (row["baseline"], row["profile"], row["queries"]) == ("good", "bad", QUERIES)
+    assert row["difference"] == pytest.approx(-0.5)
+    assert row["high"] < 0
+    assert (row["won"], row["lost"]) == ([], [f"q{n}" for n in range(QUERIES)])
+
+
+def test_a_query_that_only_one_profile_was_asked_is_not_compared():
+    values = pl.DataFrame(
+        [("a", *evaluation.MAIN, "q1", "nDCG@10", 0.5), ("b", *evaluation.MAIN, "q2", "nDCG@10", 0.5)],
+        schema=evaluation.QUALITY,
+        orient="row",
+    )
+    assert comparisons(values, "a", ["b"]) == []
+
+
+def test_hits_carry_their_grades_and_their_places_in_earlier_stages():
+    first, second, _ = made()["queries"][0]["results"]["good"]["hits"]
+    assert (first["doc_id"], first["grade"], first["stages"]) == ("d0", 2, {"fused": (1, 1.0)})
+    assert (second["doc_id"], second["grade"], second["stages"]["fused"][0]) == ("d2", 0, 3)
+
+
+def test_tags_follow_from_the_best_right_answers():
+    assert made()["queries"][0]["tags"] == ["even", "short-reply", "patch-review", "long-debate"]
+
+
+def test_retrieved_measures_by_hand():
+    _, _, runs, _, facts = world()
+    found = retrieved_measures(runs, facts)
+    assert found["index"] == {"chunks": 6, "needs_parent": pytest.approx(1 / 6, abs=1e-5),
+                              "nearly_all_quote": pytest.approx(1 / 6, abs=1e-5)}  # fmt: skip
+    assert found["retrieved"]["good"]["duplicates"] == pytest.approx(1 / 4)
+    assert found["retrieved"]["bad"]["duplicates"] == 0
+
+
+@pytest.mark.parametrize(
+    ("similarities", "reranks", "label"),
+    [
+        ([], None, "NO_RESULTS"),
+        ([0.29], None, "NO_RESULTS"),
+        ([0.29, 0.3], None, "PASS"),
+        ([0.2], [9.0], "NO_RESULTS"),
+        ([0.4, 0.2], [4.9, 9.0], "IRRELEVANT"),
+        ([0.4, 0.2], [5.0, 0.0], "PASS"),
+        ([0.7, 0.2], [1.0, 9.0], "HALLUCINATION_RISK"),
+        ([0.7, 0.4], [1.0, 6.0], "PASS"),
+    ],
+)
+def test_runtime_labels(similarities: list[float], reranks: list[float] | None, label: str):
+    assert runtime_label(similarities, reranks, SETTINGS) == label
+
+
+def test_a_report_is_json_and_the_same_each_time():
+    first, second = (json.dumps(made(), sort_keys=True, allow_nan=False) for _ in range(2))
+    assert first == second
+
+
+def test_two_reports_become_one_with_before_and_after():
+    before = made() | {"texts": {"documents": {"d0": ["a", "b"]}, "chunks": {}},
+                       "timing": {"made_at": "1", "latency": {"good": {"p50_ms": 1}}}}  # fmt: skip
+    queries, judged, runs, chunks, facts = world()
+    worse = report(
+        queries.filter(pl.col("query_id") != "q5"), judged, runs, chunks, facts, SETTINGS, {"bad": {}}
+    )
+    after = worse | {"texts": {"documents": {"d1": ["c", "d"]}, "chunks": {}},
+                     "timing": {"made_at": "2", "latency": {"bad": {"p50_ms": 2}}}}  # fmt: skip
+    joined = evaluation.joined_reports(before, after)
+    assert joined["order"] == ["before", "after"]
+    assert joined["not_measured"] == ["q5"]
+    (row,) = [r for r in joined["comparisons"] if r["measure"] == "Recall@5"]
+    assert (row["queries"], row["difference"]) == (5, pytest.approx(-0.5))
+    assert joined["texts"]["documents"] == {"d0": ["a", "b"], "d1": ["c", "d"]}
+    assert joined["timing"]["latency"] == {"before": {"p50_ms": 1}, "after": {"p50_ms": 2}}
+
+
+def test_no_queries_make_an_empty_report():
+    _, _, _, chunks, facts = world()
+    nothing = pl.from_arrow(schemas.EVALUATION_QUERIES.empty())
+    empty = pl.from_arrow(schemas.EVALUATION_RELEVANCE.empty())
+    contents = Contents(chunks, chunks.select("doc_id", "thread_id"), *([pl.DataFrame()] * 4))
+    contents = contents._replace(
+        threads=pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
+        nodes=pl.DataFrame(schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64,
+                                   "heading_start": pl.Int64, "byte_end": pl.Int64}),
+        texts=pl.DataFrame(schema={"doc_id": pl.String, "text": pl.String}),
+        turns=pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
+    )  # fmt: skip
+    runs = pl.from_arrow(schemas.EVALUATION_RUNS.empty())
+    found = report(nothing, judgements(empty, contents), runs, chunks, facts, SETTINGS, {"default": {}})
+    assert (found["queries"], found["summary"], found["comparisons"]) == ([], [], [])
+
+
+def test_a_summary_of_nothing_is_empty():
+    assert summary(pl.DataFrame(schema=evaluation.QUALITY), {}) == []

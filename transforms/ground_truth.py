@@ -1,0 +1,241 @@
+"""Ground truth: queries with graded right answers, read from YAML or from BEIR and TREC files, and written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import yaml
+
+from transforms import schemas
+from transforms.errors import GroundTruthError
+
+VERSION = "1"
+
+FORMS = ("message", "thread", "node", "document", "chunk", "passage", "chat")
+"""What an entry may name: see `docs/evaluation.md`."""
+
+_QUERY_KEYS = {"id", "query", "tags", "relevant", "drafted"}
+_ENTRY_KEYS = {"grade", "topic"}
+_ID = re.compile(r"\S{1,200}")
+
+
+class GroundTruth(NamedTuple):
+    """Queries (`schemas.EVALUATION_QUERIES`) and their right answers (`schemas.EVALUATION_RELEVANCE`)."""
+
+    queries: pa.Table
+    relevance: pa.Table
+
+
+def parse_ground_truth(text: str, file: str) -> GroundTruth:
+    """The queries of a YAML file; `file` is its name in faults.
+
+    Raises GroundTruthError naming the file, the query and the entry that is wrong, and what is.
+    """
+    try:
+        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        raise GroundTruthError(f"{file}{where}: no valid YAML: {getattr(error, 'problem', error)}") from error
+    _require(
+        isinstance(parsed, dict) and isinstance(parsed.get("queries"), list), file, "has no list `queries`"
+    )
+    if odd := sorted(str(k) for k in set(parsed) - {"queries"}):
+        raise GroundTruthError(f"{file}: unknown key {odd[0]!r}; the only one is `queries`")
+    queries, relevance = [], []
+    for number, item in enumerate(parsed["queries"], 1):
+        query, entries = _query(item, file, number)
+        queries.append(query)
+        relevance += entries
+    return _tables(queries, relevance, file)
+
+
+def joined(parts: Sequence[GroundTruth]) -> GroundTruth:
+    """The queries of several files; GroundTruthError if two queries have one id."""
+    queries = pa.concat_tables([schemas.EVALUATION_QUERIES.empty(), *(p.queries for p in parts)])
+    relevance = pa.concat_tables([schemas.EVALUATION_RELEVANCE.empty(), *(p.relevance for p in parts)])
+    files: dict[str, str] = {}
+    for query_id, file in zip(*(queries.column(c).to_pylist() for c in ("query_id", "file")), strict=True):
+        if query_id in files:
+            raise GroundTruthError(f"query {query_id!r} stands in {files[query_id]} and again in {file}")
+        files[query_id] = file
+    return GroundTruth(queries, relevance)
+
+
+def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix: str = "") -> GroundTruth:
+    """Ground truth from the files of BEIR or TREC.
+
+    `queries` is JSON lines with `_id` and `text` (BEIR), or lines of id, tab and text; `qrels` is
+    lines of query, item and grade (BEIR, with or without its heading) or of query, anything, item
+    and grade (TREC). Every item becomes an entry of one form, `prefix` before its id. Queries
+    without an item of a grade above 0 are left out. Raises GroundTruthError naming the line.
+    """
+    texts = _query_texts(queries, file)
+    grades: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(qrels.splitlines(), 1):
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not line.strip() or (number == 1 and not _is_whole(fields[-1])):
+            continue
+        if len(fields) not in (3, 4) or not _is_whole(fields[-1]):
+            raise GroundTruthError(
+                f"{file} qrels line {number}: neither `query item grade` nor `query 0 item grade`"
+            )
+        if fields[0] not in texts:
+            raise GroundTruthError(
+                f"{file} qrels line {number}: query {fields[0]!r} is not among the queries"
+            )
+        grades.setdefault(fields[0], {})[fields[-2]] = int(float(fields[-1]))
+    made_queries, relevance = [], []
+    for query_id, text in texts.items():
+        right = {item: grade for item, grade in grades.get(query_id, {}).items() if grade > 0}
+        if not right:
+            continue
+        made_queries.append(_query_row(query_id, text, [], file, False))
+        relevance += [
+            _entry_row(query_id, place, form, prefix + item, None, grade, None)
+            for place, (item, grade) in enumerate(right.items())
+        ]
+    return _tables(made_queries, relevance, file)
+
+
+def as_yaml(truth: GroundTruth, note: str = "") -> str:
+    """The YAML that `parse_ground_truth` reads, `note` as a comment on top."""
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for row in truth.relevance.to_pylist():
+        entry = {row["form"]: row["text"] if row["form"] in ("passage", "chat") else row["target"]}
+        if row["form"] == "passage":
+            entry["document"] = row["target"]
+        entry |= {"grade": row["grade"]} | ({"topic": row["topic"]} if row["topic"] else {})
+        entries.setdefault(row["query_id"], []).append(entry)
+    queries = [
+        {
+            "id": row["query_id"],
+            "query": row["query"],
+            "tags": row["tags"],
+            **({"drafted": True} if row["is_draft"] else {}),
+            "relevant": entries.get(row["query_id"], []),
+        }
+        for row in truth.queries.to_pylist()
+    ]
+    head = "".join(f"# {line}\n" for line in note.splitlines())
+    return head + yaml.safe_dump({"queries": queries}, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Row of a query and rows of its entries."""
+    place = f"{file}: query {number}"
+    _require(isinstance(item, dict), place, "is no mapping with `id`, `query` and `relevant`")
+    query_id = str(item.get("id", ""))
+    _require(bool(_ID.fullmatch(query_id)), place, "has no `id` (up to 200 characters, no blanks)")
+    place = f"{file}: query {query_id}"
+    if odd := sorted(str(k) for k in set(item) - _QUERY_KEYS):
+        raise GroundTruthError(f"{place}: unknown key {odd[0]!r}; known are {', '.join(sorted(_QUERY_KEYS))}")
+    text = item.get("query")
+    _require(isinstance(text, str) and bool(text.strip()), place, "has no text in `query`")
+    tags = item.get("tags", [])
+    _require(
+        isinstance(tags, list) and all(isinstance(t, str) for t in tags), place, "`tags` is no list of words"
+    )
+    entries = item.get("relevant")
+    _require(isinstance(entries, list) and bool(entries), place, "has no list of right answers in `relevant`")
+    rows = [_entry(entry, query_id, at, f"{place}, entry {at + 1}") for at, entry in enumerate(entries)]
+    _require(any(row["grade"] for row in rows), place, "has no entry with a grade above 0")
+    seen: dict[tuple[Any, ...], int] = {}
+    for at, row in enumerate(rows):
+        key = (row["form"], row["target"], row["text"])
+        _require(key not in seen, f"{place}, entry {at + 1}", f"is entry {seen.get(key, 0) + 1} again")
+        seen[key] = at
+    return _query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
+
+
+def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
+    _require(isinstance(entry, dict), place, f"is no mapping with one of {', '.join(FORMS)}")
+    form = "passage" if "passage" in entry else next((f for f in FORMS if f in entry), None)
+    if form is None:
+        raise GroundTruthError(f"{place}: names none of {', '.join(FORMS)}")
+    allowed = {form, *_ENTRY_KEYS} | ({"document"} if form == "passage" else set())
+    if odd := sorted(str(k) for k in set(entry) - allowed):
+        raise GroundTruthError(
+            f"{place}: {odd[0]!r} does not go with `{form}`; known are {', '.join(sorted(allowed))}"
+        )
+    said = entry[form]
+    _require(isinstance(said, str) and bool(said.strip()), place, f"`{form}` is no text")
+    grade = entry.get("grade", 1)
+    _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is no whole number from 0 to 10")
+    topic = entry.get("topic")
+    _require(topic is None or isinstance(topic, str), place, "`topic` is no text")
+    if form == "chat":
+        return _entry_row(query_id, at, form, None, said, grade, topic)
+    if form == "passage":
+        document = entry.get("document")
+        _require(isinstance(document, str) and bool(document), place, "names no `document` of the passage")
+        return _entry_row(query_id, at, form, str(document), said, grade, topic)
+    target = (
+        said.strip().removeprefix("<").removesuffix(">") if form in ("message", "thread") else said.strip()
+    )
+    _require(
+        form != "node" or "#" in target, place, "`node` has no `#` and slug; `document` names a whole file"
+    )
+    return _entry_row(query_id, at, form, target, None, grade, topic)
+
+
+def _query_texts(text: str, file: str) -> dict[str, str]:
+    """Text of each query by its id."""
+    made: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith("{"):
+            try:
+                row = json.loads(line)
+                query_id, said = str(row["_id"]), str(row["text"])
+            except (ValueError, KeyError) as error:
+                raise GroundTruthError(
+                    f"{file} queries line {number}: no JSON with `_id` and `text`"
+                ) from error
+        else:
+            query_id, _, said = line.partition("\t")
+        if not query_id.strip() or not said.strip():
+            raise GroundTruthError(f"{file} queries line {number}: no id, tab and text")
+        made[query_id.strip()] = said.strip()
+    return made
+
+
+def _is_whole(text: str) -> bool:
+    return bool(re.fullmatch(r"-?\d+(\.0+)?", text.strip()))
+
+
+def _require(holds: bool, place: str, fault: str) -> None:
+    if not holds:
+        raise GroundTruthError(f"{place}: {fault}")
+
+
+def _query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:
+    return {"query_id": query_id, "query": text, "tags": list(tags), "file": file, "is_draft": is_draft}
+
+
+def _entry_row(
+    query_id: str, entry: int, form: str, target: str | None, text: str | None, grade: int, topic: str | None
+) -> dict[str, Any]:
+    return {
+        "query_id": query_id, "entry": entry, "form": form, "target": target, "text": text, "grade": grade,
+        "topic": topic,
+    }  # fmt: skip
+
+
+def _tables(
+    queries: Iterable[Mapping[str, Any]], relevance: Iterable[Mapping[str, Any]], file: str
+) -> GroundTruth:
+    made = GroundTruth(
+        schemas.EVALUATION_QUERIES.from_rows([dict(q) for q in queries]),
+        schemas.EVALUATION_RELEVANCE.from_rows([dict(r) for r in relevance]),
+    )
+    counted = Counter(made.queries.column("query_id").to_pylist())
+    if twice := [query_id for query_id, count in counted.items() if count > 1]:
+        raise GroundTruthError(f"{file}: two queries have the id {twice[0]!r}")
+    return made

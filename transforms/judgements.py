@@ -1,0 +1,214 @@
+"""Right answers as an index holds them: which chunks, documents and threads an entry of ground truth means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+_WHOLE, _PART, _EXACT = 0, 100, 1000
+"""How exactly an entry names its place; a heading adds its depth. The most exact entry decides a chunk's grade."""
+
+LEVELS = ("document", "thread", "chunk")
+
+
+class Contents(NamedTuple):
+    """What an index holds, as far as entries can name it.
+
+    chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments).
+    documents: doc_id, thread_id of every mail, note and conversation, chunks or not.
+    threads: message_id, thread_id of every mail and ghost.
+    nodes: node_id, doc_id, depth, heading_start, byte_end.
+    texts: doc_id, text of the documents that passages name.
+    turns: chunk_id, text of what is neither mail nor document.
+    """
+
+    chunks: pl.DataFrame
+    documents: pl.DataFrame
+    threads: pl.DataFrame
+    nodes: pl.DataFrame
+    texts: pl.DataFrame
+    turns: pl.DataFrame
+
+
+class Judgements(NamedTuple):
+    """What entries mean.
+
+    grades: query_id, level (document, thread or chunk), item, grade.
+    entries: query_id, entry, topic, status (found, missing or unanswerable), chunk_ids.
+    passages: query_id, doc_id, byte_start, byte_end of exact passages.
+    """
+
+    grades: pl.DataFrame
+    entries: pl.DataFrame
+    passages: pl.DataFrame
+
+
+def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
+    """What the entries of `schemas.EVALUATION_RELEVANCE` mean in an index.
+
+    A document is as good as its best chunk, a thread as its best document. Where entries of one
+    query overlap, the most exact decides: a heading before the document, a deeper heading before a
+    higher one, a mail before its thread. An entry that the index does not hold is `missing` and
+    stays a right answer that cannot be found; an entry of a kind that the index holds nothing of
+    (chat, where no conversation is published) is `unanswerable` and left out.
+    """
+    entries = relevance.with_columns(pl.col("entry").cast(pl.Int64))
+    ranges = _ranges(entries, contents)
+    documents = _documents(entries, contents)
+    chunks = _chunks(entries, ranges, documents, contents)
+    status = _status(entries, ranges, documents, chunks, contents)
+    kept = status.filter(pl.col("status") != "unanswerable").select("query_id", "entry")
+    items = pl.concat(
+        [
+            _chunk_grades(chunks),
+            _document_grades(entries, documents, chunks, kept),
+            _thread_grades(entries, documents, chunks, kept, contents),
+        ]
+    )
+    grades = items.group_by("query_id", "level", "item").agg(pl.col("grade").max()).sort(pl.all())
+    found = chunks.group_by("query_id", "entry").agg(pl.col("chunk_id").sort().alias("chunk_ids"))
+    listed = status.join(found, on=["query_id", "entry"], how="left").sort("query_id", "entry")
+    passages = ranges.join(
+        entries.filter(form="passage").select("query_id", "entry"), on=["query_id", "entry"]
+    )
+    return Judgements(
+        grades,
+        listed.with_columns(pl.col("chunk_ids").fill_null([])),
+        passages.filter(pl.col("grade") > 0)
+        .select("query_id", "doc_id", "byte_start", "byte_end")
+        .sort(pl.all()),
+    )
+
+
+def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
+    """Bytes of a document that an entry means: query_id, entry, grade, exactness, doc_id, byte_start, byte_end."""
+    columns = ["query_id", "entry", "grade", "exactness", "doc_id", "byte_start", "byte_end"]
+    nodes = entries.filter(form="node").join(contents.nodes, left_on="target", right_on="node_id")
+    of_nodes = nodes.with_columns(exactness=_PART + pl.col("depth"), byte_start=pl.col("heading_start"))
+    passages = entries.filter(form="passage").join(
+        contents.texts, left_on="target", right_on="doc_id", suffix="_of"
+    )
+    rows = [
+        (row["query_id"], row["entry"], row["grade"], _EXACT, row["target"], start, start + len(said))
+        for row in passages.iter_rows(named=True)
+        for said in [row["text"].encode()]
+        for start in [row["text_of"].encode().find(said)]
+        if start >= 0
+    ]
+    schema = dict.fromkeys(columns, pl.Int64) | {"query_id": pl.String, "doc_id": pl.String}
+    exact = pl.DataFrame(rows, schema=schema, orient="row")
+    return pl.concat([of_nodes.select(pl.col(c).cast(schema[c]) for c in columns), exact])
+
+
+def _documents(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
+    """Whole documents that an entry means: query_id, entry, grade, exactness, doc_id."""
+    named = entries.filter(pl.col("form").is_in(["message", "document"])).with_columns(
+        exactness=pl.when(form="message").then(_PART).otherwise(_WHOLE), doc_id=pl.col("target")
+    )
+    threads = (
+        entries.filter(form="thread")
+        .join(contents.threads, left_on="target", right_on="message_id")
+        .join(contents.documents, on="thread_id")
+        .with_columns(exactness=pl.lit(_WHOLE))
+    )
+    columns = ["query_id", "entry", "grade", pl.col("exactness").cast(pl.Int64), "doc_id"]
+    known = contents.documents.select("doc_id")
+    return pl.concat([named.join(known, on="doc_id").select(columns), threads.select(columns)])
+
+
+def _chunks(
+    entries: pl.DataFrame, ranges: pl.DataFrame, documents: pl.DataFrame, contents: Contents
+) -> pl.DataFrame:
+    """Chunks that an entry decides: query_id, entry, grade, chunk_id, doc_id, thread_id."""
+    columns = ["query_id", "entry", "grade", "exactness", "chunk_id", "doc_id", "thread_id"]
+    overlapping = ranges.join(contents.chunks, on="doc_id", suffix="_of").filter(
+        (pl.col("byte_start_of") < pl.col("byte_end")) & (pl.col("byte_start") < pl.col("byte_end_of"))
+    )
+    whole = documents.join(contents.chunks, on="doc_id")
+    exact = entries.filter(form="chunk").join(contents.chunks, left_on="target", right_on="chunk_id")
+    said = entries.filter(form="chat").join(contents.turns, how="cross", suffix="_of")
+    spoken = said.filter(pl.col("text_of").str.contains(pl.col("text"), literal=True)).join(
+        contents.chunks, on="chunk_id"
+    )
+    exactly = pl.lit(_EXACT, dtype=pl.Int64).alias("exactness")
+    found = pl.concat(
+        [
+            overlapping.select(columns),
+            whole.select(columns),
+            exact.with_columns(exactly, chunk_id=pl.col("target")).select(columns),
+            spoken.with_columns(exactly).select(columns),
+        ]
+    )
+    return found.filter(pl.col("exactness") == pl.col("exactness").max().over("query_id", "chunk_id"))
+
+
+def _status(
+    entries: pl.DataFrame,
+    ranges: pl.DataFrame,
+    documents: pl.DataFrame,
+    chunks: pl.DataFrame,
+    contents: Contents,
+) -> pl.DataFrame:
+    """query_id, entry, form, target, text, grade, topic, status of each entry."""
+    key = ["query_id", "entry"]
+    found = (
+        pl.concat([t.select(key) for t in (ranges, documents, chunks)]).unique().with_columns(is_found=True)
+    )
+    nothing = pl.lit("unanswerable" if contents.turns.is_empty() else "missing")
+    status = (
+        pl.when("is_found").then(pl.lit("found")).when(pl.col("form") == "chat").then(nothing)
+        .otherwise(pl.lit("missing"))
+    )  # fmt: skip
+    joined = entries.join(found, on=key, how="left").with_columns(pl.col("is_found").fill_null(False))
+    return joined.with_columns(status=status).drop("is_found")
+
+
+def _chunk_grades(chunks: pl.DataFrame) -> pl.DataFrame:
+    return _items(chunks, "chunk", "chunk_id")
+
+
+def _document_grades(
+    entries: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, kept: pl.DataFrame
+) -> pl.DataFrame:
+    """Documents by their chunks, by name where they have none, and those that are not there."""
+    key = ["query_id", "doc_id"]
+    chunkless = _most_exact(documents).join(chunks.select(key).unique(), on=key, how="anti")
+    named = entries.join(kept, on=["query_id", "entry"]).with_columns(doc_id=_document_of_target())
+    placed = pl.concat([d.select("query_id", "entry") for d in (documents, chunks)]).unique()
+    gone = named.join(placed, on=["query_id", "entry"], how="anti")
+    # A message without chunks may be decided by another entry that names it more exactly.
+    gone = gone.join(documents.select(key).unique(), on=key, how="anti")
+    return pl.concat([_items(frame, "document", "doc_id") for frame in (chunks, chunkless, gone)])
+
+
+def _thread_grades(
+    entries: pl.DataFrame,
+    documents: pl.DataFrame,
+    chunks: pl.DataFrame,
+    kept: pl.DataFrame,
+    contents: Contents,
+) -> pl.DataFrame:
+    """Threads by their documents; a document that is no mail, and one that is not there, is its own."""
+    graded = _document_grades(entries, documents, chunks, kept).rename({"item": "doc_id"})
+    named = graded.join(contents.documents, on="doc_id", how="left").join(
+        contents.threads.rename({"message_id": "doc_id", "thread_id": "ghost_thread"}),
+        on="doc_id",
+        how="left",
+    )
+    own = named.with_columns(thread_id=pl.coalesce("thread_id", "ghost_thread", "doc_id"))
+    return _items(own, "thread", "thread_id")
+
+
+def _most_exact(documents: pl.DataFrame) -> pl.DataFrame:
+    return documents.filter(pl.col("exactness") == pl.col("exactness").max().over("query_id", "doc_id"))
+
+
+def _document_of_target() -> pl.Expr:
+    """The document that an entry names; a chat turn that is nowhere has its text for a name."""
+    node = pl.col("target").str.split("#").list.first()
+    return pl.when(form="node").then(node).otherwise(pl.coalesce("target", "text"))
+
+
+def _items(frame: pl.DataFrame, level: str, column: str) -> pl.DataFrame:
+    return frame.select("query_id", pl.lit(level).alias("level"), pl.col(column).alias("item"), "grade")

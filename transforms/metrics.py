@@ -1,0 +1,131 @@
+"""What a ranked list is worth against graded judgements: one value per query and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import ir_measures
+import polars as pl
+from ir_measures import RR, P, R, Success, nDCG
+
+_MEASURES = {
+    "nDCG@10": nDCG @ 10,
+    "MRR@10": RR @ 10,
+    "Recall@5": R @ 5,
+    "Recall@10": R @ 10,
+    "Recall@100": R @ 100,
+    "Precision@5": P @ 5,
+    "Hit@10": Success @ 10,
+}
+MEASURES = tuple(_MEASURES)
+"""Measures of ranked items; Hit@10 is 1 where one of the first ten is right, else 0."""
+
+BINARY = frozenset({"Hit@10"})
+"""Measures that are 0 or 1 for each query, so that their mean is a proportion."""
+
+PASSAGE_MEASURES = ("passage recall", "passage precision", "passage IoU")
+COVERAGE = "Coverage@10"
+DEPTH = 100
+"""Items of a ranked list that any measure looks at."""
+
+PER_QUERY = {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
+"""Columns of `measured`."""
+
+
+class Span(NamedTuple):
+    """A half-open range of a document, in any one unit."""
+
+    document: str
+    start: int
+    end: int
+
+
+class PassageScore(NamedTuple):
+    """Recall, precision and intersection over union of retrieved text."""
+
+    recall: float
+    precision: float
+    iou: float
+
+
+def distinct(ranked: Sequence[str]) -> list[str]:
+    """The items in their order, each at its first place only."""
+    return list(dict.fromkeys(ranked))
+
+
+def measured(runs: Mapping[str, Sequence[str]], judged: Mapping[str, Mapping[str, int]]) -> pl.DataFrame:
+    """MEASURES of every judged query: columns PER_QUERY, in the order of `judged`.
+
+    `runs` has each query's items, best first; of an item that comes twice the first place counts.
+    `judged` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
+    The values are those of ir-measures. It orders by score, so what it is given is the place in the
+    list and no score that might tie.
+    """
+    wanted = {query: grades for query, grades in judged.items() if any(g > 0 for g in grades.values())}
+    run = [
+        ir_measures.ScoredDoc(query, item, -float(place))
+        for query in wanted
+        for place, item in enumerate(distinct(runs.get(query, ()))[:DEPTH])
+    ]
+    right = [
+        ir_measures.Qrel(query, item, grade) for query in wanted for item, grade in wanted[query].items()
+    ]
+    names = {str(measure): name for name, measure in _MEASURES.items()}
+    found = {
+        (m.query_id, names[str(m.measure)]): float(m.value)
+        for m in ir_measures.iter_calc(list(_MEASURES.values()), right, run)
+    }
+    rows = [(query, name, found.get((query, name), 0.0)) for query in wanted for name in MEASURES]
+    return pl.DataFrame(rows, schema=PER_QUERY, orient="row")
+
+
+def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth: int = 10) -> float:
+    """Share of topics that one of the first `depth` items belongs to; `topics` has the items of each."""
+    first = set(ranked[:depth])
+    return sum(not first.isdisjoint(items) for items in topics.values()) / len(topics)
+
+
+def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
+    """How much of the wanted text the first `budget` units of the ranked spans hold.
+
+    Spans are taken in order until the budget is full, the last one cut to fit. Text that is taken
+    twice costs twice and counts once.
+    """
+    taken, room = [], budget
+    for span in ranked:
+        if room <= 0:
+            break
+        end = min(span.end, span.start + room)
+        taken.append(Span(span.document, span.start, end))
+        room -= end - span.start
+    spent = max(budget - room, 1)
+    right = merged(wanted)
+    size = sum(span.end - span.start for span in right)
+    shared = _shared(right, merged(taken))
+    return PassageScore(shared / size, shared / spent, shared / (size + spent - shared))
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """The same text as spans that do not overlap, sorted."""
+    made: list[Span] = []
+    for span in sorted(spans):
+        if made and made[-1].document == span.document and span.start <= made[-1].end:
+            made[-1] = made[-1]._replace(end=max(made[-1].end, span.end))
+        elif span.end > span.start:
+            made.append(span)
+    return made
+
+
+def _shared(first: Sequence[Span], second: Sequence[Span]) -> int:
+    """Length of what both have; each sorted and without overlaps."""
+    total, i, j = 0, 0, 0
+    while i < len(first) and j < len(second):
+        a, b = first[i], second[j]
+        if a.document == b.document:
+            total += max(0, min(a.end, b.end) - max(a.start, b.start))
+        if (a.document, a.end) <= (b.document, b.end):
+            i += 1
+        else:
+            j += 1
+    return total
