@@ -117,7 +117,7 @@ def search(
     from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
-    embedder = make_embedder(settings.embedding, settings.gemini)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     index = open_current(settings.root / "index", embedder, settings.terms, settings.search)
     since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
     filters = Filters(list_id, source, kind, since, until)

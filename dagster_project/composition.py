@@ -98,7 +98,7 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
-    sections = (
+    sections: tuple[str, ...] = (
         "mail",
         "blocks",
         "chunks",
@@ -112,6 +112,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "measures",
         "graph",
     )
+    sections += ("safety",) if settings.embedding.is_remote else ()
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
@@ -151,7 +152,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "io_manager": LakeIOManager(lake),
         "lake": lake,
         "sources": sources,
-        "embedder": make_embedder(settings.embedding, settings.gemini),
+        "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety),
         "embedding_cache": make_embedding_cache(settings),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
@@ -177,7 +178,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             inferred_quotes_asset(settings.inferred_quotes),
             chunk_context_asset(settings.chunks, settings.terms),
             corpus_measures_asset(settings.measures),
-            embeddings_asset(settings.embedding),
+            embeddings_asset(settings.embedding, settings.safety),
             *graph.graph_assets(settings.graph, settings.terms),
             search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
             *context_assets(settings.context, PackagedTokenCounter()),

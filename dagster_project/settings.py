@@ -29,6 +29,7 @@ from transforms.settings import (
     InferredQuoteSettings,
     MailSettings,
     MeasureSettings,
+    SafetySettings,
     SearchSettings,
     StageSettings,
     TermSettings,
@@ -187,6 +188,7 @@ class Settings(StageSettings):
     graph: GraphSettings = GraphSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     gemini: GeminiSettings = GeminiSettings()
+    safety: SafetySettings = SafetySettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()

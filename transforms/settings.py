@@ -485,6 +485,11 @@ class EmbeddingSettings(StageSettings):
         return f"{base}+{variant}" if variant else base
 
     @property
+    def is_remote(self) -> bool:
+        """True if texts leave this machine for their vectors."""
+        return self.model == "gemini"
+
+    @property
     def names_folder(self) -> bool:
         """True if `name` is a path and no name on the hub."""
         return self.model == "transformer" and (self.name or "").startswith(("/", ".", "~"))
@@ -522,6 +527,19 @@ class GeminiSettings(StageSettings):
     price_per_million_tokens: float = Field(
         0.15, ge=0, description="US dollars, for estimates (0.15: Google's list price of 2025 and 2026)"
     )
+
+
+class SafetySettings(StageSettings):
+    """What is done with secrets and personal data in texts that are sent to a service; no other text is scanned.
+
+    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
+    """
+
+    secrets: Literal["mask", "hold", "send"] = Field(
+        "mask", description="keys, tokens, passwords, private keys: mask them, hold the text back, or send it"
+    )
+    emails: Literal["mask", "hold", "send"] = Field("mask", description="e-mail addresses, the same")
+    phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers, the same")
 
 
 class IndexSettings(StageSettings):
