@@ -112,13 +112,15 @@ def search(
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass."""
     from dagster_project.resources.embedders import make_embedder
+    from dagster_project.resources.rerankers import make_reranker
     from dagster_project.resources.search_index import Filters, open_current
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    index = open_current(settings.root / "index", embedder, settings.terms, settings.search)
+    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
+    index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
     since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
     filters = Filters(list_id, source, kind, since, until)
     result = index.search(list(queries), filters, limit)

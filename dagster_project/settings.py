@@ -29,6 +29,7 @@ from transforms.settings import (
     InferredQuoteSettings,
     MailSettings,
     MeasureSettings,
+    RerankSettings,
     SafetySettings,
     SearchSettings,
     StageSettings,
@@ -192,6 +193,7 @@ class Settings(StageSettings):
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
+    rerank: RerankSettings = RerankSettings()
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")

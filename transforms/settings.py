@@ -600,3 +600,62 @@ class SearchSettings(StageSettings):
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )
     limit: int = Field(10, gt=0, description="hits returned for a query")
+
+
+_RECENCY = (
+    r"(?i)\b(?:latest|newest|most recent|recent(?:ly)?|lately|current(?:ly)?|nowadays|today|up[- ]to[- ]date|"
+    r"this (?:week|month|year)|last (?:few )?(?:days?|weeks?|months?|year))\b"
+)
+_GEMINI_LANGUAGE_NAME = "gemini-2.5-flash"
+
+
+class RerankSettings(StageSettings):
+    """How the best hits of a search get a second look."""
+
+    method: Literal["off", "features", "gemini", "cross_encoder"] = Field(
+        "off",
+        description="features: no model; gemini: a language model of Google's service gives scores (extra `gemini`); "
+        "cross_encoder: a model run here (extra `transformer`)",
+    )
+    top: int = Field(10, gt=0, le=100, description="hits that are looked at again (seed 001)")
+    name: str | None = Field(
+        None, description=f"gemini: default {_GEMINI_LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
+    )
+    revision: str | None = Field(None, description="cross_encoder: commit of the hub")
+    offline: bool = Field(False, description="cross_encoder: never look on the hub")
+    seconds: float = Field(
+        5,
+        gt=0,
+        description="what a model may take for a search, its loading not counted; then the rest stays as it is",
+    )
+    passage_chars: int = Field(500, gt=0, description="characters of each hit that gemini reads (seed 001)")
+    exact_weight: float = Field(0.2, ge=0, description="share of the query's words as typed in title or text")
+    title_weight: float = Field(0.1, ge=0, description="share of the query's words as typed in the title")
+    phrase_weight: float = Field(
+        0.2, ge=0, description="share of the query's neighbouring words as neighbours"
+    )
+    thread_weight: float = Field(
+        0.05, ge=0, description="other hits of the same thread among those looked at"
+    )
+    recency_weight: float = Field(0.5, ge=0, description="age, where the query asks for what is new")
+    half_life_days: float = Field(180, gt=0, description="days after which recency counts half")
+    recency_pattern: str = Field(
+        _RECENCY, description="regular expression; a query that it finds something in asks for what is new"
+    )
+    kinds: dict[str, float] = Field(
+        {"attachment_segment": -0.05}, description="what is added for a kind of chunk (`chunk_kind`)"
+    )
+    log_weight: float = Field(
+        0.05, ge=0, description="taken from logs, unless the query is diagnostic; beside search.log_weight"
+    )
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> RerankSettings:
+        if self.method == "cross_encoder" and not self.name:
+            raise ValueError("cross_encoder needs a name (a folder or a model of the hub)")
+        return self
+
+    @property
+    def language_model(self) -> str:
+        """Name of the language model."""
+        return self.name or _GEMINI_LANGUAGE_NAME

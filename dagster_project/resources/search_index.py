@@ -19,7 +19,8 @@ import pyarrow as pa
 from assets.protocols import Embedder
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.publisher import CURRENT
-from transforms import lexical, ranking, snippets, terms
+from dagster_project.resources.rerankers import Reranker
+from transforms import lexical, ranking, reranking, snippets, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.settings import SearchSettings, TermSettings
 
@@ -75,8 +76,15 @@ class SearchResult:
 class SearchIndex:
     """One published version, opened read-only; what it is asked often for is kept in memory."""
 
-    def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings, settings: SearchSettings):
-        self.path, self.embedder = path, embedder
+    def __init__(
+        self,
+        path: Path,
+        embedder: Embedder,
+        term_settings: TermSettings,
+        settings: SearchSettings,
+        reranker: Reranker | None = None,
+    ):
+        self.path, self.embedder, self.reranker = path, embedder, reranker
         self.term_settings, self.settings = term_settings, settings
         try:
             self.connection = duckdb.connect(str(path), read_only=True)
@@ -107,10 +115,10 @@ class SearchIndex:
     ) -> SearchResult:
         """The best messages and documents for each query, best first.
 
-        `hits` has the columns of `transforms.ranking.RANKED`, and of the chunk and its mail or
-        document: chunk_id, doc_id, source_kind, chunk_kind, node_id, breadcrumb, attachment_id,
-        filename, source, list_id, subject (title of a document), path, from_name, from_addr,
-        effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
+        `hits` has the columns of `transforms.ranking.RANKED` and `transforms.reranking.RERANKED`,
+        and of the chunk and its mail or document: chunk_id, doc_id, source_kind, chunk_kind,
+        node_id, breadcrumb, attachment_id, filename, source, list_id, subject (title of a document),
+        path, from_name, from_addr, effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
         thread_position, thread_size, snippet, highlights (half-open character ranges in it).
         """
         start = time.perf_counter()
@@ -124,11 +132,12 @@ class SearchIndex:
         limit: int | None = None,
         per_document: int = 1,
     ) -> pl.DataFrame:
-        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank.
+        """What `search` ranks, undescribed: the columns of RANKED and RERANKED, by query and rank.
 
         Up to `per_document` chunks of each document are hits of their own.
         """
         limit = limit or self.settings.limit
+        depth = limit if self.reranker is None else max(limit, self.reranker.settings.top)
         self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
         self._require_known("source", "source FROM chunks", filters.source)
         allowed = self._allowed(filters)
@@ -136,9 +145,28 @@ class SearchIndex:
         parts = [
             hits
             for first in range(0, len(queries), step)
-            for hits in self._ranked(list(queries[first : first + step]), first, allowed, limit, per_document)
+            for hits in self._ranked(list(queries[first : first + step]), first, allowed, depth, per_document)
         ]
-        return pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
+        ranked = pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
+        if self.reranker is None:
+            return reranking.unranked(ranked)
+        diagnostic = [ranking.is_diagnostic(q, self.settings) for q in queries]
+        candidates = self._candidates(ranked, self.reranker.settings.top)
+        return self.reranker.reranked(ranked, candidates, queries, diagnostic, limit)
+
+    def _candidates(self, ranked: pl.DataFrame, top: int) -> pl.DataFrame:
+        """What reranking reads of the first `top` hits of each query: the columns CANDIDATES."""
+        first = ranked.filter(pl.col("rank") <= top)
+        chosen = first.get_column("chunk_no").unique()
+        numbers = ", ".join(str(int(n)) for n in chosen) or "-1"
+        chunks = self._frame(_PASSAGES.format(numbers=numbers)).with_columns(
+            pl.col("chunk_no").cast(pl.Int64)
+        )
+        threads = pl.Series(self.places.thread[first.get_column("chunk_no").to_numpy()])
+        hits = first.with_columns(thread=threads).join(
+            chunks, on="chunk_no", how="left", maintain_order="left"
+        )
+        return hits.select(pl.col(name).cast(kind) for name, kind in reranking.CANDIDATES.items())
 
     def message_ids(self, chunk_numbers: Sequence[int]) -> list[str]:
         """The Message-IDs of chunks."""
@@ -394,6 +422,13 @@ FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.
 LEFT JOIN nodes n ON n.node_id = c.parent_id
 """
 
+_PASSAGES = """
+SELECT c.chunk_no, c.title, c.text_display AS text, c.chunk_kind, c.content_class,
+  coalesce(m.effective_at, d.modified_at, d.created_at) AS effective_at
+FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN messages m ON m.message_id = c.doc_id
+LEFT JOIN documents d ON d.doc_id = c.doc_id
+"""
+
 _DOCUMENTS = """
 WITH wanted AS (SELECT unnest($ids::VARCHAR[]) AS message_id),
 mails AS (FROM messages WHERE message_id IN (FROM wanted)),
@@ -416,13 +451,17 @@ FROM conversation_windows WHERE doc_id IN (SELECT message_id FROM wanted)
 
 
 def open_current(
-    folder: Path, embedder: Embedder, term_settings: TermSettings, settings: SearchSettings
+    folder: Path,
+    embedder: Embedder,
+    term_settings: TermSettings,
+    settings: SearchSettings,
+    reranker: Reranker | None = None,
 ) -> SearchIndex:
     """The current version below `folder`; IndexUnavailableError if nothing is published there."""
     link = folder / CURRENT
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
-    return SearchIndex(link.resolve(), embedder, term_settings, settings)
+    return SearchIndex(link.resolve(), embedder, term_settings, settings, reranker)
 
 
 def query_current(folder: Path, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:
