@@ -24,11 +24,13 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import Settings, load_settings
-from transforms.settings import SearchSettings
+from transforms.settings import RerankSettings, SearchSettings
 
 DEPTH = 100
+_RERANKED = "default, reranked by features"
 _QUOTED = re.compile(r"^\s*>.*\n?", re.M)
 
 
@@ -75,10 +77,11 @@ def built(
 
 
 def variants(settings: SearchSettings) -> dict[str, SearchSettings]:
-    """The default search, its halves, and both fusions without the thread's share."""
+    """The default search, plain and reranked, its halves, and both fusions without the thread's share."""
     plain = {"thread_weight": 0.0}
     return {
         "default": settings,
+        _RERANKED: settings,
         "blend, no thread": settings.model_copy(update={**plain, "fusion": "blend"}),
         "rank fusion, no thread": settings.model_copy(update={**plain, "fusion": "rrf"}),
         "lexical alone": settings.model_copy(
@@ -99,7 +102,8 @@ def report(collection: collections.Collection, index: SearchIndex, with_peers: b
         without = [own[q] for q in queries] if others else None
         rows = {}
         for name, settings in variants(index.settings).items():
-            searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
+            again = Reranker(RerankSettings(method="features")) if name == _RERANKED else None
+            searching = SearchIndex(index.path, index.embedder, index.term_settings, settings, again)
             start = time.perf_counter()
             ranked = weft_ranking(searching, list(queries))
             seconds = time.perf_counter() - start

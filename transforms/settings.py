@@ -629,21 +629,25 @@ class RerankSettings(StageSettings):
         description="what a model may take for a search, its loading not counted; then the rest stays as it is",
     )
     passage_chars: int = Field(500, gt=0, description="characters of each hit that gemini reads (seed 001)")
-    exact_weight: float = Field(0.2, ge=0, description="share of the query's words as typed in title or text")
+    exact_weight: float = Field(
+        0.0,
+        ge=0,
+        description="share of the query's words as typed in title or text (0: it hurt where it was measured)",
+    )
     title_weight: float = Field(0.1, ge=0, description="share of the query's words as typed in the title")
     phrase_weight: float = Field(
-        0.2, ge=0, description="share of the query's neighbouring words as neighbours"
+        0.05, ge=0, description="share of the query's neighbouring words as neighbours"
     )
     thread_weight: float = Field(
-        0.05, ge=0, description="other hits of the same thread among those looked at"
+        0.02, ge=0, description="other hits of the same thread among those looked at"
     )
-    recency_weight: float = Field(0.5, ge=0, description="age, where the query asks for what is new")
+    recency_weight: float = Field(0.2, ge=0, description="age, where the query asks for what is new")
     half_life_days: float = Field(180, gt=0, description="days after which recency counts half")
     recency_pattern: str = Field(
         _RECENCY, description="regular expression; a query that it finds something in asks for what is new"
     )
     kinds: dict[str, float] = Field(
-        {"attachment_segment": -0.05}, description="what is added for a kind of chunk (`chunk_kind`)"
+        {"attachment_segment": -0.1}, description="what is added for a kind of chunk (`chunk_kind`)"
     )
     log_weight: float = Field(
         0.05, ge=0, description="taken from logs, unless the query is diagnostic; beside search.log_weight"
