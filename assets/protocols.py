@@ -242,6 +242,16 @@ class PublishedIndex(Protocol):
         """The current version, closed on leaving."""
 
 
+class AnswerCache(Protocol):
+    """Answers of language models by what was asked."""
+
+    def known(self, keys: Sequence[str]) -> dict[str, str]:
+        """The answers to those of `keys` that have one."""
+
+    def store(self, answers: Mapping[str, str]) -> None:
+        """Keep answers; durable when the call returns."""
+
+
 class Publisher(Protocol):
     """Builds and switches the published index."""
 

@@ -22,12 +22,14 @@ from assets.relations import (
     memberships_asset,
     threads_asset,
 )
+from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
+from dagster_project.resources.language_models import make_language_model
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.sources import FileSources
@@ -111,6 +113,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "inferred_quotes",
         "measures",
         "graph",
+        "sentences",
     )
     sections += ("safety",) if settings.embedding.is_remote else ()
     recorded = settings.model_dump(
@@ -154,6 +157,13 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "sources": sources,
         "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety),
         "embedding_cache": make_embedding_cache(settings),
+        "language_model": make_language_model(
+            settings.sentences.name if "gemini" in settings.sentence_kinds().values() else None,
+            settings.sentences.batch_chunks,
+            settings.gemini,
+            settings.safety,
+        ),
+        "answer_cache": SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite"),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": make_published(settings),
@@ -176,7 +186,13 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             document_links_asset(),
             families_asset(settings.families),
             inferred_quotes_asset(settings.inferred_quotes),
-            chunk_context_asset(settings.chunks, settings.terms),
+            chunk_context_asset(
+                settings.chunks,
+                settings.terms,
+                settings.sentences,
+                settings.safety,
+                settings.sentence_kinds(),
+            ),
             corpus_measures_asset(settings.measures),
             embeddings_asset(settings.embedding, settings.safety),
             *graph.graph_assets(settings.graph, settings.terms),

@@ -32,6 +32,8 @@ from transforms.settings import (
     RerankSettings,
     SafetySettings,
     SearchSettings,
+    SentenceKind,
+    SentenceSettings,
     StageSettings,
     TermSettings,
     ThreadSettings,
@@ -52,6 +54,9 @@ class _Named(StageSettings):
         return get_args(cls.model_fields["kind"].annotation)
 
     name: str = Field(description="name of the source; the part of a partition before the slash")
+    sentence: SentenceKind | None = Field(
+        None, description="the sentence before a chunk's embedded text; default: `sentences.kind`"
+    )
 
     @field_validator("name")
     @classmethod
@@ -187,6 +192,7 @@ class Settings(StageSettings):
     inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
     measures: MeasureSettings = MeasureSettings()
     graph: GraphSettings = GraphSettings()
+    sentences: SentenceSettings = SentenceSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     gemini: GeminiSettings = GeminiSettings()
     safety: SafetySettings = SafetySettings()
@@ -225,6 +231,10 @@ class Settings(StageSettings):
             for s in self.sources
             if isinstance(s, DocumentSourceSettings)
         }
+
+    def sentence_kinds(self) -> dict[str, str]:
+        """Which sentence the chunks of each source get, by its name."""
+        return {s.name: s.sentence or self.sentences.kind for s in self.sources}
 
     def source(self, name: str) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
         """The source of that name; KeyError if there is none."""

@@ -663,3 +663,25 @@ class RerankSettings(StageSettings):
     def language_model(self) -> str:
         """Name of the language model."""
         return self.name or _GEMINI_LANGUAGE_NAME
+
+
+SentenceKind = Literal["off", "structural", "gemini"]
+
+
+class SentenceSettings(StageSettings):
+    """The sentence that is put before a chunk's text when it is embedded."""
+
+    kind: SentenceKind = Field(
+        "off",
+        description="for sources that say no `sentence` themselves. structural: from author, date, thread, headings; "
+        "gemini: written by a language model of Google's service (extra `gemini`)",
+    )
+    name: str = Field(_GEMINI_LANGUAGE_NAME, description="gemini: the language model")
+    lexical: bool = Field(False, description="index the terms of a sentence, too, in the field `context`")
+    batch_chunks: int = Field(10, gt=0, description="chunks per request (seed 001)")
+    lookback: int = Field(
+        2, ge=0, le=3, description="chunks before a chunk that are shown with it (seed 001)"
+    )
+    before_chars: int = Field(300, gt=0, description="characters of each of them")
+    text_chars: int = Field(2000, gt=0, description="characters of the chunk that are shown")
+    sentence_chars: int = Field(300, gt=0, description="a longer sentence is not taken")
