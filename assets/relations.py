@@ -190,6 +190,7 @@ def chunk_context_asset(
         context: dg.AssetExecutionContext,
         message_chunks: ibis.Table,
         document_chunks: ibis.Table,
+        conversation_chunks: ibis.Table,
         documents: ibis.Table,
         memberships: ibis.Table,
         messages: ibis.Table,
@@ -207,7 +208,9 @@ def chunk_context_asset(
         restated = context_transforms.restated(requoted.to_pyarrow(), needed)
         added = context_transforms.chunk_context(parents, restated, settings)
         if told:
-            chunks = context_transforms.published_chunks(message_chunks, document_chunks, memberships)
+            chunks = context_transforms.published_chunks(
+                message_chunks, document_chunks, conversation_chunks, memberships
+            )
             chosen = chunks.filter(chunks.source.isin(list(told)))
             mails = canonical(messages, memberships)
             known = sentences.Known(mails, thread_tree, threads, documents)

@@ -139,7 +139,7 @@ def make_published(settings: Settings) -> PublishedVersions:
     """What conversations ask."""
     return PublishedVersions(
         settings.root / "index",
-        make_embedder(settings.embedding, settings.gemini),
+        make_embedder(settings.embedding, settings.gemini, settings.safety),
         settings.terms,
         settings.search,
         PackagedTokenCounter.name,

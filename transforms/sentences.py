@@ -98,8 +98,16 @@ def structural_sentences(placed: pa.Table) -> pa.Table:
         _said(": ", _filled("description")),
         pl.lit("."),
     )  # fmt: skip
-    is_document = pl.col("source_kind") == "document"
-    sentence = pl.when(is_document).then(document).otherwise(mail)
+    # Who speaks in a conversation may be a pseudonym, which is not indexed: its title is enough.
+    talk = pl.concat_str(
+        pl.lit("Conversation"),
+        _said(" “", pl.col("heading_path").list.first().replace("", None), "”"),
+        pl.lit("."),
+    )
+    kind = pl.col("source_kind")
+    sentence = (
+        pl.when(kind == "document").then(document).when(kind == "conversation").then(talk).otherwise(mail)
+    )
     return frame.select("chunk_id", sentence=_one_line(sentence)).to_arrow()
 
 

@@ -71,6 +71,10 @@ def placed(*chunks: dict[str, Any]) -> pa.Table:
             "Section “Install › On Linux” of the document “Guide” of 2023-05-06 on how to, new: All of it.",
         ),
         (chunk("c", "e", source_kind="document"), "Document “Bare”."),
+        (
+            chunk("c", "w", source_kind="conversation", heading_path=["Team", "2024-01-02", "amber-fox"]),
+            "Conversation “Team”.",
+        ),
     ],
 )
 def test_a_sentence_says_what_is_known(given: dict[str, Any], expected: str):
