@@ -29,6 +29,7 @@ from transforms.settings import (
     InferredQuoteSettings,
     MailSettings,
     MeasureSettings,
+    QuerySettings,
     RerankSettings,
     SafetySettings,
     SearchSettings,
@@ -200,6 +201,7 @@ class Settings(StageSettings):
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
     rerank: RerankSettings = RerankSettings()
+    queries: QuerySettings = QuerySettings()
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")

@@ -685,3 +685,36 @@ class SentenceSettings(StageSettings):
     before_chars: int = Field(300, gt=0, description="characters of each of them")
     text_chars: int = Field(2000, gt=0, description="characters of the chunk that are shown")
     sentence_chars: int = Field(300, gt=0, description="a longer sentence is not taken")
+
+
+_LEANING = (
+    r"(?i)\b(?:it|its|they|them|their|theirs|this|that|these|those|there|he|she|him|her|his|hers|one|ones|same|former|"
+    r"latter|above|else|instead|other)\b|^\W*(?:and|but|or|so|then|what about|how about|why|also)\b"
+)
+# fmt: off
+_FILLER = (
+    "about", "after", "again", "also", "because", "been", "before", "could", "does", "doing", "from", "have", "having",
+    "here", "into", "just", "know", "like", "maybe", "more", "much", "need", "only", "please", "really", "should", "some",
+    "something", "tell", "than", "thank", "thanks", "that", "their", "them", "then", "there", "these", "they", "thing",
+    "this", "those", "very", "want", "well", "were", "what", "when", "where", "which", "while", "will", "with", "would",
+    "under", "your",
+)
+# fmt: on
+
+
+class QuerySettings(StageSettings):
+    """How a query of a conversation is made to stand by itself (`weft search --turn`)."""
+
+    rewrite: Literal["off", "rules", "gemini"] = Field(
+        "rules", description="rules: names are added from the turns before; gemini: a language model rewrites"
+    )
+    name: str = Field(_GEMINI_LANGUAGE_NAME, description="gemini: the language model")
+    seconds: float = Field(5, gt=0, description="gemini: what it may take; then the rules decide")
+    turns: int = Field(4, gt=0, description="turns before a query that are looked at")
+    turn_chars: int = Field(1000, gt=0, description="characters of each that gemini reads")
+    entities: int = Field(5, gt=0, description="names that are added at most")
+    short_words: int = Field(1, ge=0, description="a query of so many words or fewer leans on the turns")
+    leaning_pattern: str = Field(
+        _LEANING, description="regular expression; a query that it finds something in leans on the turns"
+    )
+    filler: tuple[str, ...] = Field(_FILLER, description="words of a turn that are never added")

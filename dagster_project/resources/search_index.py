@@ -23,6 +23,7 @@ from dagster_project.resources.rerankers import Reranker
 from transforms import lexical, ranking, reranking, snippets, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.settings import SearchSettings, TermSettings
+from transforms.standalone_queries import Standalone
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
@@ -57,8 +58,8 @@ class SearchResult:
     vector_path: str
     seconds: float
 
-    def as_json(self, queries: Sequence[str], version: str) -> dict[str, Any]:
-        """What `weft search --json` prints: one entry per query with its hits."""
+    def as_json(self, queries: Sequence[Standalone], version: str) -> dict[str, Any]:
+        """What `weft search --json` prints: one entry per query with its hits, and how it was understood."""
         rows = self.hits.to_pylist()
         for row in rows:
             row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()
@@ -68,7 +69,12 @@ class SearchResult:
             "vector_path": self.vector_path,
             "seconds": round(self.seconds, 6),
             "queries": [
-                {"query": q, "hits": [r for r in rows if r["query"] == i]} for i, q in enumerate(queries)
+                {
+                    "query": q.given,
+                    "explain": {"given": q.given, "used": q.used, "rewritten_by": q.by},
+                    "hits": [r for r in rows if r["query"] == i],
+                }
+                for i, q in enumerate(queries)
             ],
         }
 
