@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import ibis
 import pyarrow as pa
 
 from assets.protocols import Embedded, Embedder, EmbeddingCache, Progress
-from transforms import vectors
+from transforms import safety, vectors
 from transforms.errors import BudgetError, EmbeddingError
 
 TASK = "document"
@@ -29,7 +30,11 @@ class Estimate:
 
 @dataclass
 class EmbeddingReport:
-    """What a run did: texts in all and embedded now, the tokens and calls that took, texts that were cut."""
+    """What a run did: texts in all and embedded now, the tokens and calls that took, texts that were cut.
+
+    `found` counts the secrets and personal data that did not leave this machine, by kind, `held` the
+    texts that did not. `sent_as` has the hash of what was sent for the texts that were altered.
+    """
 
     texts: int
     dollars_per_million: float
@@ -38,6 +43,9 @@ class EmbeddingReport:
     calls: int = 0
     truncated: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    found: Counter[str] = field(default_factory=Counter)
+    held: int = 0
+    sent_as: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, done: Embedded, names: Sequence[str]) -> None:
         """Count one batch of the texts `names`."""
@@ -55,7 +63,8 @@ class EmbeddingReport:
 
     def reuse_of(self, before: set[str]) -> float:
         """Share of the texts `before` that were not embedded again; 1 if there were none."""
-        return 1 - len(before & self.embedded) / len(before) if before else 1.0
+        again = {h for h in before if self.sent_as.get(h, h) in self.embedded}
+        return 1 - len(again) / len(before) if before else 1.0
 
     def metadata(self) -> dict[str, int | float]:
         """The figures that are shown with the asset."""
@@ -68,6 +77,8 @@ class EmbeddingReport:
             "tokens": self.tokens,
             "truncated_texts": self.truncated,
             "estimated_cost_usd": round(self.tokens * self.dollars_per_million / 1e6, 6),
+            **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
+            **({"held_back_texts": self.held} if self.held else {}),
         }
 
 
@@ -83,6 +94,7 @@ def missing_texts(
 
 def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Estimate:
     """What embedding `texts` (text_hash, text) would take now."""
+    texts = _sent(texts, embedder).texts
     names, missing = missing_texts(texts, embedder, cache)
     return _estimate(texts, len(names), missing, embedder)[0]
 
@@ -107,7 +119,12 @@ def _estimate(
 def vectors_of(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
 ) -> tuple[pa.Table, EmbeddingReport]:
-    """Columns `text_hash` and `vector` for every text of `texts`, and what it took to make the missing ones."""
+    """Columns `text_hash` and `vector` for every text of `texts`, and what it took to make the missing ones.
+
+    A text that is altered before it is sent has the vector of what is sent, and in the cache its hash.
+    """
+    given, sent = texts, _sent(texts, embedder)
+    texts = sent.texts
     names, report = embed_missing(texts, embedder, cache, progress)
     found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
     if found.num_rows < len(names):
@@ -115,7 +132,23 @@ def vectors_of(
         names, again = embed_missing(texts, embedder, cache, progress)
         found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
         report.include(again)
-    return found, report
+    report.found, report.held, report.sent_as = sent.found, sent.held, sent.renamed
+    return _under_their_own_hash(found, given, sent.renamed), report
+
+
+def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
+    """`texts` as the embedder may be given them."""
+    return safety.Sent(texts) if embedder.safety is None else safety.texts_sent(texts, embedder.safety)
+
+
+def _under_their_own_hash(found: pa.Table, texts: ibis.Table, sent_as: Mapping[str, str]) -> pa.Table:
+    """`found` (text_hash, vector) by the hashes of `texts`, where it is by the hashes of what was sent."""
+    if not sent_as:
+        return found
+    names = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()["text_hash"].to_pylist()
+    places = {name: i for i, name in enumerate(found.column("text_hash").to_pylist())}
+    rows = pa.array([places[sent_as.get(name, name)] for name in names], pa.int64())
+    return pa.table({"text_hash": pa.array(names, pa.string()), "vector": found.column("vector").take(rows)})
 
 
 def embed_missing(

@@ -17,7 +17,7 @@ from transforms.document_graph import Folder
 from transforms.documents import RawFile
 from transforms.judgements import Contents
 from transforms.mail import RawMail
-from transforms.settings import ContextSettings
+from transforms.settings import ContextSettings, SafetySettings
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -124,6 +124,7 @@ class Embedder(Protocol):
     A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
     A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
     What `is_paid` costs `price` US dollars per million tokens, and a run may take `budget` tokens.
+    `safety` says how texts are screened before they leave this machine; None where they stay on it.
     """
 
     model: str
@@ -133,6 +134,7 @@ class Embedder(Protocol):
     is_paid: bool
     price: float
     budget: int | None
+    safety: SafetySettings | None
 
     @property
     def max_tokens(self) -> int | None:
@@ -196,12 +198,12 @@ class Answer(Generic[Shape]):
 
 
 class LanguageModel(Protocol):
-    """Answers prompts in a given shape. What a prompt quotes is data: it may ask for anything."""
+    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.prompts` says."""
 
     model: str
 
     def answers(
-        self, prompts: Sequence[str], shape: type[Shape], instruction: str
+        self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str
     ) -> Iterator[Answer[Shape]]:
         """One answer per prompt as it comes, in any order, valid for the pydantic model `shape`.
 
@@ -239,6 +241,16 @@ class PublishedIndex(Protocol):
 
     def open(self) -> AbstractContextManager[ContextIndex]:
         """The current version, closed on leaving."""
+
+
+class AnswerCache(Protocol):
+    """Answers of language models by what was asked."""
+
+    def known(self, keys: Sequence[str]) -> dict[str, str]:
+        """The answers to those of `keys` that have one."""
+
+    def store(self, answers: Mapping[str, str]) -> None:
+        """Keep answers; durable when the call returns."""
 
 
 class Publisher(Protocol):

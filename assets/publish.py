@@ -9,22 +9,23 @@ import pyarrow as pa
 from assets import embedding
 from assets.partitions import FAMILIES, table_metadata
 from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
-from transforms import checks, schemas, vectors
+from transforms import checks, safety, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed
-from transforms.settings import EmbeddingSettings
+from transforms.settings import EmbeddingSettings, SafetySettings
 
 REUSE = "unchanged_texts_are_reused"
 _LEAST_REUSE = 0.99
 
 
-def embeddings_asset(settings: EmbeddingSettings) -> dg.AssetsDefinition:
+def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The asset `embeddings`: the vector of every text that is published, new texts embedded."""
+    screens = f"-{safety.VERSION}-{screening.digest()}" if settings.is_remote else ""
 
     @dg.asset(
         group_name="publish",
         kinds={"parquet"},
         pool="embedding",
-        code_version=settings.digest(),
+        code_version=settings.digest() + screens,
         description=schemas.embeddings(settings.dimensions).comment,
         metadata=table_metadata(schemas.embeddings(settings.dimensions)),
         check_specs=[

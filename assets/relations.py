@@ -1,6 +1,6 @@
 """What crosses partitions: memberships, threads and the context of short replies, over the whole lake."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -8,18 +8,23 @@ import ibis
 import pyarrow as pa
 
 from assets.partitions import table_metadata
+from assets.protocols import AnswerCache, LanguageModel
+from assets.sentences import chunk_sentences
 from transforms import context as context_transforms
 from transforms import families as families_transforms
 from transforms import inferred_quotes as quotes
-from transforms import links, measures, schemas, terms, threads
+from transforms import links, measures, schemas, sentences, terms, threads
 from transforms.settings import (
     ChunkSettings,
     FamilySettings,
     InferredQuoteSettings,
     MeasureSettings,
+    SafetySettings,
+    SentenceSettings,
     TermSettings,
     ThreadSettings,
 )
+from transforms.threads import canonical
 
 
 def memberships_asset() -> dg.AssetsDefinition:
@@ -151,9 +156,21 @@ def document_links_asset() -> dg.AssetsDefinition:
     return document_links
 
 
-def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) -> dg.AssetsDefinition:
-    """The multi-asset `chunk_context`, `context_terms`."""
+def chunk_context_asset(
+    settings: ChunkSettings,
+    term_settings: TermSettings,
+    sentence_settings: SentenceSettings,
+    safety: SafetySettings,
+    kinds: Mapping[str, str],
+) -> dg.AssetsDefinition:
+    """The multi-asset `chunk_context`, `context_terms`; `kinds` says by source which sentence its chunks get."""
     version = f"{context_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
+    told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
+    if told:
+        used = safety.digest() if "gemini" in told.values() else ""
+        version += (
+            f"-{sentences.VERSION}{sentences.PROMPT_VERSION}-{sentence_settings.digest()}-{used}-{told}"
+        )
     tables = {"chunk_context": schemas.CHUNK_CONTEXT, "context_terms": schemas.TERMS}
 
     @dg.multi_asset(
@@ -170,20 +187,41 @@ def chunk_context_asset(settings: ChunkSettings, term_settings: TermSettings) ->
         },
     )
     def build_chunk_context(
+        context: dg.AssetExecutionContext,
         message_chunks: ibis.Table,
+        document_chunks: ibis.Table,
+        conversation_chunks: ibis.Table,
+        documents: ibis.Table,
         memberships: ibis.Table,
         messages: ibis.Table,
         thread_tree: ibis.Table,
+        threads: ibis.Table,
         inferred_quotes: ibis.Table,
+        language_model: dg.ResourceParam[LanguageModel],
+        answer_cache: dg.ResourceParam[AnswerCache],
     ) -> tuple[Any, Any]:
-        published = threads.canonical(message_chunks, memberships, "doc_id")
+        published = canonical(message_chunks, memberships, "doc_id")
         parents = context_transforms.parent_texts(published, thread_tree, settings).to_pyarrow()
         requoted = context_transforms.requoted(published, inferred_quotes)
-        bodies = threads.canonical(messages.select("source", "unit", "message_id", "body"), memberships)
+        bodies = canonical(messages.select("source", "unit", "message_id", "body"), memberships)
         needed = bodies.semi_join(inferred_quotes, "message_id").to_pyarrow()
         restated = context_transforms.restated(requoted.to_pyarrow(), needed)
         added = context_transforms.chunk_context(parents, restated, settings)
-        return added, terms.context_terms(added, restated, term_settings)
+        if told:
+            chunks = context_transforms.published_chunks(
+                message_chunks, document_chunks, conversation_chunks, memberships
+            )
+            chosen = chunks.filter(chunks.source.isin(list(told)))
+            mails = canonical(messages, memberships)
+            known = sentences.Known(mails, thread_tree, threads, documents)
+            placed = sentences.placed(chosen, known).to_pyarrow()
+            made, report = chunk_sentences(
+                placed, told, sentence_settings, safety, language_model, answer_cache
+            )
+            context.add_output_metadata(report.metadata(), output_name="chunk_context")
+            texts = chosen.select("chunk_id", "text_embed").to_pyarrow()
+            added = schemas.CHUNK_CONTEXT.conform(sentences.with_sentences(added, texts, made))
+        return added, terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
 
     return build_chunk_context
 

@@ -72,9 +72,13 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
 )
+@click.option(
+    "--turn", "turns", multiple=True, help="An earlier turn of the conversation; several from the oldest on."
+)
 @explained
 def search(
     queries: tuple[str, ...],
+    turns: tuple[str, ...],
     config: Path | None,
     as_json: bool,
     list_id: str | None,
@@ -86,20 +90,25 @@ def search(
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass."""
     from dagster_project.resources.embedders import make_embedder
+    from dagster_project.resources.query_rewriting import make_rewriter
+    from dagster_project.resources.rerankers import make_reranker
     from dagster_project.resources.search_index import Filters, open_current
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
-    embedder = make_embedder(settings.embedding, settings.gemini)
-    index = open_current(settings.root / "index", embedder, settings.terms, settings.search)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
+    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
+    index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
     since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
     filters = Filters(list_id, source, kind, since, until)
-    result = index.search(list(queries), filters, limit)
+    rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
+    asked = [rewriter.standalone(query, turns) for query in queries]
+    result = index.search([q.used for q in asked], filters, limit)
     if as_json:
-        click.echo(json.dumps(result.as_json(list(queries), index.manifest["version"]), ensure_ascii=False))
+        click.echo(json.dumps(result.as_json(asked, index.manifest["version"]), ensure_ascii=False))
     else:
-        print_hits(list(queries), result, index.manifest["version"])
+        print_hits([q.used for q in asked], result, index.manifest["version"])
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
 

@@ -24,12 +24,14 @@ from assets.relations import (
     threads_asset,
 )
 from dagster_project.evaluation import make_evaluator, make_quality_guard
+from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
+from dagster_project.resources.language_models import make_language_model
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.sources import FileSources
@@ -103,7 +105,7 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
-    sections = (
+    sections: tuple[str, ...] = (
         "mail",
         "blocks",
         "chunks",
@@ -116,7 +118,9 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "inferred_quotes",
         "measures",
         "graph",
+        "sentences",
     )
+    sections += ("safety",) if settings.embedding.is_remote else ()
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
@@ -141,7 +145,7 @@ def make_published(settings: Settings) -> PublishedVersions:
     """What conversations ask."""
     return PublishedVersions(
         settings.root / "index",
-        make_embedder(settings.embedding, settings.gemini),
+        make_embedder(settings.embedding, settings.gemini, settings.safety),
         settings.terms,
         settings.search,
         PackagedTokenCounter.name,
@@ -157,8 +161,15 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "io_manager": LakeIOManager(lake),
         "lake": lake,
         "sources": sources,
-        "embedder": make_embedder(settings.embedding, settings.gemini),
+        "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety),
         "embedding_cache": make_embedding_cache(settings),
+        "language_model": make_language_model(
+            settings.sentences.name if "gemini" in settings.sentence_kinds().values() else None,
+            settings.sentences.batch_chunks,
+            settings.gemini,
+            settings.safety,
+        ),
+        "answer_cache": SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite"),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": make_published(settings),
@@ -192,9 +203,15 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             document_links_asset(),
             families_asset(settings.families),
             inferred_quotes_asset(settings.inferred_quotes),
-            chunk_context_asset(settings.chunks, settings.terms),
+            chunk_context_asset(
+                settings.chunks,
+                settings.terms,
+                settings.sentences,
+                settings.safety,
+                settings.sentence_kinds(),
+            ),
             corpus_measures_asset(settings.measures),
-            embeddings_asset(settings.embedding),
+            embeddings_asset(settings.embedding, settings.safety),
             *graph.graph_assets(settings.graph, settings.terms),
             search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
             *context_assets(settings.context, PackagedTokenCounter()),

@@ -32,7 +32,12 @@ from transforms.settings import (
     InferredQuoteSettings,
     MailSettings,
     MeasureSettings,
+    QuerySettings,
+    RerankSettings,
+    SafetySettings,
     SearchSettings,
+    SentenceKind,
+    SentenceSettings,
     StageSettings,
     TermSettings,
     ThreadSettings,
@@ -53,6 +58,9 @@ class _Named(StageSettings):
         return get_args(cls.model_fields["kind"].annotation)
 
     name: str = Field(description="name of the source; the part of a partition before the slash")
+    sentence: SentenceKind | None = Field(
+        None, description="the sentence before a chunk's embedded text; default: `sentences.kind`"
+    )
 
     @field_validator("name")
     @classmethod
@@ -188,8 +196,10 @@ class Settings(StageSettings):
     inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
     measures: MeasureSettings = MeasureSettings()
     graph: GraphSettings = GraphSettings()
+    sentences: SentenceSettings = SentenceSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     gemini: GeminiSettings = GeminiSettings()
+    safety: SafetySettings = SafetySettings()
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
@@ -197,6 +207,8 @@ class Settings(StageSettings):
     profiles: dict[str, dict[str, Any]] = Field(
         {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
     )
+    rerank: RerankSettings = RerankSettings()
+    queries: QuerySettings = QuerySettings()
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")
@@ -248,6 +260,10 @@ class Settings(StageSettings):
             for s in self.sources
             if isinstance(s, DocumentSourceSettings)
         }
+
+    def sentence_kinds(self) -> dict[str, str]:
+        """Which sentence the chunks of each source get, by its name."""
+        return {s.name: s.sentence or self.sentences.kind for s in self.sources}
 
     def source(self, name: str) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
         """The source of that name; KeyError if there is none."""

@@ -175,7 +175,14 @@ def scores(hit: dict[str, Any]) -> str:
     """The parts of a score in one line."""
     ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]
     thread = f" + thread {hit['thread_score']:.3f}" if hit["thread_score"] else ""
-    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}"
+    again = ""
+    if hit["reranker"]:
+        parts = [f"{p['part']} {p['value']:.3f}" for p in hit["rerank_parts"] or () if p["value"]]
+        told = f" = {' + '.join(parts)}" if parts else ""
+        again = (
+            f"; reranked {hit['rerank_score']:.3f}{told} (#{hit['rank_before']} before) by {hit['reranker']}"
+        )
+    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{again}"
 
 
 def citation(hit: dict[str, Any]) -> str:

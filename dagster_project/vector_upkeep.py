@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
 import ibis
+import pyarrow as pa
 
 from assets.embedding import TASK, Estimate, estimate
 from assets.publish import published_texts
@@ -16,6 +18,9 @@ from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.settings import Settings
 from transforms.errors import IndexUnavailableError, WeftError
+from transforms.hashing import text_hash
+from transforms.safety import screened, texts_sent
+from transforms.settings import SafetySettings
 
 _CHUNKS = ("message_chunks", "document_chunks", "conversation_chunks")
 _IMPORTED_ROWS = 20_000
@@ -32,7 +37,11 @@ def embedding_estimate(settings: Settings) -> Estimate:
         manager.table("memberships", [None]),
         manager.table("chunk_context", [None]),
     )
-    return estimate(texts, make_embedder(settings.embedding, settings.gemini), make_embedding_cache(settings))
+    return estimate(
+        texts,
+        make_embedder(settings.embedding, settings.gemini, settings.safety),
+        make_embedding_cache(settings),
+    )
 
 
 def prune(settings: Settings, other_models: bool) -> int:
@@ -54,7 +63,10 @@ def _used_hashes(settings: Settings) -> set[str]:
         *(manager.table(name, lake.partitions(name)) for name in _CHUNKS),
         manager.table("chunk_context", [None]),
     ]
-    hashes = {h for t in tables for h in t.select("checksum").distinct().to_pyarrow().column(0).to_pylist()}
+    texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))
+    hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
+    # Vectors of a service may be kept beside those of the model in use: they go by the hash of what was sent.
+    hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     if not hashes:
         raise WeftError(
             f"the lake in {lake.base} holds no chunk, so every vector would go: run `weft build` first, or delete "
@@ -76,11 +88,12 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
         with duckdb.connect(str(index), read_only=True) as connection:
             manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
             model, dimensions = manifest["model"], int(manifest["dimensions"])
+            screening = json.loads(manifest["settings"]).get("safety")
             rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)
             known = set(cache.hashes(model, dimensions, TASK))
             count = new = 0
             for batch in rows:
-                hashes = batch.column("text_hash").to_pylist()
+                hashes = _sent_hashes(batch, screening)
                 kept = [i for i, name in enumerate(hashes) if name not in known]
                 vectors = (
                     batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
@@ -94,8 +107,20 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
     return model, count, new
 
 
+def _sent_hashes(batch: pa.RecordBatch, screening: dict[str, str] | None) -> list[str]:
+    """Hashes of the texts (text_hash, text) as they were sent under the settings of [safety] of their index."""
+    hashes: list[str] = batch.column("text_hash").to_pylist()
+    if screening is None:
+        return hashes
+    texts = batch.column("text").to_pylist()
+    sent = screened(texts, SafetySettings.model_validate(screening)).texts
+    triples = zip(hashes, texts, sent, strict=True)
+    return [name if old == new else text_hash(new) for name, old, new in triples]
+
+
 _VECTORS = """
-SELECT DISTINCT ON (text_hash) coalesce(x.checksum, c.checksum) AS text_hash, e.vector
+SELECT DISTINCT ON (text_hash) coalesce(x.checksum, c.checksum) AS text_hash,
+  coalesce(x.text_embed, c.text_embed) AS text, e.vector
 FROM embeddings e JOIN chunks c USING (chunk_no) LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
 ORDER BY text_hash
 """

@@ -307,6 +307,8 @@ def type_name(annotation: Any) -> str:
         return " or ".join(type_name(a) for a in get_args(annotation) if a is not type(None))
     if origin is tuple:
         return "list of strings"
+    if origin is dict:
+        return "table of numbers by name"
     return {str: "string", int: "integer", float: "number", bool: "true or false"}[annotation]
 
 

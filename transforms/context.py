@@ -11,7 +11,7 @@ from transforms import schemas, threads
 from transforms.hashing import text_hash
 from transforms.settings import ChunkSettings
 
-VERSION = "2"
+VERSION = "3"
 _SUBSTANCE = re.compile(r"[^\W_]")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
@@ -111,6 +111,8 @@ def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings
             "chunk_id": pa.array([i for i, _ in ordered], pa.string()),
             "context": pa.array([r[0] for _, r in ordered], schemas.TEXT),
             "context_kind": pa.array([r[1] for _, r in ordered], pa.string()),
+            "sentence": pa.array([""] * len(ordered), schemas.TEXT),
+            "sentence_kind": pa.array([""] * len(ordered), pa.string()),
             "text_embed": pa.array([r[2] for _, r in ordered], schemas.TEXT),
             "checksum": pa.array([text_hash(r[2]) for _, r in ordered], pa.string()),
         }

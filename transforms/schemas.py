@@ -435,8 +435,11 @@ CHUNK_CONTEXT = Table(
             "context_kind",
             pa.string(),
             "parent: text of the answered mail is added; unquoted: inferred quotes are taken out of the chunk's "
-            "own text; parent_unquoted: both; quote: the chunk is an inferred quote and nothing else",
+            "own text; parent_unquoted: both; quote: the chunk is an inferred quote and nothing else; sentence: "
+            "nothing but the sentence is added",
         ),
+        _column("sentence", TEXT, "the sentence put before the embedded text; empty if none"),
+        _column("sentence_kind", pa.string(), "structural or gemini, as it was made; empty without one"),
         _column("text_embed", TEXT, "the text that is embedded, in place of the chunk's own"),
         _column("checksum", pa.string(), "hash of text_embed"),
     ),

@@ -491,6 +491,11 @@ class EmbeddingSettings(StageSettings):
         return f"{base}+{variant}" if variant else base
 
     @property
+    def is_remote(self) -> bool:
+        """True if texts leave this machine for their vectors."""
+        return self.model == "gemini"
+
+    @property
     def names_folder(self) -> bool:
         """True if `name` is a path and no name on the hub."""
         return self.model == "transformer" and (self.name or "").startswith(("/", ".", "~"))
@@ -528,6 +533,19 @@ class GeminiSettings(StageSettings):
     price_per_million_tokens: float = Field(
         0.15, ge=0, description="US dollars, for estimates (0.15: Google's list price of 2025 and 2026)"
     )
+
+
+class SafetySettings(StageSettings):
+    """What is done with secrets and personal data in texts that are sent to a service; no other text is scanned.
+
+    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
+    """
+
+    secrets: Literal["mask", "hold", "send"] = Field(
+        "mask", description="keys, tokens, passwords, private keys: mask them, hold the text back, or send it"
+    )
+    emails: Literal["mask", "hold", "send"] = Field("mask", description="e-mail addresses, the same")
+    phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers, the same")
 
 
 class IndexSettings(StageSettings):
@@ -633,3 +651,121 @@ class EvaluationSettings(StageSettings):
         description="refuse to publish when nDCG@10 of the first profile drops beyond its 95 % interval "
         "against the published version",
     )
+
+
+_RECENCY = (
+    r"(?i)\b(?:latest|newest|most recent|recent(?:ly)?|lately|current(?:ly)?|nowadays|today|up[- ]to[- ]date|"
+    r"this (?:week|month|year)|last (?:few )?(?:days?|weeks?|months?|year))\b"
+)
+_GEMINI_LANGUAGE_NAME = "gemini-2.5-flash"
+
+
+class RerankSettings(StageSettings):
+    """How the best hits of a search get a second look."""
+
+    method: Literal["off", "features", "gemini", "cross_encoder"] = Field(
+        "off",
+        description="features: no model; gemini: a language model of Google's service gives scores (extra `gemini`); "
+        "cross_encoder: a model run here (extra `transformer`)",
+    )
+    top: int = Field(10, gt=0, le=100, description="hits that are looked at again (seed 001)")
+    name: str | None = Field(
+        None, description=f"gemini: default {_GEMINI_LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
+    )
+    revision: str | None = Field(None, description="cross_encoder: commit of the hub")
+    offline: bool = Field(False, description="cross_encoder: never look on the hub")
+    seconds: float = Field(
+        5,
+        gt=0,
+        description="what a model may take for a search, its loading not counted; then the rest stays as it is",
+    )
+    passage_chars: int = Field(500, gt=0, description="characters of each hit that gemini reads (seed 001)")
+    exact_weight: float = Field(
+        0.0,
+        ge=0,
+        description="share of the query's words as typed in title or text (0: it hurt where it was measured)",
+    )
+    title_weight: float = Field(0.1, ge=0, description="share of the query's words as typed in the title")
+    phrase_weight: float = Field(
+        0.05, ge=0, description="share of the query's neighbouring words as neighbours"
+    )
+    thread_weight: float = Field(
+        0.02, ge=0, description="other hits of the same thread among those looked at"
+    )
+    recency_weight: float = Field(0.2, ge=0, description="age, where the query asks for what is new")
+    half_life_days: float = Field(180, gt=0, description="days after which recency counts half")
+    recency_pattern: str = Field(
+        _RECENCY, description="regular expression; a query that it finds something in asks for what is new"
+    )
+    kinds: dict[str, float] = Field(
+        {"attachment_segment": -0.1}, description="what is added for a kind of chunk (`chunk_kind`)"
+    )
+    log_weight: float = Field(
+        0.05, ge=0, description="taken from logs, unless the query is diagnostic; beside search.log_weight"
+    )
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> RerankSettings:
+        if self.method == "cross_encoder" and not self.name:
+            raise ValueError("cross_encoder needs a name (a folder or a model of the hub)")
+        return self
+
+    @property
+    def language_model(self) -> str:
+        """Name of the language model."""
+        return self.name or _GEMINI_LANGUAGE_NAME
+
+
+SentenceKind = Literal["off", "structural", "gemini"]
+
+
+class SentenceSettings(StageSettings):
+    """The sentence that is put before a chunk's text when it is embedded."""
+
+    kind: SentenceKind = Field(
+        "off",
+        description="for sources that say no `sentence` themselves. structural: from author, date, thread, headings; "
+        "gemini: written by a language model of Google's service (extra `gemini`)",
+    )
+    name: str = Field(_GEMINI_LANGUAGE_NAME, description="gemini: the language model")
+    lexical: bool = Field(False, description="index the terms of a sentence, too, in the field `context`")
+    batch_chunks: int = Field(10, gt=0, description="chunks per request (seed 001)")
+    lookback: int = Field(
+        2, ge=0, le=3, description="chunks before a chunk that are shown with it (seed 001)"
+    )
+    before_chars: int = Field(300, gt=0, description="characters of each of them")
+    text_chars: int = Field(2000, gt=0, description="characters of the chunk that are shown")
+    sentence_chars: int = Field(300, gt=0, description="a longer sentence is not taken")
+
+
+_LEANING = (
+    r"(?i)\b(?:it|its|they|them|their|theirs|this|that|these|those|there|he|she|him|her|his|hers|one|ones|same|former|"
+    r"latter|above|else|instead|other)\b|^\W*(?:and|but|or|so|then|what about|how about|why|also)\b"
+)
+# fmt: off
+_FILLER = (
+    "about", "after", "again", "also", "because", "been", "before", "could", "does", "doing", "from", "have", "having",
+    "here", "into", "just", "know", "like", "maybe", "more", "much", "need", "only", "please", "really", "should", "some",
+    "something", "tell", "than", "thank", "thanks", "that", "their", "them", "then", "there", "these", "they", "thing",
+    "this", "those", "very", "want", "well", "were", "what", "when", "where", "which", "while", "will", "with", "would",
+    "under", "your",
+)
+# fmt: on
+
+
+class QuerySettings(StageSettings):
+    """How a query of a conversation is made to stand by itself (`weft search --turn`)."""
+
+    rewrite: Literal["off", "rules", "gemini"] = Field(
+        "rules", description="rules: names are added from the turns before; gemini: a language model rewrites"
+    )
+    name: str = Field(_GEMINI_LANGUAGE_NAME, description="gemini: the language model")
+    seconds: float = Field(5, gt=0, description="gemini: what it may take; then the rules decide")
+    turns: int = Field(4, gt=0, description="turns before a query that are looked at")
+    turn_chars: int = Field(1000, gt=0, description="characters of each that gemini reads")
+    entities: int = Field(5, gt=0, description="names that are added at most")
+    short_words: int = Field(1, ge=0, description="a query of so many words or fewer leans on the turns")
+    leaning_pattern: str = Field(
+        _LEANING, description="regular expression; a query that it finds something in leans on the turns"
+    )
+    filler: tuple[str, ...] = Field(_FILLER, description="words of a turn that are never added")

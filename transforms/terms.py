@@ -101,15 +101,19 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     return field_terms(filled, settings)
 
 
-def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:
+def context_terms(
+    context: pa.Table, restated: pa.Table, settings: TermSettings, with_sentences: bool = False
+) -> pa.Table:
     """The `terms` table of what a join over the lake adds to chunks.
 
-    The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of
-    `restated` are the fields `text` and `quote`, in place of what the chunk itself has there.
+    The column `context` of `chunk_context` (and with it `sentence`, if wanted) is the field `context`;
+    `text_lex` and `quote_lex` of `restated` are the fields `text` and `quote`, in place of what the chunk itself has there.
     """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
+    added = ["sentence", "context"] if with_sentences else ["context"]
+    texts = pl.DataFrame(context.select(["chunk_id", *added]))
     fields = {
-        "context": pl.DataFrame(context.select(["chunk_id", "context"])),
+        "context": texts.select("chunk_id", pl.concat_str(added, separator="\n")),
         "text": own.select("chunk_id", "text_lex"),
         "quote": own.select("chunk_id", "quote_lex"),
     }

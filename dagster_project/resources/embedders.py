@@ -5,17 +5,21 @@ from __future__ import annotations
 from assets.protocols import Embedder
 from dagster_project.resources.extras import not_installed
 from dagster_project.resources.static import StaticEmbedder
-from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 
 
-def make_embedder(settings: EmbeddingSettings, gemini: GeminiSettings | None = None) -> Embedder:
+def make_embedder(
+    settings: EmbeddingSettings,
+    gemini: GeminiSettings | None = None,
+    safety: SafetySettings = SafetySettings(),
+) -> Embedder:
     """The embedder that the settings name."""
     if settings.model == "gemini":
         try:
             from dagster_project.resources.gemini import GeminiEmbedder
         except ImportError as error:
             raise not_installed(error, "gemini") from error
-        return GeminiEmbedder(settings, gemini or GeminiSettings())
+        return GeminiEmbedder(settings, gemini or GeminiSettings(), safety)
     if settings.model == "transformer":
         from dagster_project.resources.transformer import TransformerEmbedder
 

@@ -11,7 +11,8 @@ from assets.protocols import Embedded
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
 from transforms.errors import EmbeddingError
-from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.safety import screened
+from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.vectors import packed, unit_length
 
 if TYPE_CHECKING:
@@ -26,12 +27,16 @@ class GeminiEmbedder:
 
     Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
     shorter than Gemini's, so that a text has fewer tokens there than are counted here. What is
-    longer than the limit is cut before it is sent.
+    longer than the limit is cut before it is sent. Secrets and personal data in texts and queries are
+    masked or held back as `safety` says.
     """
 
     is_paid = True
 
-    def __init__(self, settings: EmbeddingSettings, gemini: GeminiSettings):
+    def __init__(
+        self, settings: EmbeddingSettings, gemini: GeminiSettings, safety: SafetySettings = SafetySettings()
+    ):
+        self.safety: SafetySettings | None = safety
         self.model, self.dimensions = settings.model_id, settings.dimensions
         self.name = settings.name or ""
         self.max_tokens: int | None = settings.token_limit
@@ -41,6 +46,10 @@ class GeminiEmbedder:
         self.budget: int | None = gemini.budget_tokens
         self.service = GeminiService(gemini)
         self._tokenizer: Any = None
+
+    def _screened(self, texts: Sequence[str]) -> list[str]:
+        """The texts as they may be sent; those that are stored were screened before and stay as they are."""
+        return screened(texts, self.safety).texts if self.safety else list(texts)
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text, int64; more than the service will count."""
@@ -61,6 +70,7 @@ class GeminiEmbedder:
         return self._in_order(texts, "RETRIEVAL_QUERY")
 
     def _in_order(self, texts: Sequence[str], task: str) -> np.ndarray:
+        texts = self._screened(texts)
         made = np.empty((len(texts), self.dimensions), dtype=np.float32)
         counts = np.minimum(self.token_counts(texts), self.max_tokens or 0).tolist()
         for part in packed(counts, self.batch_texts, self.batch_tokens):
@@ -76,7 +86,7 @@ class GeminiEmbedder:
         """One batch as a job of the service."""
 
         async def run(client: AsyncClient) -> Embedded:
-            sent, counts, truncated = self._cut(texts)
+            sent, counts, truncated = self._cut(self._screened(texts))
             sending = _Sending(self, client, sent, counts, task)
             await sending.fill(range(len(texts)))
             return Embedded(batch, sending.vectors, sum(counts), truncated, sending.calls, sending.refused)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assets.protocols import Answer, Shape
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
 from transforms.errors import BudgetError
-from transforms.settings import GeminiSettings
+from transforms.prompts import DATA_NOTE, fenced
+from transforms.settings import GeminiSettings, SafetySettings
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient
@@ -19,20 +20,29 @@ class GeminiLanguageModel:
     """A Gemini model that answers in JSON of a schema, at temperature 0; each answer is validated here again.
 
     Tokens of prompts are counted as `GeminiEmbedder` does, and `max_output_tokens` are added for
-    each answer, so that the budget holds whatever is answered.
+    each answer, so that the budget holds whatever is answered. What prompts quote is screened as
+    `safety` says; the instruction is sent apart from it, as the system's.
     """
 
-    def __init__(self, name: str, gemini: GeminiSettings, max_output_tokens: int):
-        self.model = name
+    def __init__(
+        self,
+        name: str,
+        gemini: GeminiSettings,
+        max_output_tokens: int,
+        safety: SafetySettings = SafetySettings(),
+    ):
+        self.model, self.safety = name, safety
         self.max_output_tokens = max_output_tokens
         self.budget = gemini.budget_tokens
         self.service = GeminiService(gemini)
 
     def answers(
-        self, prompts: Sequence[str], shape: type[Shape], instruction: str
+        self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str
     ) -> Iterator[Answer[Shape]]:
         """One answer per prompt as it comes; a prompt that the service refuses has the reason instead."""
-        encoded = load_tokenizer().encode_batch([instruction, *prompts], add_special_tokens=False)
+        instruction = f"{instruction}\n\n{DATA_NOTE}"
+        texts = [fenced(prompt, self.safety) for prompt in prompts]
+        encoded = load_tokenizer().encode_batch([instruction, *texts], add_special_tokens=False)
         common, *own = (len(e.ids) for e in encoded)
         counts = [common + count + self.max_output_tokens for count in own]
         if sum(counts) > self.budget:
@@ -40,7 +50,7 @@ class GeminiLanguageModel:
                 f"{len(prompts):,} prompts to {self.model} take up to {sum(counts):,} tokens, the budget of a run is "
                 f"{self.budget:,}: nothing was asked for; raise gemini.budget_tokens"
             )
-        jobs = (self._job(n, prompt, counts[n], shape, instruction) for n, prompt in enumerate(prompts))
+        jobs = (self._job(n, text, counts[n], shape, instruction) for n, text in enumerate(texts))
         return self.service.results(jobs)
 
     def _job(

@@ -49,8 +49,8 @@ SELECT DISTINCT partition FROM (
   UNION ALL SELECT partition FROM (FROM canonical_now EXCEPT FROM canonical_before)
   UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
   UNION ALL SELECT partition FROM prev.chunks WHERE chunk_id IN (
-    SELECT chunk_id FROM prev.chunk_context WHERE context_kind <> 'parent'
-    EXCEPT SELECT chunk_id FROM lake_chunk_context WHERE context_kind <> 'parent'
+    SELECT chunk_id FROM prev.chunk_context WHERE context_kind NOT IN ('parent', 'sentence')
+    EXCEPT SELECT chunk_id FROM lake_chunk_context WHERE context_kind NOT IN ('parent', 'sentence')
   )
 ) WHERE partition IN (SELECT partition FROM partitions)
 """
@@ -150,7 +150,7 @@ WHERE to_id IS NOT NULL AND to_id <> from_id
 
 # Text and quote of a chunk with inferred quotes are counted in context_terms, in place of its own.
 _RESTATED = """
-CREATE TEMP VIEW restated AS SELECT chunk_id FROM lake_chunk_context WHERE context_kind <> 'parent'
+CREATE TEMP VIEW restated AS SELECT chunk_id FROM lake_chunk_context WHERE context_kind NOT IN ('parent', 'sentence')
 """
 
 _STATED_TERMS = """

@@ -19,9 +19,11 @@ import pyarrow as pa
 from assets.protocols import Embedder
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.publisher import CURRENT
-from transforms import lexical, ranking, snippets, terms
+from dagster_project.resources.rerankers import Reranker
+from transforms import lexical, ranking, reranking, snippets, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.settings import SearchSettings, TermSettings
+from transforms.standalone_queries import Standalone
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
@@ -56,8 +58,8 @@ class SearchResult:
     vector_path: str
     seconds: float
 
-    def as_json(self, queries: Sequence[str], version: str) -> dict[str, Any]:
-        """What `weft search --json` prints: one entry per query with its hits."""
+    def as_json(self, queries: Sequence[Standalone], version: str) -> dict[str, Any]:
+        """What `weft search --json` prints: one entry per query with its hits, and how it was understood."""
         rows = self.hits.to_pylist()
         for row in rows:
             row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()
@@ -67,7 +69,12 @@ class SearchResult:
             "vector_path": self.vector_path,
             "seconds": round(self.seconds, 6),
             "queries": [
-                {"query": q, "hits": [r for r in rows if r["query"] == i]} for i, q in enumerate(queries)
+                {
+                    "query": q.given,
+                    "explain": {"given": q.given, "used": q.used, "rewritten_by": q.by},
+                    "hits": [r for r in rows if r["query"] == i],
+                }
+                for i, q in enumerate(queries)
             ],
         }
 
@@ -110,8 +117,15 @@ class _Batch:
 class SearchIndex:
     """One published version, opened read-only; what it is asked often for is kept in memory."""
 
-    def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings, settings: SearchSettings):
-        self.path, self.embedder = path, embedder
+    def __init__(
+        self,
+        path: Path,
+        embedder: Embedder,
+        term_settings: TermSettings,
+        settings: SearchSettings,
+        reranker: Reranker | None = None,
+    ):
+        self.path, self.embedder, self.reranker = path, embedder, reranker
         self.term_settings, self.settings = term_settings, settings
         try:
             self.connection = duckdb.connect(str(path), read_only=True)
@@ -141,10 +155,10 @@ class SearchIndex:
     ) -> SearchResult:
         """The best messages and documents for each query, best first.
 
-        `hits` has the columns of `transforms.ranking.RANKED`, and of the chunk and its mail or
-        document: chunk_id, doc_id, source_kind, chunk_kind, node_id, breadcrumb, attachment_id,
-        filename, source, list_id, subject (title of a document), path, from_name, from_addr,
-        effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
+        `hits` has the columns of `transforms.ranking.RANKED` and `transforms.reranking.RERANKED`,
+        and of the chunk and its mail or document: chunk_id, doc_id, source_kind, chunk_kind,
+        node_id, breadcrumb, attachment_id, filename, source, list_id, subject (title of a document),
+        path, from_name, from_addr, effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
         thread_position, thread_size, snippet, highlights (half-open character ranges in it).
         """
         start = time.perf_counter()
@@ -159,21 +173,41 @@ class SearchIndex:
         per_document: int = 1,
         report: ranking.Report | None = None,
     ) -> pl.DataFrame:
-        """What `search` ranks, undescribed: the columns of `transforms.ranking.RANKED`, by query and rank.
+        """What `search` ranks, undescribed: the columns of RANKED and RERANKED, by query and rank.
 
         Up to `per_document` chunks of each document are hits of their own. `report` is told the list
         that each stage makes.
         """
         limit = limit or self.settings.limit
+        depth = limit if self.reranker is None else max(limit, self.reranker.settings.top)
         self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
         self._require_known("source", "source FROM chunks", filters.source)
         allowed = self._allowed(filters)
         parts = [
             hits
             for batch in self._batches(queries)
-            for hits in self._ranked(batch, allowed, limit, self.settings, per_document, report)
+            for hits in self._ranked(batch, allowed, depth, self.settings, per_document, report)
         ]
-        return pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
+        ranked = pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
+        if self.reranker is None:
+            return reranking.unranked(ranked)
+        diagnostic = [ranking.is_diagnostic(q, self.settings) for q in queries]
+        candidates = self._candidates(ranked, self.reranker.settings.top)
+        return self.reranker.reranked(ranked, candidates, queries, diagnostic, limit)
+
+    def _candidates(self, ranked: pl.DataFrame, top: int) -> pl.DataFrame:
+        """What reranking reads of the first `top` hits of each query: the columns CANDIDATES."""
+        first = ranked.filter(pl.col("rank") <= top)
+        chosen = first.get_column("chunk_no").unique()
+        numbers = ", ".join(str(int(n)) for n in chosen) or "-1"
+        chunks = self._frame(_PASSAGES.format(numbers=numbers)).with_columns(
+            pl.col("chunk_no").cast(pl.Int64)
+        )
+        threads = pl.Series(self.places.thread[first.get_column("chunk_no").to_numpy()])
+        hits = first.with_columns(thread=threads).join(
+            chunks, on="chunk_no", how="left", maintain_order="left"
+        )
+        return hits.select(pl.col(name).cast(kind) for name, kind in reranking.CANDIDATES.items())
 
     def rank_each(
         self,
@@ -471,6 +505,13 @@ FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.
 LEFT JOIN nodes n ON n.node_id = c.parent_id
 """
 
+_PASSAGES = """
+SELECT c.chunk_no, c.title, c.text_display AS text, c.chunk_kind, c.content_class,
+  coalesce(m.effective_at, d.modified_at, d.created_at) AS effective_at
+FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN messages m ON m.message_id = c.doc_id
+LEFT JOIN documents d ON d.doc_id = c.doc_id
+"""
+
 _DOCUMENTS = """
 WITH wanted AS (SELECT unnest($ids::VARCHAR[]) AS message_id),
 mails AS (FROM messages WHERE message_id IN (FROM wanted)),
@@ -493,13 +534,17 @@ FROM conversation_windows WHERE doc_id IN (SELECT message_id FROM wanted)
 
 
 def open_current(
-    folder: Path, embedder: Embedder, term_settings: TermSettings, settings: SearchSettings
+    folder: Path,
+    embedder: Embedder,
+    term_settings: TermSettings,
+    settings: SearchSettings,
+    reranker: Reranker | None = None,
 ) -> SearchIndex:
     """The current version below `folder`; IndexUnavailableError if nothing is published there."""
     link = folder / CURRENT
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
-    return SearchIndex(link.resolve(), embedder, term_settings, settings)
+    return SearchIndex(link.resolve(), embedder, term_settings, settings, reranker)
 
 
 def query_current(folder: Path, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:

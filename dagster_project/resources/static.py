@@ -14,7 +14,7 @@ import numpy as np
 
 from assets.protocols import Embedded
 from transforms.errors import EmbeddingError
-from transforms.settings import EmbeddingSettings
+from transforms.settings import EmbeddingSettings, SafetySettings
 from transforms.vectors import unit_length
 
 _CAPITALS = string.ascii_uppercase.encode()
@@ -32,6 +32,7 @@ class StaticEmbedder:
     is_paid = False
     price = 0.0
     budget: int | None = None
+    safety: SafetySettings | None = None
     batch_tokens: int | None = None
 
     def __init__(self, settings: EmbeddingSettings):

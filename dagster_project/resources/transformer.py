@@ -12,7 +12,7 @@ import numpy as np
 from assets.protocols import Embedded
 from dagster_project.resources.extras import not_installed
 from transforms.errors import EmbeddingError, SettingsError
-from transforms.settings import EmbeddingSettings
+from transforms.settings import EmbeddingSettings, SafetySettings
 from transforms.vectors import unit_length
 
 _BATCH_TEXTS = 256
@@ -31,6 +31,7 @@ class TransformerEmbedder:
     is_paid = False
     price = 0.0
     budget: int | None = None
+    safety: SafetySettings | None = None
     batch_tokens: int | None = None
 
     def __init__(self, settings: EmbeddingSettings):

@@ -17,11 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dagster_project.resources.gemini import GeminiEmbedder
 from dagster_project.resources.service import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector
 from transforms.errors import BudgetError, EmbeddingError, ServiceError, SettingsError, WeftError
+from transforms.hashing import text_hash
+from transforms.settings import EmbeddingSettings, GeminiSettings
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 
@@ -234,9 +237,6 @@ def test_an_unreachable_service_is_explained(gemini: Loopback, tmp_path: Path):
 
 
 def test_queries_are_asked_for_as_queries_also_inside_an_event_loop(gemini: Loopback):
-    from dagster_project.resources.gemini import GeminiEmbedder
-    from transforms.settings import EmbeddingSettings, GeminiSettings
-
     embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
 
     async def notebook() -> np.ndarray:
@@ -280,3 +280,31 @@ def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: P
     found, report = embed(texts_between(0, 300), tmp_path, gemini.url)
     assert are_right(found, texts_between(0, 300))
     assert report.calls == 0
+
+
+SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
+
+
+def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Loopback, tmp_path: Path):
+    texts = [
+        *TEXTS[:3],
+        f"The key {SECRET} is ann@example.org's.",
+        f"The key {SECRET[:-1]}X is ann@example.org's.",
+    ]
+    found, report = embed(texts, tmp_path, gemini.url)
+    sent = "The key [cloud_key] is [email]'s."
+    assert set(gemini.paid) == {*TEXTS[:3], sent}
+    wanted = vector(sent, 768, "RETRIEVAL_DOCUMENT")
+    for text in texts[3:]:
+        assert np.allclose(found[text], wanted / np.linalg.norm(wanted), atol=1e-6)
+    figures = report.metadata()
+    assert (figures["screened_cloud_key"], figures["screened_email"], figures["embedded"]) == (2, 2, 4)
+    assert report.reuse_of({text_hash(t) for t in texts}) == 0
+    again, report = embed(texts, tmp_path, gemini.url)
+    assert (again, report.calls, report.reuse_of({text_hash(t) for t in texts})) == (found, 0, 1)
+
+
+def test_a_query_is_screened_like_a_text(gemini: Loopback):
+    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    embedder.embed_queries([f"who uses {SECRET}"])
+    assert set(gemini.asked) == {"who uses [cloud_key]"}

@@ -198,7 +198,11 @@ def attachment(content: bytes, name: str = "x", kind: str = "application/octet-s
         (gzip.compress(DIFF.encode(), mtime=0), "x.diff.gz", ("patch", DIFF, None)),
         (bz2.compress(DIFF.encode()), "x", ("patch", DIFF, None)),
         (lzma.compress(DIFF.encode()), "x", ("patch", DIFF, None)),
-        (gzip.compress(DIFF.encode(), mtime=0) + gzip.compress(b"more\n", mtime=0), "x", ("patch", DIFF + "more\n", None)),
+        (
+            gzip.compress(DIFF.encode(), mtime=0) + gzip.compress(b"more\n", mtime=0),
+            "x",
+            ("patch", DIFF + "more\n", None),
+        ),
         (b"a\r\nb", "n.txt", ("text", "a\nb", None)),
         (b"int main(void);\n", "x.c", ("code", "int main(void);\n", None)),
         (b"#!/bin/sh\nls\n", "x", ("code", "#!/bin/sh\nls\n", None)),
@@ -228,7 +232,9 @@ def test_a_compression_bomb_is_refused(pack):
 
 def test_a_large_compressed_file_is_refused():
     small = MailSettings(max_attachment_bytes=1000)
-    assert attachment(gzip.compress(b"ab" * 900, mtime=0), settings=small)["reason"].startswith("compression bomb: ")
+    assert attachment(gzip.compress(b"ab" * 900, mtime=0), settings=small)["reason"].startswith(
+        "compression bomb: "
+    )
 
 
 def test_a_cut_gzip_gives_what_can_be_read():

@@ -1,0 +1,39 @@
+"""The language model of a build; what it needs is imported when a source asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from assets.protocols import Answer, LanguageModel, Shape
+from dagster_project.resources.extras import not_installed
+from transforms.errors import SettingsError
+from transforms.settings import GeminiSettings, SafetySettings
+
+_SENTENCE_TOKENS = 120
+_THOUGHT_TOKENS = 2048
+
+
+class NoLanguageModel:
+    """Stands where the settings name no language model."""
+
+    model = "none"
+
+    def answers(
+        self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str
+    ) -> Iterator[Answer[Shape]]:
+        """SettingsError: nobody is there to answer."""
+        raise SettingsError('no source says sentence = "gemini", so that no language model is set up')
+
+
+def make_language_model(
+    name: str | None, prompts_chunks: int, gemini: GeminiSettings, safety: SafetySettings
+) -> LanguageModel:
+    """Google's model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
+    if name is None:
+        return NoLanguageModel()
+    try:
+        from dagster_project.resources.gemini_language import GeminiLanguageModel
+    except ImportError as error:
+        raise not_installed(error, "gemini") from error
+    return GeminiLanguageModel(name, gemini, _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS, safety)

@@ -1,0 +1,57 @@
+"""Queries of a conversation made to stand by themselves, as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assets.protocols import LanguageModel
+from dagster_project.resources.language_models import make_language_model
+from transforms import standalone_queries
+from transforms.errors import WeftError
+from transforms.settings import GeminiSettings, QuerySettings, SafetySettings
+from transforms.standalone_queries import Rewritten, Standalone
+
+_REASON_CHARS = 200
+_ATTEMPTS = 2
+
+
+class QueryRewriter:
+    """Rewrites by a language model where there is one and it answers, else by rules."""
+
+    def __init__(self, settings: QuerySettings, model: LanguageModel | None = None):
+        self.settings, self.model = settings, model
+
+    def standalone(self, query: str, turns: Sequence[str]) -> Standalone:
+        """The query as it is used; without turns as it is given."""
+        settings = self.settings
+        if settings.rewrite == "off" or not turns:
+            return Standalone(query, query)
+        ruled = standalone_queries.by_rules(query, turns, settings)
+        if self.model is None:
+            return ruled
+        asked = standalone_queries.prompt(query, turns, settings)
+        try:
+            (answer,) = self.model.answers([asked], Rewritten, standalone_queries.INSTRUCTION)
+        except WeftError as fault:
+            return self._ruled(ruled, str(fault))
+        if answer.value is None:
+            return self._ruled(ruled, answer.refusal or "no answer")
+        return standalone_queries.by_model(query, answer.value, self.model.model, settings)
+
+    def _ruled(self, ruled: Standalone, reason: str) -> Standalone:
+        assert self.model is not None
+        return Standalone(ruled.given, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
+
+
+def make_rewriter(settings: QuerySettings, gemini: GeminiSettings, safety: SafetySettings) -> QueryRewriter:
+    """The rewriter that the settings name."""
+    if settings.rewrite != "gemini":
+        return QueryRewriter(settings)
+    quick = {
+        "time_limit_seconds": settings.seconds,
+        "timeout_seconds": min(settings.seconds, gemini.timeout_seconds),
+        "attempts": min(_ATTEMPTS, gemini.attempts),
+    }
+    return QueryRewriter(
+        settings, make_language_model(settings.name, 1, gemini.model_copy(update=quick), safety)
+    )

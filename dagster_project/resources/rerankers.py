@@ -1,0 +1,145 @@
+"""Reranking as the settings name it: features, or scores of a model with features to fall back on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from assets.protocols import LanguageModel
+from dagster_project.resources.extras import not_installed
+from transforms import reranking
+from transforms.errors import WeftError
+from transforms.settings import GeminiSettings, RerankSettings, SafetySettings
+
+_FEATURES = "features"
+_REASON_CHARS = 200
+_SCORE_TOKENS = 2048
+"""Room for the answer; models that think first need most of it for that."""
+_ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Scores of the first passages, higher is better; all of them, unless time ran out or there is a `refusal`."""
+
+    scores: np.ndarray
+    refusal: str | None = None
+
+
+class Judge(Protocol):
+    """A model that gives passages scores for a query."""
+
+    name: str
+
+    def judged(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> Judged:
+        """The scores; WeftError if the model cannot be asked at all."""
+
+
+class Reranker:
+    """Gives the first `settings.top` hits of each query a new order.
+
+    Where the judge fails, the features decide, and `reranker` of each hit says why. One that cannot
+    be asked is not asked for the other queries of the batch.
+    """
+
+    def __init__(self, settings: RerankSettings, judge: Judge | None = None):
+        self.settings, self.judge = settings, judge
+
+    def reranked(
+        self,
+        ranked: pl.DataFrame,
+        candidates: pl.DataFrame,
+        queries: Sequence[str],
+        diagnostic: Sequence[bool],
+        limit: int,
+    ) -> pl.DataFrame:
+        """`ranked` hits, the first `limit` of each query, with the columns of `transforms.reranking.RERANKED`."""
+        parts = reranking.features(candidates, queries, diagnostic, self.settings)
+        if self.judge is None:
+            return reranking.reordered(ranked, reranking.feature_scores(parts, _FEATURES), limit)
+        scores, fault = [], None
+        for query, asked in candidates.group_by("query", maintain_order=True):
+            number = int(str(query[0]))
+            made, fault = self._of_judge(number, queries[number], asked, fault)
+            by_features = parts.filter(pl.col("query") == number)
+            scores.append(
+                made if made is not None else reranking.feature_scores(by_features, self._why(fault))
+            )
+            fault = None if fault is None or fault.is_of_query else fault
+        return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
+
+    def _of_judge(
+        self, number: int, query: str, asked: pl.DataFrame, fault: _Fault | None
+    ) -> tuple[pl.DataFrame | None, _Fault | None]:
+        """The judge's scores of one query, or none and the fault."""
+        assert self.judge is not None
+        if fault is not None:
+            return None, fault
+        titles, texts = (asked.get_column(c).to_list() for c in ("title", "text"))
+        try:
+            found = self.judge.judged(query, titles, texts)
+        except WeftError as error:
+            return None, _Fault(str(error), False)
+        if found.refusal is not None:
+            return None, _Fault(found.refusal, True)
+        part = f", {len(found.scores)} of {len(texts)} in {self.settings.seconds:g} s"
+        label = self.judge.name + (part if len(found.scores) < len(texts) else "")
+        return reranking.model_scores(number, found.scores, label), None
+
+    def _why(self, fault: _Fault | None) -> str:
+        assert self.judge is not None and fault is not None
+        return f"{_FEATURES} ({self.judge.name}: {fault.reason[:_REASON_CHARS]})"
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """Why a judge gave no scores, and whether that has to do with the one query."""
+
+    reason: str
+    is_of_query: bool
+
+
+class LanguageModelJudge:
+    """Scores of 0 to 10 by a language model, one call for all passages of a query (seed 001)."""
+
+    def __init__(self, model: LanguageModel, passage_chars: int):
+        self.model, self.passage_chars, self.name = model, passage_chars, model.model
+
+    def judged(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> Judged:
+        """The scores; WeftError if the service fails or does not answer in time."""
+        prompt = reranking.passages_prompt(query, titles, texts, self.passage_chars)
+        shape = reranking.scores_shape(len(texts))
+        (answer,) = self.model.answers([prompt], shape, reranking.INSTRUCTION)
+        if answer.value is None:
+            return Judged(np.empty(0), answer.refusal or "no answer")
+        return Judged(reranking.clamped(answer.value.scores))
+
+
+def make_reranker(
+    settings: RerankSettings, gemini: GeminiSettings, safety: SafetySettings
+) -> Reranker | None:
+    """The reranker that the settings name; None where reranking is off."""
+    if settings.method == "off":
+        return None
+    if settings.method == "features":
+        return Reranker(settings)
+    if settings.method == "cross_encoder":
+        from dagster_project.resources.cross_encoder import CrossEncoderJudge
+
+        return Reranker(settings, CrossEncoderJudge(settings))
+    try:
+        from dagster_project.resources.gemini_language import GeminiLanguageModel
+    except ImportError as error:
+        raise not_installed(error, "gemini") from error
+    quick = {
+        "time_limit_seconds": settings.seconds,
+        "timeout_seconds": min(settings.seconds, gemini.timeout_seconds),
+        "attempts": min(_ATTEMPTS, gemini.attempts),
+    }
+    hurried = gemini.model_copy(update=quick)
+    model = GeminiLanguageModel(settings.language_model, hurried, _SCORE_TOKENS, safety)
+    return Reranker(settings, LanguageModelJudge(model, settings.passage_chars))

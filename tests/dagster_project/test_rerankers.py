@@ -1,0 +1,200 @@
+"""Reranking of real hits: by features, by a language model through the real client, by a cross-encoder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli import main
+from dagster_project.resources.cross_encoder import CrossEncoderJudge
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.rerankers import Reranker, make_reranker
+from dagster_project.resources.search_index import open_current
+from tests import gemini_loopback as server
+from tests.archives import Workspace
+from tests.gemini_loopback import KEY, Loopback, loopback
+from transforms.errors import SettingsError
+from transforms.settings import GeminiSettings, RerankSettings, SafetySettings
+
+QUERIES = ["compactor load", "release schedule of ann@example.org"]
+needs_gemini = pytest.mark.skipif(
+    importlib.util.find_spec("google.genai") is None, reason="the extra `gemini` is not installed"
+)
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None,
+    reason="the extra `transformer` is not installed",
+)
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        yield state
+
+
+def hits(work: Workspace, reranker: Reranker | None, limit: int = 4) -> list[list[dict[str, Any]]]:
+    """The hits of each of QUERIES."""
+    settings = work.settings
+    index = open_current(
+        work.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
+    )
+    rows = index.search(QUERIES, limit=limit).hits.to_pylist()
+    return [[r for r in rows if r["query"] == n] for n in range(len(QUERIES))]
+
+
+def by_gemini(gemini: Loopback, **given: object) -> Reranker | None:
+    settings = RerankSettings.model_validate({"method": "gemini", "top": 4, **given})
+    quick = GeminiSettings(base_url=gemini.url, backoff_seconds=0.01)
+    return make_reranker(settings, quick, SafetySettings())
+
+
+def reversing(prompt: str) -> str:
+    """An answer that finds the last passage best."""
+    return json.dumps({"scores": [p["number"] for p in json.loads(prompt)["passages"]]})
+
+
+def test_features_reorder_what_the_search_found_and_say_why(built: Workspace):
+    plain = hits(built, None)
+    found = hits(built, Reranker(RerankSettings(method="features", top=4)))
+    for before, after in zip(plain, found, strict=True):
+        assert sorted(h["chunk_id"] for h in before) == sorted(h["chunk_id"] for h in after)
+        assert [h["rerank_score"] for h in after] == sorted((h["rerank_score"] for h in after), reverse=True)
+        for hit in after:
+            assert before[hit["rank_before"] - 1]["chunk_id"] == hit["chunk_id"]
+            assert hit["reranker"] == "features"
+            assert hit["rerank_score"] == pytest.approx(
+                sum(p["value"] for p in hit["rerank_parts"]), abs=1e-5
+            )
+    assert {h["reranker"] for query in plain for h in query} == {None}
+
+
+@needs_gemini
+def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspace, gemini: Loopback):
+    gemini.reply = reversing
+    plain, found = hits(built, None), hits(built, by_gemini(gemini))
+    assert [[h["chunk_id"] for h in q] for q in found] == [
+        [h["chunk_id"] for h in reversed(q)] for q in plain
+    ]
+    assert [h["rerank_score"] for h in found[0]] == [4, 3, 2, 1]
+    assert {h["reranker"] for q in found for h in q} == {"gemini-2.5-flash"}
+    prompts = [json.loads(r["contents"][0]["parts"][0]["text"]) for r in gemini.requests]
+    assert [p["query"] for p in prompts] == [QUERIES[0], "release schedule of [email]"]
+    assert all(len(passage["text"]) <= 500 for p in prompts for passage in p["passages"])
+
+
+FAILING: dict[str, tuple[Callable[[Loopback], None], str]] = {
+    "too few scores": (lambda g: setattr(g, "reply", lambda prompt: '{"scores": [10]}'), "failed 2 times"),
+    "no JSON": (lambda g: setattr(g, "reply", lambda prompt: "10, obviously"), "failed 2 times"),
+    "unavailable": (lambda g: setattr(g, "rule", lambda texts: server.status(503, "UNAVAILABLE")), "503"),
+    "a hang": (lambda g: setattr(g, "rule", lambda texts: server.hangs), "time limit of 0.5 s"),
+    "a bad key": (lambda g: setattr(g, "rule", lambda texts: server.expired_key), "does not accept the key"),
+}  # fmt: skip
+
+
+@needs_gemini
+@pytest.mark.parametrize("name", FAILING)
+def test_features_decide_where_the_model_fails_and_each_hit_says_so(
+    built: Workspace, gemini: Loopback, name: str
+):
+    fail, said = FAILING[name]
+    fail(gemini)
+    found = hits(built, by_gemini(gemini, seconds=0.5))
+    expected = hits(built, Reranker(RerankSettings(method="features", top=4)))
+    assert [[h["chunk_id"] for h in q] for q in found] == [[h["chunk_id"] for h in q] for q in expected]
+    (label,) = {h["reranker"] for q in found for h in q}
+    assert label.startswith("features (gemini-2.5-flash: ") and said in label and KEY not in label
+    assert len(gemini.requests) <= 2
+
+
+@needs_gemini
+def test_a_refused_query_leaves_the_others_to_the_model(built: Workspace, gemini: Loopback):
+    gemini.reply = reversing
+    blocked = lambda answer: answer.send(200, {"promptFeedback": {"blockReason": "SAFETY"}})  # noqa: E731
+    gemini.rule = lambda texts: blocked if QUERIES[0] in texts[0] else None
+    first, second = hits(built, by_gemini(gemini))
+    assert "blocks the prompt (SAFETY)" in first[0]["reranker"]
+    assert {h["reranker"] for h in second} == {"gemini-2.5-flash"}
+
+
+@needs_gemini
+def test_the_settings_file_turns_reranking_on(built: Workspace, gemini: Loopback):
+    gemini.reply = reversing
+    lines = f'\n[rerank]\nmethod = "gemini"\ntop = 3\n[gemini]\nbase_url = "{gemini.url}"\n'
+    built.config.write_text(built.config.read_text() + lines)
+    result = CliRunner().invoke(main, ["search", QUERIES[0], "--json", "--config", str(built.config)])
+    assert result.exit_code == 0, result.output
+    (query,) = json.loads(result.stdout)["queries"]
+    assert [h["rank_before"] for h in query["hits"][:4]] == [3, 2, 1, 4]
+    assert query["hits"][3]["reranker"] is None
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Makes a cross-encoder of one small layer with random weights, of so many labels."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+
+    def make(labels: int) -> Path:
+        folder = tmp_path_factory.mktemp("cross")
+        words = [
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+            *"abcdefghijklmnopqrstuvwxyz",
+            *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
+        ]
+        (folder / "vocab.txt").write_text("\n".join(words))
+        BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+        torch.manual_seed(7)
+        config = BertConfig(
+            vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+            num_labels=labels, max_position_embeddings=64,
+        )  # fmt: skip
+        BertForSequenceClassification(config).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@needs_torch
+def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, tiny: Callable[[int], Path]):
+    settings = RerankSettings(method="cross_encoder", name=str(tiny(1)), top=10, seconds=60)
+    found = hits(built, make_reranker(settings, GeminiSettings(), SafetySettings()), 10)
+    assert {h["reranker"] for q in found for h in q} == {settings.name}
+    for query in found:
+        scores = [h["rerank_score"] for h in query]
+        assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
+
+    times = iter(range(100))
+    hurried = CrossEncoderJudge(settings.model_copy(update={"seconds": 1.5}), clock=lambda: next(times))
+    texts = [h["snippet"] for h in found[0]]
+    part = hurried.judged("compactor", texts, texts).scores
+    whole = CrossEncoderJudge(settings).judged("compactor", texts, texts).scores
+    assert len(part) == 8 < len(whole) == len(texts)
+    assert part == pytest.approx(whole[:8], abs=1e-6)
+
+
+@needs_torch
+def test_a_model_of_several_scores_is_no_reranker(tiny: Callable[[int], Path], tmp_path: Path):
+    for folder, said in ((tiny(3), "gives 3 numbers"), (tmp_path, "cannot be opened")):
+        judge = CrossEncoderJudge(RerankSettings(method="cross_encoder", name=str(folder)))
+        with pytest.raises(SettingsError, match=said):
+            judge.judged("q", ["t"], ["text"])
+
+
+def test_a_cross_encoder_without_its_library_leaves_the_features(built: Workspace):
+    if importlib.util.find_spec("sentence_transformers") is not None:
+        pytest.skip("the extra `transformer` is installed")
+    settings = RerankSettings(method="cross_encoder", name="some/model", top=4)
+    found = hits(built, make_reranker(settings, GeminiSettings(), SafetySettings()))
+    (label,) = {h["reranker"] for q in found for h in q}
+    assert label.startswith("features (some/model: ") and "pip install 'weft[transformer]'" in label

@@ -1,0 +1,117 @@
+"""Builds with sentences: kept apart, asked for once, and the same whether built at once or bit by bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagster_project.resources.answer_cache import SQLiteAnswerCache
+from tests import gemini_loopback as server
+from tests.archives import Workspace, discussion
+from tests.gemini_loopback import KEY, Loopback, loopback
+from transforms.errors import WeftError
+
+pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+ROWS = "SELECT chunk_id, sentence, sentence_kind, text_embed, checksum FROM chunk_context ORDER BY chunk_id"
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        state.reply = answered
+        yield state
+
+
+def answered(prompt: str) -> str:
+    """A sentence on each chunk; too long a one on chunks that speak of a load of 3."""
+    chunks = json.loads(prompt)["chunks"]
+    return json.dumps(
+        {"sentences": ["x" * 999 if "3" in c["text"] else f"About {c['text'][:20]!r}." for c in chunks]}
+    )
+
+
+def telling(work: Workspace, kind: str, url: str = "", more: str = "") -> Workspace:
+    lines = f'\n[sentences]\nkind = "{kind}"\nlexical = true\nbatch_chunks = 3\n{more}'
+    gemini = f'\n[gemini]\nbase_url = "{url}"\nbackoff_seconds = 0.01\nattempts = 2\n' if url else ""
+    work.config.write_text(work.config.read_text() + lines + gemini)
+    return work
+
+
+def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: Workspace, tmp_path: Path):
+    telling(built, "structural")
+    built.write("dev/dev.2004-03.mbox", discussion(800, 3, "planner"))
+    built.build()
+    whole = built.copied(tmp_path / "again")
+    for state in ("lake", "index", "cache"):
+        for path in sorted((whole.settings.root / state).rglob("*"), reverse=True):
+            path.unlink() if path.is_file() or path.is_symlink() else path.rmdir()
+    whole.build()
+    for statement in (
+        ROWS,
+        "FROM chunk_lengths ORDER BY ALL",
+        "FROM terms ORDER BY ALL",
+        "FROM postings ORDER BY ALL",
+    ):
+        assert built.sql(statement) == whole.sql(statement)
+    chunks = built.sql("SELECT count(*) FROM chunks")
+    assert (
+        built.sql("SELECT count(*) FROM chunk_context WHERE sentence LIKE 'Mail by % in the thread “%'")
+        == chunks
+    )
+    assert built.sql(
+        "SELECT count(*) FROM chunks c JOIN chunk_lengths USING (chunk_no) WHERE context_length = 0"
+    ) == [(0,)]
+
+
+def test_each_chunk_is_asked_about_once(built: Workspace, gemini: Loopback):
+    telling(built, "gemini", gemini.url)
+    gemini.rule = lambda texts: server.status(503, "UNAVAILABLE") if len(gemini.requests) > 2 else None
+    with pytest.raises(WeftError, match="failed 2 times in a row"):
+        built.build()
+    paid = dict(gemini.paid)
+    gemini.rule = lambda texts: None
+    built.write("dev/dev.2004-03.mbox", discussion(800, 1, "planner"))
+    built.build()
+    assert paid and set(gemini.paid.values()) == {1}
+    asked = [json.loads(p) for p in gemini.paid]
+    chunks = [(c["place"], c["before"], c["text"]) for p in asked for c in p["chunks"]]
+    assert len(chunks) == len(set(chunks))
+    kinds = dict(built.sql("SELECT sentence_kind, count(*) FROM chunk_context GROUP BY ALL"))
+    assert kinds.keys() == {"gemini", "structural"}
+    assert built.sql(
+        "SELECT count(*) FROM chunk_context WHERE sentence_kind = 'gemini' AND sentence NOT LIKE 'About %'"
+    ) == [(0,)]
+
+
+def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
+    built: Workspace, gemini: Loopback
+):
+    telling(built, "gemini", gemini.url)
+    first = built.column("SELECT text_display FROM chunks ORDER BY chunk_no")[0]
+    gemini.reply = lambda prompt: json.dumps(
+        {"sentences": [f"About {c['text']!r}."[:200] for c in json.loads(prompt)["chunks"]]}
+    )
+    blocked = lambda answer: answer.send(200, {"promptFeedback": {"blockReason": "SAFETY"}})  # noqa: E731
+    gemini.rule = lambda texts: (
+        blocked if any(c["text"] == first for c in json.loads(texts[0])["chunks"]) else None
+    )
+    built.build()
+    rows = built.sql(
+        "SELECT text_display = ?, sentence_kind FROM chunks JOIN chunk_context USING (chunk_id)".replace(
+            "?", "'" + first.replace("'", "''") + "'"
+        )
+    )
+    assert {kind for is_first, kind in rows if is_first} == {"structural"}
+    assert {kind for is_first, kind in rows if not is_first} == {"gemini"}
+
+
+def test_answers_are_kept_by_their_key(tmp_path: Path):
+    cache = SQLiteAnswerCache(tmp_path / "cache" / "answers.sqlite")
+    assert cache.known(["a"]) == {}
+    cache.store({"a": "1", "b": ""})
+    SQLiteAnswerCache(cache.path).store({"a": "2", "c": "3"})
+    assert cache.known([*"abcd", *map(str, range(1200))]) == {"a": "1", "b": "", "c": "3"}

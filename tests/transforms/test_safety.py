@@ -1,0 +1,104 @@
+"""What is masked before a text leaves this machine, and what is left as it is."""
+
+from __future__ import annotations
+
+import ibis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.hashing import text_hash
+from transforms.safety import screened, texts_sent
+from transforms.settings import SafetySettings
+
+MASK = SafetySettings()
+# Put together here, so that no scanner of repositories takes them for real ones.
+AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+GOOGLE = "AIza" + "SyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q"
+GITHUB = "ghp_" + "a1B2" * 9
+SLACK = "xoxb-" + "123456789012-abcdefABCDEF"
+STRIPE = "sk_" + "live_4eC39HqLyjWDarjtT1zdp7dc"
+OPENAI = "sk-" + "proj-abcdefghijklmnopqrst0123"
+JWT = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
+LINE = "MIIEpAIBAAKCAQEA" * 4
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{LINE}\n{LINE}\nabc=\n-----END RSA PRIVATE KEY-----"
+
+MASKED = [
+    (f"key {AWS}.", "key [cloud_key]."),
+    (f"?key={GOOGLE}&x=1", "?key=[cloud_key]&x=1"),
+    (f"+token: {GITHUB}\n", "+token: [access_token]\n"),
+    (f"use {SLACK} here", "use [access_token] here"),
+    (f"'{STRIPE}'", "'[access_token]'"),
+    (f"{OPENAI}", "[access_token]"),
+    (f"Cookie: s={JWT}; x", "Cookie: s=[jwt]; x"),
+    (f"before\n{PEM}\nafter", "before\n[private_key]\nafter"),
+    (f"> {PEM}".replace("\n", "\n> ") + "\nno", "> [private_key]\nno"),
+    (f"cut\n{PEM[:100]}", "cut\n[private_key]"),
+    (f"{LINE}\n{PEM[-80:]}\nafter", "[private_key]\nafter"),
+    ("postgresql://app:hunter2@db/x", "postgresql://app:[url_password]@db/x"),
+    ("git clone https://:tok3n@host.org/r", "git clone https://:[url_password]@host.org/r"),
+    ("Authorization: Bearer abcdef123456", "Authorization: Bearer [authorization]"),
+    ('password = "correct-horse"', 'password = "[password]"'),
+    ("'api_key' => 'abcdef123'", "'api_key' => '[password]'"),
+    ("export PGPASSWORD=s3cretword psql", "export PGPASSWORD=[password] psql"),
+    ("Ann <ann.lee+x@mail.example.org> wrote", "Ann <[email]> wrote"),
+    ("call +49 30 1234567 or (415) 555-2671", "call [phone] or [phone]"),
+]
+LEFT_ALONE = [
+    "commit 3f2504e04f8911d39a0c0305e82c3301aabbccdd",
+    "-----BEGIN PUBLIC KEY-----",
+    "a header -----BEGIN PRIVATE KEY----- without a key",
+    "token = get_token(session)",
+    "the password is asked for by `password = getpass()`",
+    "https://example.org:8080/path and http://[::1]:80/",
+    "SELECT E'\\x' || md5(random()::text)",
+    "@@ -120,7 +120,9 @@ static int f(void)",
+    "+1234567890\n-1234567890",
+    "2024-01-02 10:20:30 +0200, 192.168.100.200, 1.2.3-4567",
+    "0000000000000000 ffffffff81234567 task-abcdefghijklmnopqrstuvwxyz0123456789",
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), MASKED, ids=[m[1][:30] for m in MASKED])
+def test_a_secret_is_masked_and_the_rest_stays(text: str, expected: str):
+    made = screened(["nothing", text], MASK)
+    assert made.texts == ["nothing", expected]
+    assert sum(made.found.values()) == expected.count("[")
+    assert screened(made.texts, MASK).texts == made.texts
+
+
+@pytest.mark.parametrize("text", LEFT_ALONE)
+def test_what_only_looks_like_a_secret_is_left_alone(text: str):
+    made = screened([text], MASK)
+    assert (made.texts, made.found) == ([text], {})
+
+
+def test_a_text_is_held_back_whole_where_the_settings_say_so():
+    made = screened([f"the key is {AWS}", "ann@example.org", "fine"], SafetySettings(secrets="hold"))
+    assert made.texts == ["[held back: cloud_key]", "[email]", "fine"]
+    assert (made.held, dict(made.found)) == (1, {"cloud_key": 1, "email": 1})
+
+
+def test_what_the_settings_let_through_is_sent():
+    texts = [text for text, _ in MASKED]
+    sent = screened(texts, SafetySettings(secrets="send", emails="send", phones="send"))
+    assert (sent.texts, sent.found) == (texts, {})
+    assert screened(["ann@example.org " + AWS], SafetySettings(emails="send")).texts == [
+        "ann@example.org [cloud_key]"
+    ]
+
+
+@given(st.lists(st.sampled_from([m[0] for m in MASKED] + LEFT_ALONE), min_size=1, max_size=6), st.text())
+def test_screening_twice_is_screening_once(parts: list[str], between: str):
+    once = screened([between.join(parts)], MASK).texts
+    assert screened(once, MASK).texts == once
+
+
+def test_what_is_sent_goes_by_its_own_hash():
+    texts = ["fine", f"one {AWS}", f"one {AWS[:-1]}X"]
+    table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
+    sent = texts_sent(table, MASK)
+    rows = {r["text"]: r["text_hash"] for r in sent.texts.to_pyarrow().to_pylist()}
+    assert rows == {t: text_hash(t) for t in ("fine", "one [cloud_key]")}
+    assert sent.renamed == dict.fromkeys((text_hash(t) for t in texts[1:]), text_hash("one [cloud_key]"))
+    assert sent.found == {"cloud_key": 2}

@@ -1,0 +1,67 @@
+"""A query that leans on the turns before it gets their names; one that stands by itself stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from transforms.settings import QuerySettings
+from transforms.standalone_queries import Rewritten, by_model, by_rules
+
+SETTINGS = QuerySettings()
+TURNS = [
+    "We moved from v16.2 to Debian last week.",
+    "Since then wal_level is back to minimal and `pg_basebackup` fails.",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "turns", "used"),
+    [
+        ("why does it fail?", TURNS, "why does it fail? wal_level pg_basebackup v16.2 Debian"),
+        ("and why?", TURNS, "and why? wal_level pg_basebackup v16.2 Debian"),
+        ("why a/z.c", ["See a/b.c, CVE-2024-0001."], "why a/z.c a/b.c CVE-2024-0001"),
+        ("does it help", ["the compactor stalls while a snapshot is open"], "does it help compactor stalls snapshot open"),
+        ("does it help", ["I asked Ann Lee about “torn pages” in ReadBuffer"], "does it help Ann Lee torn pages ReadBuffer"),
+        ("is wal_level that slow", ["wal_level is slow"], "is wal_level that slow"),
+        ("how do I restore a backup", TURNS, "how do I restore a backup"),
+        ("why does it fail?", [], "why does it fail?"),
+        ("why does it fail?", ["?!"], "why does it fail?"),
+    ],
+)  # fmt: skip
+def test_names_of_the_turns_are_added_where_a_query_leans_on_them(query: str, turns: list[str], used: str):
+    made = by_rules(query, turns, SETTINGS)
+    assert (made.given, made.used) == (query, used)
+    assert made.by == ("rules" if used != query else None)
+
+
+@given(st.text(), st.lists(st.text(), max_size=6))
+def test_a_query_keeps_its_words_and_gets_few_more(query: str, turns: list[str]):
+    made = by_rules(query, turns, SETTINGS)
+    assert made.used.startswith(query)
+    assert made == by_rules(query, turns, SETTINGS)
+    assert len(made.used) <= len(query) + sum(map(len, turns)) + SETTINGS.entities
+
+
+def test_what_a_model_writes_is_one_line_with_its_entities_once():
+    answer = Rewritten(
+        query=" why does\n pg_basebackup fail ", entities=["wal_level", "Wal_Level", "pg_basebackup", ""]
+    )
+    made = by_model("why does it fail?", answer, "model", SETTINGS)
+    assert (made.used, made.by) == ("why does pg_basebackup fail wal_level", "model")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"query": " ", "entities": []}',
+        '{"query": "q"}',
+        '"q"',
+        f'{{"query": "{"q" * 501}", "entities": []}}',
+    ],
+)
+def test_an_empty_or_endless_query_is_no_answer(answer: str):
+    with pytest.raises(ValidationError):
+        Rewritten.model_validate_json(answer)

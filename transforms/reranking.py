@@ -1,0 +1,194 @@
+"""A second look at the best hits: features that need no model, what a model is asked, and the new order.
+
+What is here is pure; models that give scores are in dagster_project/resources/rerankers.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from transforms.settings import RerankSettings
+
+PROMPT_VERSION = "1"
+PART = pl.Struct({"part": pl.String, "value": pl.Float64})
+RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
+    "reranker": pl.String,
+    "rerank_score": pl.Float64,
+    "rank_before": pl.Int32,
+    "rerank_parts": pl.List(PART),
+}
+"""Columns that reranking adds to ranked hits. All are null where nothing was reranked; behind the hits that
+were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
+
+CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "query": pl.Int32,
+    "rank": pl.Int32,
+    "score": pl.Float64,
+    "thread": pl.Int32,
+    "title": pl.String,
+    "text": pl.String,
+    "chunk_kind": pl.String,
+    "content_class": pl.String,
+    "effective_at": pl.Datetime("us", "UTC"),
+}
+"""Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest."""
+
+INSTRUCTION = (
+    "You judge how well passages of mails and documents answer a search query. Under `query` stands the query, under "
+    "`passages` the passages, each with its number, title and the beginning of its text. Give every passage a score "
+    "from 0 (has nothing to do with the query) to 10 (is exactly what is looked for), in the order of the passages."
+)
+_WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
+
+
+class Scores(BaseModel):
+    """What a language model answers: one score per passage, in their order."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    scores: list[float]
+
+
+def scores_shape(count: int) -> type[Scores]:
+    """The shape of an answer on `count` passages: any other number of scores is no answer."""
+    exactly = Annotated[list[float], Field(min_length=count, max_length=count)]
+    return create_model("Scores", __base__=Scores, scores=(exactly, ...))
+
+
+def passages_prompt(query: str, titles: Sequence[str], texts: Sequence[str], chars: int) -> dict[str, Any]:
+    """The data of a prompt: the query and the first `chars` characters of each passage (seed 001)."""
+    passages = [
+        {"number": n, "title": title[:chars], "text": text[:chars]}
+        for n, (title, text) in enumerate(zip(titles, texts, strict=True), 1)
+    ]
+    return {"query": query, "passages": passages}
+
+
+def clamped(scores: Sequence[float]) -> np.ndarray:
+    """Scores within 0 and 10, float64."""
+    return np.clip(np.asarray(scores, dtype=np.float64), 0.0, 10.0)
+
+
+def features(
+    candidates: pl.DataFrame, queries: Sequence[str], diagnostic: Sequence[bool], settings: RerankSettings
+) -> pl.DataFrame:
+    """Columns query, rank and one per part of a score, already weighed, of candidates (CANDIDATES).
+
+    `fused`: the score of the search, 0 to 1 between the candidates of a query. `exact` and `title`:
+    the share of the query's words that stand in the text and in the title just as they were typed.
+    `phrase`: the share of its pairs of neighbouring words that are neighbours there. `thread`: how
+    many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the query
+    asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`:
+    the weight of the chunk's kind. `log`: 1 for a log, unless the query is diagnostic.
+    """
+    fresh = [re.search(settings.recency_pattern, q) is not None for q in queries]
+    score, when = pl.col("score"), pl.col("effective_at")
+    low, high = score.min().over("query"), score.max().over("query")
+    days = (when.max().over("query") - when).dt.total_seconds() / 86_400
+    others = pl.len().over("query", "thread") - 1
+    kinds = pl.col("chunk_kind").replace_strict(dict(settings.kinds), default=0.0, return_dtype=pl.Float64)
+    asked = pl.col("query").replace_strict(dict(enumerate(fresh)), default=False, return_dtype=pl.Boolean)
+    excused = pl.col("query").replace_strict(
+        dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
+    )
+    shares = _shares(candidates, queries)
+    return candidates.join(shares, on=["query", "rank"], how="left", maintain_order="left").select(
+        "query",
+        "rank",
+        fused=pl.when(high > low).then((score - low) / (high - low)).otherwise(0.0),
+        exact=settings.exact_weight * pl.col("exact").fill_null(0.0),
+        title=settings.title_weight * pl.col("in_title").fill_null(0.0),
+        phrase=settings.phrase_weight * pl.col("phrase").fill_null(0.0),
+        thread=settings.thread_weight * (1 - 1 / (1 + others)),
+        recency=settings.recency_weight
+        * pl.when(asked).then((0.5 ** (days / settings.half_life_days)).fill_null(0.0)).otherwise(0.0),
+        kind=kinds,
+        log=-settings.log_weight * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
+    )
+
+
+def _shares(candidates: pl.DataFrame, queries: Sequence[str]) -> pl.DataFrame:
+    """Columns query, rank, exact, in_title and phrase: the shares of a query's words and pairs of words."""
+    asked = _words(
+        pl.DataFrame(
+            {"query": pl.int_range(len(queries), dtype=pl.Int32, eager=True), "text": queries},
+            schema_overrides={"text": pl.String},
+        ),
+        ["query"],
+    )
+    words = asked.select("query", "word").unique()
+    pairs = asked.drop_nulls("before").select("query", "before", "word").unique()
+    hit = ["query", "rank"]
+    body = _words(candidates.select(*hit, text=pl.concat_str("title", pl.lit(" \n"), "text")), hit)
+    title = _words(candidates.select(*hit, text="title"), hit)
+    shares = candidates.select(hit)
+    for name, found, wanted, keys in (
+        ("exact", body, words, ["query", "word"]),
+        ("in_title", title, words, ["query", "word"]),
+        ("phrase", body, pairs, ["query", "before", "word"]),
+    ):
+        total = wanted.group_by("query").agg(total=pl.len())
+        met = found.join(wanted, on=keys).unique([*keys, "rank"]).group_by(hit).agg(met=pl.len())
+        share = met.join(total, on="query").select(*hit, (pl.col("met") / pl.col("total")).alias(name))
+        shares = shares.join(share, on=hit, how="left")
+    return shares
+
+
+def _words(texts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Columns `keys`, word, and the word before it (null for the first of a text)."""
+    found = texts.select(*keys, word=pl.col("text").str.to_lowercase().str.extract_all(_WORD))
+    words = found.explode("word").drop_nulls("word")
+    return words.with_columns(before=pl.col("word").shift().over(keys))
+
+
+def feature_scores(parts: pl.DataFrame, label: str) -> pl.DataFrame:
+    """Columns query, rank and the first and last two of RERANKED, of what `features` returns."""
+    names = [name for name in parts.columns if name not in ("query", "rank")]
+    made = [pl.struct(part=pl.lit(name), value=pl.col(name).round(6)) for name in names]
+    return parts.select(
+        "query",
+        "rank",
+        reranker=pl.lit(label),
+        rerank_score=pl.sum_horizontal(names),
+        rerank_parts=pl.concat_list(made).cast(pl.List(PART)),
+    )
+
+
+def model_scores(query: int, scores: np.ndarray, label: str) -> pl.DataFrame:
+    """The same for the scores of a model on the first hits of a query, in the order of their ranks."""
+    return pl.DataFrame(
+        {
+            "query": np.full(len(scores), query, dtype=np.int32),
+            "rank": np.arange(1, len(scores) + 1, dtype=np.int32),
+            "reranker": [label] * len(scores),
+            "rerank_score": scores.astype(np.float64),
+            "rerank_parts": [None] * len(scores),
+        },
+        schema_overrides={"rerank_parts": pl.List(PART)},
+    )
+
+
+def unranked(ranked: pl.DataFrame) -> pl.DataFrame:
+    """`ranked` with the columns RERANKED, all null."""
+    return ranked.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in RERANKED.items())
+
+
+def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
+    """The first `limit` hits of each query in the order of the scores, ranks from 1, with the columns RERANKED.
+
+    Hits without a score follow those that have one. Ties keep their order.
+    """
+    joined = ranked.join(scores, on=["query", "rank"], how="left", maintain_order="left")
+    first = pl.col("rerank_score").fill_null(-np.inf)
+    by_score = joined.with_columns(rank_before="rank").sort(
+        "query", first, "rank_before", descending=[False, True, False]
+    )
+    again = by_score.with_columns(
+        rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query"),
+    ).filter(pl.col("rank") <= limit)
+    return again.select(*ranked.columns, *RERANKED)

@@ -1,0 +1,195 @@
+"""Secrets and personal data in texts that leave this machine: found by pattern, masked or held back, counted.
+
+What is here: the patterns of keys, tokens and addresses. What is not: guessing secrets by their entropy,
+which would mask the hashes, ids and base64 that mail about programs is full of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import ibis
+import polars as pl
+import pyarrow as pa
+
+from transforms.hashing import text_hash
+from transforms.settings import SafetySettings
+
+VERSION = "1"
+_READ_TEXTS = 4096
+_KEY_BLOCK = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+_BASE64_LINES = r"(?:[\s>|*#+\\n-]*[A-Za-z0-9+/=]{30,})"
+_NAMES = r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|client[_-]?secret)"
+
+SECRETS: dict[str, tuple[str, ...]] = {
+    "private_key": (
+        rf"(?s)-----BEGIN {_KEY_BLOCK}.*?-----END {_KEY_BLOCK}",
+        rf"-----BEGIN {_KEY_BLOCK}{_BASE64_LINES}+(?:[\s>]*[A-Za-z0-9+/=]+\s*\z)?",
+        rf"{_BASE64_LINES}+[\s>A-Za-z0-9+/=]*-----END {_KEY_BLOCK}",
+    ),
+    "url_password": (r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@<>]*:)[^\s/@<>]+(@)",),
+    "cloud_key": (
+        r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
+        r"\bAIza[0-9A-Za-z_-]{35}",
+        r"\bya29\.[0-9A-Za-z_-]{20,}",
+        r"\bGOCSPX-[0-9A-Za-z_-]{20,}",
+        r"(?i)(\bAccountKey=)[A-Za-z0-9+/]{80,}={0,2}",
+    ),
+    "access_token": (
+        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+        r"\bgithub_pat_[A-Za-z0-9_]{22,}",
+        r"\bgl(?:pat|ptt|dt|rt|soat)-[A-Za-z0-9_-]{20,}",
+        r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+        r"(https://hooks\.slack\.com/services/)[A-Za-z0-9/_-]{20,}",
+        r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
+        r"\bsk-(?:proj|ant|svcacct|admin)-[A-Za-z0-9_-]{20,}",
+        r"\bsk-[A-Za-z0-9]{32,}",
+        r"\bnpm_[A-Za-z0-9]{36}",
+        r"\bpypi-AgE[A-Za-z0-9_-]{50,}",
+        r"\bhf_[A-Za-z0-9]{30,}",
+        r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{30,}",
+        r"\b[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",
+    ),
+    "jwt": (r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",),
+    "authorization": (
+        r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token)\s+)[A-Za-z0-9._~+/=-]{8,}",
+    ),
+    "password": (
+        rf"(?i)(\b[a-z0-9_-]*{_NAMES}[\"']?\s*(?:=>|[:=])\s*\")[^\"\s]{{6,}}(\")",
+        rf"(?i)(\b[a-z0-9_-]*{_NAMES}[\"']?\s*(?:=>|[:=])\s*')[^'\s]{{6,}}(')",
+        r"(\b(?:[A-Z0-9]+_)*(?:PASSWORD|SECRET|TOKEN|API_KEY|ACCESS_KEY|PGPASSWORD)=)[^\s\"'$();,<>]{6,}",
+    ),
+}
+"""Patterns by kind, in the order in which they are applied; what stands in groups stays.
+
+The formats are those that the services publish, and that scanners of repositories look for.
+"""
+
+EMAIL = (r"(?i)\b[a-z0-9][a-z0-9._%+-]{0,63}@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,24}\b",)
+PHONE = (
+    r"\+[1-9][0-9]{0,2}[ .-]\(?[0-9]{1,5}\)?(?:[ .-][0-9]{2,8}){1,4}\b",
+    r"\([2-9][0-9]{2}\) ?[2-9][0-9]{2}[-. ][0-9]{4}\b",
+    r"\b[2-9][0-9]{2}[-.][2-9][0-9]{2}[-.][0-9]{4}\b",
+)
+
+
+@dataclass(frozen=True)
+class Screened:
+    """Texts as they may be sent, and how many finds of each kind there are; `held` counts texts withheld."""
+
+    texts: list[str]
+    found: Counter[str] = field(default_factory=Counter)
+    held: int = 0
+
+
+def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
+    """`texts` with every find masked as `[kind]`, or the whole text held back where its kind is to be.
+
+    Of a held text nothing stays but `[held back: kind]`. What was screened before stays as it is.
+    """
+    given = pl.Series(list(texts), dtype=pl.String)
+    rules = _rules(settings)
+    if not rules or given.is_empty():
+        return Screened(list(texts))
+    suspect = _suspect(given, rules)
+    places = suspect.arg_true()
+    if not len(places):
+        return Screened(list(texts))
+    masked, found, held = _masked(given.gather(places), rules)
+    return Screened(given.scatter(places, masked).to_list(), found, held)
+
+
+def _suspect(texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]) -> pl.Series:
+    """Which texts any pattern finds something in."""
+    suspect = pl.repeat(False, len(texts), eager=True)
+    for _, _, patterns in rules:
+        for pattern in patterns:
+            suspect |= texts.str.contains(pattern)
+    return suspect
+
+
+def _rules(settings: SafetySettings) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Kind, what is done, and patterns of all that is not sent as it is."""
+    rules = [(kind, settings.secrets, patterns) for kind, patterns in SECRETS.items()]
+    rules += [("email", settings.emails, EMAIL), ("phone", settings.phones, PHONE)]
+    return [rule for rule in rules if rule[1] != "send"]
+
+
+def _masked(
+    texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]
+) -> tuple[pl.Series, Counter[str], int]:
+    found: Counter[str] = Counter()
+    held = pl.Series([None] * len(texts), dtype=pl.String)
+    for kind, action, patterns in rules:
+        for pattern in patterns:
+            count = texts.str.count_matches(pattern)
+            if not count.sum():
+                continue
+            found[kind] += int(count.sum())
+            texts = texts.str.replace_all(pattern, _replacement(pattern, kind))
+            if action == "hold":
+                mark = pl.Series([f"[held back: {kind}]"], dtype=pl.String)
+                held = held.zip_with(held.is_not_null() | (count == 0), mark)
+    kept = held.is_null()
+    return texts.zip_with(kept, held), found, len(texts) - int(kept.sum())
+
+
+def _replacement(pattern: str, kind: str) -> str:
+    groups = pattern.replace("(?", "").replace("\\(", "").count("(")
+    return f"${{1}}[{kind}]${{2}}" if groups > 1 else f"${{1}}[{kind}]" if groups else f"[{kind}]"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Texts as they are sent: columns text_hash and text; finds by kind, and how many texts are held back.
+
+    `renamed` has the hash of what is sent for each text that is altered.
+    """
+
+    texts: ibis.Table
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    found: Counter[str] = field(default_factory=Counter)
+    held: int = 0
+
+
+def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
+    """`texts` (text_hash, text) as they are sent, each under the hash of what is sent.
+
+    A vector belongs to the text that it was made of: it is cached under this hash, so that other
+    settings never find the vector of a text that was masked in another way.
+    """
+    found: Counter[str] = Counter()
+    held = 0
+    altered: dict[str, str] = {}
+    for names, plain in _read(texts):
+        made = screened(plain, settings)
+        found += made.found
+        held += made.held
+        altered |= {n: new for n, old, new in zip(names, plain, made.texts, strict=True) if old != new}
+    renamed = {name: text_hash(text) for name, text in altered.items()}
+    if not altered:
+        return Sent(texts, renamed, found, held)
+    table = ibis.memtable(
+        pa.table(
+            {
+                "altered_hash": pa.array(renamed, pa.string()),
+                "sent_hash": pa.array(renamed.values(), pa.string()),
+                "sent": pa.array(altered.values(), pa.large_string()),
+            }
+        )
+    )
+    joined = texts.left_join(table, texts.text_hash == table.altered_hash)
+    sent = joined.select(
+        text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
+        text=ibis.coalesce(joined.sent, joined.text),
+    )
+    return Sent(sent, renamed, found, held)
+
+
+def _read(texts: ibis.Table) -> Iterator[tuple[list[str], list[str]]]:
+    """Hashes and texts, batch by batch, one text per hash."""
+    single = texts.group_by("text_hash").agg(text=texts.text.min())
+    for batch in single.to_pyarrow_batches(chunk_size=_READ_TEXTS):
+        yield batch.column("text_hash").to_pylist(), batch.column("text").to_pylist()

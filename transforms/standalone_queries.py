@@ -1,0 +1,91 @@
+"""A query of a conversation made to stand by itself: what it leans on is added from the turns before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, StringConstraints
+
+from transforms.settings import QuerySettings
+
+INSTRUCTION = (
+    "You rewrite the last question of a conversation so that it can be searched for without the conversation. `turns` "
+    "are the turns before it, oldest first, `query` is the question. Answer with `query`, the question with pronouns "
+    "and omissions replaced by what they stand for and without filler, in its language, and `entities`, the names of "
+    "things from the turns that it is about and does not name, if any."
+)
+_NAMES = re.compile(
+    r"“[^”\n]{2,60}”|\"[^\"\n]{2,60}\"|`[^`\n]{2,60}`|"  # quoted
+    r"[\w.-]*\w/[\w./-]*\w|"  # paths
+    r"\w+(?:_\w+)+|"  # identifiers with underscores
+    r"\b[A-Za-z]+-?v?\d[\w.-]*\w|\bv?\d+(?:\.\d+)+\b|"  # versions and numbered names
+    r"\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}\w*|"  # camel case and capitals
+    r"(?<=[^.!?:\s] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*"  # names inside a sentence
+)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """A query as it was given and as it is used, and who made the one of the other; None if they are the same."""
+
+    given: str
+    used: str
+    by: str | None = None
+
+
+class Rewritten(BaseModel):
+    """What a language model answers."""
+
+    query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+    entities: list[Annotated[str, StringConstraints(strip_whitespace=True, max_length=100)]]
+
+
+def leans_on_turns(query: str, settings: QuerySettings) -> bool:
+    """True if a query points at something that it does not name, or is too short to name it."""
+    return (
+        re.search(settings.leaning_pattern, query) is not None or len(query.split()) <= settings.short_words
+    )
+
+
+def by_rules(query: str, turns: Sequence[str], settings: QuerySettings) -> Standalone:
+    """The query with the names of things of the turns, the last turn's first; as it is where it needs none.
+
+    Names are what is quoted, identifiers, paths, versions, and capitalised words inside of a
+    sentence; where a conversation has none, the long words of its last turn. Pronouns stay: they
+    cost a search nothing.
+    """
+    if not turns or not leans_on_turns(query, settings):
+        return Standalone(query, query)
+    recent = list(reversed(turns[-settings.turns :]))
+    names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
+    stop = set(settings.filler)
+    words = [w for w in _WORD.findall(recent[0]) if w.lower() not in stop]
+    added = _new(names, query) or _new(words, query)
+    return _with(query, query, added[: settings.entities], "rules")
+
+
+def by_model(query: str, answer: Rewritten, label: str, settings: QuerySettings) -> Standalone:
+    """The query as a language model rewrote it, on one line, with the entities that it left out."""
+    rewritten = " ".join(answer.query.split())
+    entities = [" ".join(e.split()) for e in answer.entities]
+    return _with(query, rewritten, _new(entities, rewritten)[: settings.entities], label)
+
+
+def prompt(query: str, turns: Sequence[str], settings: QuerySettings) -> dict[str, Any]:
+    """The data of a prompt: the last turns, each cut, and the query."""
+    return {"turns": [t[: settings.turn_chars] for t in turns[-settings.turns :]], "query": query}
+
+
+def _new(names: Sequence[str], query: str) -> list[str]:
+    """Distinct names that the query does not hold, in their order."""
+    held = query.lower()
+    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in held}.values())[::-1]
+
+
+def _with(given: str, query: str, added: Sequence[str], by: str) -> Standalone:
+    used = " ".join([query, *added])
+    return Standalone(given, used, by if used != given else None)
