@@ -30,12 +30,31 @@ def mark_headers(lines: Lines, supercite: Mask, diff: Mask, unmarked_history: bo
     """Marks header lines, and as inferred quotes what stands below them if `unmarked_history`."""
     header, dated = _attributions(lines)
     blocks, openings = _field_blocks(lines)
-    header |= _trackers(lines) | supercite
+    header |= _trackers(lines) | supercite | lines.matches(rules.SCISSORS, lines.author())
     openings |= _notes_blocks(lines, blocks) | _spread_blocks(lines, blocks)
     author = lines.author()
     lines.mark((header | blocks) & author | supercite, HEADER)
+    _mark_other_quotes(lines, dated)
     if unmarked_history:
         _mark_history(lines, dated, openings, diff)
+
+
+def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
+    """Marks as quotes the lines that begin with `|`, `:` or `%` right below an attribution.
+
+    Anywhere else such lines are tables, commands and sources of TeX.
+    """
+    below = np.zeros(lines.n, dtype=bool)
+    below[lines.next_filled[np.flatnonzero(dated)]] = True
+    below = lines.matches(rules.OTHER_MARK, below & lines.author())
+    if not below.any():
+        return
+    marked = lines.matches(rules.OTHER_MARK, lines.author())
+    starts = np.flatnonzero(below)
+    ends = np.minimum(next_at(~marked, starts), lines.message_end[starts])
+    quoted = covered(starts, ends, lines.n)
+    lines.mark(quoted, QUOTE)
+    lines.depth[quoted] = 1
 
 
 def _attributions(lines: Lines) -> tuple[Mask, Mask]:

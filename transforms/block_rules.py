@@ -129,6 +129,12 @@ TRACKER = Rule(
     r"resolved|reopened|closed)(?: [A-Z0-9]+-\d+)?:$|Comment at: \S+:\d+"
 )
 NEAR_RULE = Rule(r"[-=]{8,}|What +\||-{3,} (?:Additional )?Comment", "-- == Wh")
+# A line to cut along, as git knows it: a blade between dashes, and perhaps a word on what to do.
+SCISSORS = Rule(
+    r"(?:[-=]+ ?(?:>8|8<|>%|%<)|8< ?[-=]+)[-=><8%* \t]*(?:(?i:cut|snip|tear)[\w ,.]*[-=><8%* \t]*)?$",
+    "-- == 8<",
+)
+OTHER_MARK = Rule(r"[|:%](?: |$)")
 
 # Signatures and footers
 DASHES = Rule(r"-- ?$", "--")

@@ -113,6 +113,23 @@ def test_reply_headers_of_many_programs(header: str) -> None:
     assert kinds(f"Hello.\n\n{header}\n> point\n\nAnswer.\n") == "a." + "h" * lines + "1.a"
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param("Fixed.\n\n-- >8 --\nText.\n", "a.ha", id="scissors"),
+        pytest.param("Log:\n---8<--- cut here ---8<---\nText.\n", "aha", id="scissors that say so"),
+        pytest.param("Love <3 and 8< are signs\n", "a", id="blades in a sentence"),
+        pytest.param(
+            "On Mon, 5 Jan 2004 at 10:00, Ada wrote:\n\n| one\n| two\n\nYes.\n", "h.11.a", id="bars"
+        ),
+        pytest.param("On Mon, 5 Jan 2004 at 10:00, Ada wrote:\n: one\n\nYes.\n", "h1.a", id="colons"),
+        pytest.param("I think so.\n\n: one\n", "a.a", id="a colon below no attribution"),
+    ],
+)
+def test_lines_to_cut_along_and_rare_quote_marks(body: str, expected: str) -> None:
+    assert kinds(body) == expected
+
+
 def test_a_sentence_above_a_reply_header_is_no_part_of_it() -> None:
     assert kinds("In 2003 it worked well.\nOn Mon, 1 Jan 2001, Ann wrote:\n> x\n") == "ah1"
     assert kinds("I tried that.\nAnn <ann@example.org> wrote:\n> x\n") == "ah1"
