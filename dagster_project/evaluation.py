@@ -61,7 +61,7 @@ def make_evaluator(
 
 def open_index(settings: Settings) -> SearchIndex:
     """The published index of these settings."""
-    embedder = make_embedder(settings.embedding)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     return open_current(settings.root / "index", embedder, settings.terms, settings.search)
 
 
@@ -201,7 +201,8 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
 def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     """query_id and value of HEADLINE of each query that the index at `path` can be measured with."""
     search = settings.profile(profile)
-    index = SearchIndex(path, make_embedder(settings.embedding), settings.terms, search)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
+    index = SearchIndex(path, embedder, settings.terms, search)
     try:
         truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
         judged = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))

@@ -25,9 +25,11 @@ RANKED = {
 }
 """Columns of ranked hits; a rank is null where the list of candidates does not hold the chunk."""
 
-STAGES = ("lexical", "vector", "fused", "final")
+RERANKED_STAGE = "reranked"
+STAGES = ("lexical", "vector", "fused", "final", RERANKED_STAGE)
 """The lists of a search in the order in which they are made: candidates of both kinds, all candidates by
-fused score, the best chunk of each hit. A new step reports its list under a name of its own, in its place."""
+fused score, the best chunk of each hit, and with a reranker their new order. A new step reports its list
+under a name of its own, in its place."""
 
 
 class Report(Protocol):

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from transforms.settings import RerankSettings
 
-PROMPT_VERSION = "1"
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "reranker": pl.String,

@@ -193,7 +193,13 @@ class SearchIndex:
             return reranking.unranked(ranked)
         diagnostic = [ranking.is_diagnostic(q, self.settings) for q in queries]
         candidates = self._candidates(ranked, self.reranker.settings.top)
-        return self.reranker.reranked(ranked, candidates, queries, diagnostic, limit)
+        again = self.reranker.reranked(ranked, candidates, queries, diagnostic, limit)
+        if report is not None:
+            for query, hits in again.group_by("query", maintain_order=True):
+                chunks = hits.get_column("chunk_no").to_numpy()
+                scores = hits.get_column("rerank_score").fill_null(np.nan).to_numpy()
+                report(int(str(query[0])), ranking.RERANKED_STAGE, chunks, scores)
+        return again
 
     def _candidates(self, ranked: pl.DataFrame, top: int) -> pl.DataFrame:
         """What reranking reads of the first `top` hits of each query: the columns CANDIDATES."""

@@ -113,8 +113,9 @@ class GeminiService:
         under way are brought to their end, and the fault is raised last. ServiceError when the time
         limit is over.
         """
-        deadline = time.monotonic() + self.settings.time_limit_seconds
         client, close = self._client()
+        # Loading the library takes seconds, which do not count.
+        deadline = time.monotonic() + self.settings.time_limit_seconds
         loop = asyncio.new_event_loop()
         under_way: set[asyncio.Task[T]] = set()
         fault: BaseException | None = None

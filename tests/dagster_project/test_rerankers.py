@@ -75,6 +75,22 @@ def test_features_reorder_what_the_search_found_and_say_why(built: Workspace):
     assert {h["reranker"] for query in plain for h in query} == {None}
 
 
+def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
+    settings = built.settings
+    reranker = Reranker(RerankSettings(method="features", top=2))
+    index = open_current(
+        built.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
+    )
+    told: dict[tuple[int, str], list[int]] = {}
+    ranked = index.rank(
+        QUERIES, limit=4, report=lambda q, stage, chunks, scores: told.update({(q, stage): chunks.tolist()})
+    )
+    for number in range(len(QUERIES)):
+        hits = ranked.filter(ranked["query"] == number)["chunk_no"].to_list()
+        assert told[number, "reranked"] == hits
+        assert sorted(told[number, "final"]) == sorted(hits)
+
+
 @needs_gemini
 def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspace, gemini: Loopback):
     gemini.reply = reversing
