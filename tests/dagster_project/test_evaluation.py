@@ -127,6 +127,9 @@ def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Works
         (["run", "--queries", "nosuch.yaml"], "nosuch.yaml cannot be read as ground truth", 2),
         (["sweep", "--set", "rrf_k"], "write NAME=VALUE,VALUE", 2),
         (["sweep", "--set", "nosuch=1"], "nosuch", 2),
+        (["sweep"], "give --set or --build", 2),
+        (["sweep", "--build", "sources.path=x"], "write SECTION.KEY", 2),
+        (["sweep", "--build", "chunks.nosuch=x"], "--build chunks: nosuch", 2),
         (["sweep", "--set", "rrf_k=-1"], "rrf_k", 2),
         (["sweep", "--set", "rrf_k=1", "--measure", "luck"], "known are nDCG@10", 2),
     ],
@@ -160,6 +163,25 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
     assert [r["mean"] for r in rows] == sorted((r["mean"] for r in rows), reverse=True)
     assert rows[0]["frontier"]
     assert {r["profile"] for r in rows} >= {"lexical_weight=0 bm25_k1=0.9", "lexical_weight=1 bm25_k1=2"}
+
+
+def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(measured: Workspace):
+    before = (measured.index / "CURRENT").resolve()
+    arguments = [
+        "sweep",
+        "--build",
+        "chunks.min_authored_chars=90",
+        "--set",
+        "lexical_weight=0.5,0.7",
+        "--json",
+    ]
+    rows = json.loads(weft(measured, *arguments).stdout)
+    assert [r["mean"] for r in rows] == [0.0, 0.0]
+    assert {r["profile"] for r in rows} == {
+        f"chunks.min_authored_chars=90 lexical_weight={w}" for w in ("0.5", "0.7")
+    }
+    assert (measured.index / "CURRENT").resolve() == before
+    assert not measured.plan().publish
 
 
 def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
