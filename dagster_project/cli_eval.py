@@ -131,8 +131,8 @@ def sweep(
         for variant, changed in sweeps.built(variants, settings):
             evaluator = make_evaluator(changed, files)
             for row in sweeps.measured(evaluator, profiles, measure, done):
-                named = f"{variant} {row['profile']}" if variant else row["profile"]
-                found.append({**row, "profile": named})
+                parts = [variant, row["profile"] if axes or not variant else ""]
+                found.append({**row, "profile": " ".join(filter(None, parts))})
             evaluator.index.close()
     rows = sweeps.with_frontier(found)
     if as_json:
