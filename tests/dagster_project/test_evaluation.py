@@ -22,6 +22,7 @@ from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
 from transforms.query_drafts import drafted
+from transforms.ranking import RANKED
 from transforms.settings import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
@@ -196,7 +197,7 @@ def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     together, _ = index.rank_each(asked, profiles, 10, lambda *told: None)
     for name, search in profiles.items():
         index.settings = search
-        alone = index.rank(asked, limit=10)
+        alone = index.rank(asked, limit=10).select(list(RANKED))
         assert together.filter(profile=name).drop("profile").equals(alone)
     index.close()
 
