@@ -91,9 +91,15 @@ def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> Non
     "--set",
     "axes",
     multiple=True,
-    required=True,
     metavar="NAME=VALUE,...",
     help="A setting of [search] and the values to try; several make a grid.",
+)
+@click.option(
+    "--build",
+    "builds",
+    multiple=True,
+    metavar="SECTION.NAME=VALUE,...",
+    help="A setting of another section; an index is built for each value, and kept below eval/builds/.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @explained
@@ -103,21 +109,32 @@ def sweep(
     files: tuple[Path, ...],
     measure: str,
     axes: tuple[str, ...],
+    builds: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Try every combination of search settings; print quality against cost, the frontier marked."""
-    from dagster_project.evaluation import grid, make_evaluator
-    from dagster_project.evaluation import sweep as run_sweep
+    """Try every combination of settings; print quality against cost, the frontier marked."""
+    from dagster_project import sweeps
+    from dagster_project.evaluation import make_evaluator
     from dagster_project.settings import load_settings
     from dagster_project.terminal_eval import counted_progress, print_sweep
     from transforms.metrics import MEASURES
 
     if measure not in MEASURES:
         raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")
+    if not axes and not builds:
+        raise SettingsError("there is nothing to sweep over: give --set or --build")
     settings = load_settings(config)
-    profiles = grid(settings.search, _axes(axes))
-    with counted_progress(len(profiles), show=not quiet and not as_json) as done:
-        rows = run_sweep(make_evaluator(settings, files), profiles, measure, done)
+    profiles = sweeps.grid(settings.search, _axes(axes))
+    variants = sweeps.built_grid(settings, _axes(builds))
+    found = []
+    with counted_progress(len(profiles) * len(variants), show=not quiet and not as_json) as done:
+        for variant, changed in sweeps.built(variants, settings):
+            evaluator = make_evaluator(changed, files)
+            for row in sweeps.measured(evaluator, profiles, measure, done):
+                parts = [variant, row["profile"] if axes or not variant else ""]
+                found.append({**row, "profile": " ".join(filter(None, parts))})
+            evaluator.index.close()
+    rows = sweeps.with_frontier(found)
     if as_json:
         click.echo(json.dumps(rows))
     else:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
-from pydantic import ValidationError
 
 from dagster_project.evaluation_page import page
 from dagster_project.resources.embedders import make_embedder
@@ -22,7 +19,7 @@ from dagster_project.resources.evaluator import (
     run_profiles,
 )
 from dagster_project.resources.search_index import SearchIndex, open_current
-from dagster_project.settings import Settings, changed_search, faults_of
+from dagster_project.settings import Settings
 from transforms import evaluation, query_drafts
 from transforms.errors import (
     CheckFailedError,
@@ -34,10 +31,6 @@ from transforms.errors import (
 from transforms.ground_truth import GroundTruth, as_yaml, from_retrieval_files
 from transforms.intervals import paired_difference
 from transforms.judgements import judgements
-from transforms.settings import SearchSettings
-
-_FASTER = 0.95
-"""Share of another's time below which a profile is faster and not only measured at a better moment."""
 
 
 def make_evaluator(
@@ -102,47 +95,6 @@ def _with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
         raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(known)}")
     relevance = frame_of(truth.relevance).join(kept.select("query_id"), on="query_id", how="semi")
     return GroundTruth(kept.to_arrow(), relevance.to_arrow())
-
-
-def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:
-    """Search settings for every combination of values, by a name that says what differs."""
-    made = {}
-    for values in itertools.product(*axes.values()):
-        given = dict(zip(axes, values, strict=True))
-        try:
-            changed = changed_search(settings, given)
-        except ValidationError as error:
-            raise SettingsError(f"--set: {faults_of(error)}") from error
-        made[" ".join(f"{name}={value}" for name, value in given.items()) or "as configured"] = changed
-    return made
-
-
-def sweep(
-    evaluator: IndexEvaluator,
-    profiles: Mapping[str, SearchSettings],
-    measure: str,
-    done: Callable[[str], None],
-) -> list[dict[str, Any]]:
-    """One row per profile, best first: name, mean, low, high, ms_per_query, and whether it is on the frontier.
-
-    A profile is on the frontier if it is clearly faster than every better one. The time is what the
-    profile would take alone, of queries in batches; lexical scores are made once for all profiles
-    that share them.
-    """
-    truth = required_queries(evaluator)
-    judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
-    runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
-    values = evaluation.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
-    rows = [
-        {**row, "ms_per_query": 1000 * seconds[row["profile"]] / truth.queries.num_rows}
-        for row in evaluation.summary(values, {})
-    ]
-    rows.sort(key=lambda row: (-row["mean"], row["ms_per_query"]))
-    fastest = np.minimum.accumulate([np.inf, *(row["ms_per_query"] for row in rows[:-1])])
-    return [
-        {**row, "frontier": bool(row["ms_per_query"] < _FASTER * before)}
-        for row, before in zip(rows, fastest, strict=True)
-    ]
 
 
 def drafted(settings: Settings, count: int) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
 from transforms.query_drafts import drafted
+from transforms.ranking import RANKED
 from transforms.settings import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
@@ -127,6 +128,9 @@ def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Works
         (["run", "--queries", "nosuch.yaml"], "nosuch.yaml cannot be read as ground truth", 2),
         (["sweep", "--set", "rrf_k"], "write NAME=VALUE,VALUE", 2),
         (["sweep", "--set", "nosuch=1"], "nosuch", 2),
+        (["sweep"], "give --set or --build", 2),
+        (["sweep", "--build", "sources.path=x"], "write SECTION.KEY", 2),
+        (["sweep", "--build", "chunks.nosuch=x"], "--build chunks: nosuch", 2),
         (["sweep", "--set", "rrf_k=-1"], "rrf_k", 2),
         (["sweep", "--set", "rrf_k=1", "--measure", "luck"], "known are nDCG@10", 2),
     ],
@@ -162,6 +166,25 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
     assert {r["profile"] for r in rows} >= {"lexical_weight=0 bm25_k1=0.9", "lexical_weight=1 bm25_k1=2"}
 
 
+def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(measured: Workspace):
+    before = (measured.index / "CURRENT").resolve()
+    arguments = [
+        "sweep",
+        "--build",
+        "chunks.min_authored_chars=90",
+        "--set",
+        "lexical_weight=0.5,0.7",
+        "--json",
+    ]
+    rows = json.loads(weft(measured, *arguments).stdout)
+    assert [r["mean"] for r in rows] == [0.0, 0.0]
+    assert {r["profile"] for r in rows} == {
+        f"chunks.min_authored_chars=90 lexical_weight={w}" for w in ("0.5", "0.7")
+    }
+    assert (measured.index / "CURRENT").resolve() == before
+    assert not measured.plan().publish
+
+
 def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     settings = load_settings(measured.config)
     profiles = {
@@ -174,7 +197,7 @@ def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     together, _ = index.rank_each(asked, profiles, 10, lambda *told: None)
     for name, search in profiles.items():
         index.settings = search
-        alone = index.rank(asked, limit=10)
+        alone = index.rank(asked, limit=10).select(list(RANKED))
         assert together.filter(profile=name).drop("profile").equals(alone)
     index.close()
 

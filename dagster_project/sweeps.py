@@ -1,0 +1,128 @@
+"""Grids of settings: those of [search] over one index, and those of other sections over an index built for each."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from dagster_project.build import build
+from dagster_project.evaluation import required_queries
+from dagster_project.instance import open_instance
+from dagster_project.resources.evaluator import IndexEvaluator, frame_of, run_profiles
+from dagster_project.settings import Settings, changed_search, faults_of
+from transforms import evaluation
+from transforms.errors import SettingsError
+from transforms.hashing import text_hash
+from transforms.judgements import judgements
+from transforms.settings import SearchSettings, StageSettings
+
+_FASTER = 0.95
+"""Share of another's time below which a profile is faster and not only measured at a better moment."""
+
+_NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
+
+
+def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:
+    """Search settings for every combination of values, by a name that says what differs."""
+    made = {}
+    for given in _combinations(axes):
+        try:
+            made[_name(given) or "as configured"] = changed_search(settings, given)
+        except ValidationError as error:
+            raise SettingsError(f"--set: {faults_of(error)}") from error
+    return made
+
+
+def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[str, Settings]:
+    """Settings for every combination of values of `section.key`, each with a storage root of its own.
+
+    The roots lie in eval/builds/ below that of `settings`, named by what they differ in, so that a
+    second sweep finds them built. Without axes there is one entry, the settings as they are.
+    """
+    return {
+        _name(given): _in_own_root(settings, given) if given else settings for given in _combinations(axes)
+    }
+
+
+def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
+    """Name and settings of each variant after its index is brought up to date; `own` is published already.
+
+    Vectors that `own` has in its cache are not made again.
+    """
+    known = own.root / "cache" / "embeddings"
+    for name, settings in variants.items():
+        if settings is not own:
+            cache = settings.root / "cache" / "embeddings"
+            if known.is_dir() and not cache.exists():
+                shutil.copytree(known, cache)
+            with open_instance(settings) as instance:
+                build(settings, instance)
+        yield name, settings
+
+
+def measured(
+    evaluator: IndexEvaluator,
+    profiles: Mapping[str, SearchSettings],
+    measure: str,
+    done: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """One row per profile: those of `evaluation.summary`, ms_per_query and the chunks of the index.
+
+    The time is what the profile would take alone, of queries in batches; lexical scores are made
+    once for all profiles that share them.
+    """
+    truth = required_queries(evaluator)
+    judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
+    runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
+    values = evaluation.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
+    return [
+        {
+            **row,
+            "ms_per_query": 1000 * seconds[row["profile"]] / truth.queries.num_rows,
+            "chunks": evaluator.index.chunk_count,
+        }
+        for row in evaluation.summary(values, {})
+    ]
+
+
+def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows best first; `frontier` is true for one that is clearly faster than every better one."""
+    ordered = sorted(rows, key=lambda row: (-row["mean"], row["ms_per_query"]))
+    fastest = np.minimum.accumulate([np.inf, *(row["ms_per_query"] for row in ordered[:-1])])
+    return [
+        {**row, "frontier": bool(row["ms_per_query"] < _FASTER * before)}
+        for row, before in zip(ordered, fastest, strict=True)
+    ]
+
+
+def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+def _name(given: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in given.items())
+
+
+def _in_own_root(settings: Settings, given: Mapping[str, str]) -> Settings:
+    changes: dict[str, Any] = {}
+    for dotted, value in given.items():
+        section, _, key = dotted.partition(".")
+        before = changes.get(section, getattr(settings, section, None))
+        if section in _NOT_BUILT or not isinstance(before, StageSettings):
+            raise SettingsError(
+                f"--build {dotted}: write SECTION.KEY of a section that a build reads, such as chunks"
+            )
+        try:
+            changes[section] = type(before).model_validate({**before.model_dump(), key: value})
+        except ValidationError as error:
+            raise SettingsError(f"--build {section}: {faults_of(error)}") from error
+    root = settings.root / "eval" / "builds" / text_hash(_name(given))[:12]
+    changes["storage"] = settings.storage.model_copy(update={"root": str(root), "lake": None})
+    changes["evaluation"] = settings.evaluation.model_copy(update={"publish_check": False})
+    return settings.model_copy(update=changes)
