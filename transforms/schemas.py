@@ -812,7 +812,7 @@ CONVERSATION_CONTEXT = Table(
         _column("result_count", pa.int64(), "candidates over all queries"),
         _column("document_count", pa.int64(), "chunks left after dedup"),
         _column("final_count", pa.int64(), "passages in the block of related posts"),
-        _column("block", TEXT, "the best passages as Markdown, in the form of seed 003; empty without hits"),
+        _column("block", TEXT, "the best passages as Markdown under one heading; empty without hits"),
         _column("records", pa.list_(_RECORD), "the passages of the block"),
         _column(
             "compiled", TEXT, "the passages that a budget of tokens holds, with citations; empty without hits"
