@@ -287,7 +287,7 @@ class MeasureSettings(StageSettings):
     long_thread_messages: int = Field(20, gt=0, description="messages from which a thread is a long debate")
     many_attachments: int = Field(3, gt=0, description="attachments from which a thread is heavy with them")
     sampled: int = Field(
-        20_000, gt=0, description="mails with quotes whose text is compared with the mail they answer"
+        5_000, gt=0, description="mails with quotes whose text is compared with the mail they answer"
     )
 
 
