@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-import mailbox
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -14,35 +15,25 @@ from hypothesis import strategies as st
 
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
+from transforms.mail import read_mail, split_mbox
 from transforms.schemas import ATTACHMENTS
-from transforms.settings import BlockSettings, ChunkSettings
+from transforms.settings import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
+from transforms.threads import build_threads
 
 
-@pytest.fixture(scope="module")
-def mails(corpora: Path) -> pa.Table:
-    """Bodies of the PostgreSQL mails, decoded without care for their charsets."""
-    rows = {}
-    for file in sorted((corpora / "pgsql").glob("pgsql-*")):
-        for mail in mailbox.mbox(file):
-            payload = mail.get_payload(decode=True)
-            if isinstance(payload, bytes):
-                body = payload.decode("latin-1").replace("\r\n", "\n").replace("\x00", "")
-                rows[str(mail["Message-ID"])] = (str(mail["Subject"]), mail["In-Reply-To"], body)
-    if not rows:
-        pytest.skip(f"no pgsql archives in {corpora}")
-    return pa.table(
-        {
-            "message_id": list(rows),
-            "content_hash": ["h"] * len(rows),
-            "source": ["pgsql"] * len(rows),
-            "unit": ["all"] * len(rows),
-            "subject": [r[0] for r in rows.values()],
-            "in_reply_to": pa.array([r[1] and str(r[1]) for r in rows.values()], pa.string()),
-            "refs": pa.array([[] for _ in rows], pa.list_(pa.string())),
-            "body": pa.array([r[2] for r in rows.values()], pa.large_string()),
-            "body_format": ["plain"] * len(rows),
-        }
-    )
+@pytest.fixture(scope="module", params=["pgsql/pgsql-*", "linux-erofs/linux-erofs.2022*"])
+def mails(corpora: Path, request: pytest.FixtureRequest) -> pa.Table:
+    """The PostgreSQL mails, and those of a year of linux-erofs, each once."""
+    files = sorted(corpora.glob(request.param))
+    if not files:
+        pytest.skip(f"no {request.param} in {corpora}")
+    read = []
+    for file in files:
+        data = file.read_bytes()
+        split, _ = split_mbox(gzip.decompress(data) if file.suffix == ".gz" else data, name=file.name)
+        read.append(read_mail(split, source="s", unit="u", list_id="l", settings=MailSettings()).messages)
+    every = pa.concat_tables(read)
+    return every.take(list({i: n for n, i in enumerate(every["message_id"].to_pylist())}.values()))
 
 
 def test_blocks_of_real_bodies_are_the_bodies(mails: pa.Table) -> None:
@@ -92,9 +83,35 @@ def test_every_byte_of_real_bodies_is_in_a_chunk_or_an_exclusion(mails: pa.Table
     for message_id, body in zip(mails["message_id"].to_pylist(), mails["body"].to_pylist(), strict=True):
         data, at = body.encode(), 0
         for start, end in sorted(covered[message_id]):
-            assert not data[at:start].strip(), message_id
+            assert not data[at:start].decode().strip(), message_id
             at = max(at, end)
-        assert not data[at:].strip(), message_id
+        assert not data[at:].decode().strip(), message_id
+
+
+def test_chunks_of_real_mail_are_made_of_authored_bytes(mails: pa.Table) -> None:
+    bodies = dict(zip(mails["message_id"].to_pylist(), mails["body"].to_pylist(), strict=True))
+    chunks, _ = message_chunks(
+        mails, message_blocks(mails, BlockSettings()), ATTACHMENTS.empty(), ChunkSettings()
+    )
+    rows = chunks.select(["doc_id", "spans", "text_display"]).to_pylist()
+    assert rows
+    for row in rows:
+        data = bodies[row["doc_id"]].encode()
+        own = [s for s in row["spans"] if s["role"] == "own"]
+        assert own, "a chunk of quote only"
+        for span in row["spans"]:
+            words = data[span["byte_start"] : span["byte_end"]].decode().replace(">", " ").split()
+            shown = row["text_display"].replace(">", " ").split()
+            assert Counter(words) <= Counter(shown), row
+
+
+def test_threads_of_real_mail_do_not_depend_on_its_order(mails: pa.Table) -> None:
+    order = list(range(len(mails)))
+    random.Random(5).shuffle(order)
+    shuffled = mails.take(order)
+    assert build_threads(shuffled, shuffled, ThreadSettings()) == build_threads(
+        mails, mails, ThreadSettings()
+    )
 
 
 def test_people_agree_with_the_kinds(corpora: Path) -> None:

@@ -105,9 +105,9 @@ def test_a_document_is_a_folder_beside_the_folder_of_its_name(files: dict[str, b
 def test_every_index_is_valid(files: dict[str, bytes]):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     validator = jsonschema.Draft202012Validator(json.loads(files["schema.json"]))
-    for name, data in files.items():
-        if name.endswith("index.json"):
-            validator.validate(json.loads(data))
+    indexes = {name: json.loads(data) for name, data in files.items() if name.endswith("index.json")}
+    faults = {name: [e.message for e in validator.iter_errors(index)] for name, index in indexes.items()}
+    assert indexes and not any(faults.values()), faults
 
 
 @pytest.mark.parametrize("base", [None, "https://docs.example/graph/"])
