@@ -7,7 +7,7 @@ from typing import Any
 
 from transforms.drafts import Draft, Drafts
 from transforms.patches import binary_ranges, diff_pieces, file_starts, first_diff, header_lines
-from transforms.pieces import Piece, code_pieces, section_pieces
+from transforms.pieces import Piece, code_pieces, section_pieces, sql_pieces
 from transforms.settings import ChunkSettings
 from transforms.spans import SUBSTANCE, ByteOffsets, Span, shown
 
@@ -18,7 +18,7 @@ KIND = "attachment_segment"
 def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSettings) -> None:
     """The drafts of the attachment that is open in `drafts`, or the reason why there are none.
 
-    `part` has the columns text, content_class and byte_count of the table `attachments`.
+    `part` has the columns text, content_class, filename, declared_type and byte_count of the table `attachments`.
     """
     text, content_class = part["text"], part["content_class"]
     if text is None:
@@ -31,7 +31,9 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     if content_class == "patch":
         _emit_patch(text, drafts, offsets, settings)
         return
-    split = code_pieces if content_class == "code" else section_pieces
+    is_sql = (part["filename"] or "").lower().endswith(".sql") or part["declared_type"] == "application/sql"
+    is_code = content_class == "code"
+    split = sql_pieces if is_sql else code_pieces if is_code else section_pieces
     for piece in split(text, settings.attachment_chars):
         own = shown(text, [Span(piece.start, piece.end, "own")])
         if SUBSTANCE.search(own):

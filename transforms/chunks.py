@@ -23,7 +23,7 @@ from transforms.replies import KINDS, Body
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import ChunkSettings
 
-VERSION = "2"
+VERSION = "3"
 
 CHUNKER = "mail-2"
 

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+import sqlglot
+from sqlglot.errors import TokenError
+from sqlglot.tokens import TokenType
+
 PARAGRAPH = re.compile(r"\n(?:[ \t>]*\n)+")
 SENTENCE = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|(?<=[。！？])")
 LINE = re.compile(r"\n")
@@ -104,6 +108,22 @@ def code_pieces(text: str, limit: int) -> Iterator[Piece]:
     A definition keeps the comment above it where no blank line parts them.
     """
     yield from _packed(text, [m.end() for m in DEFINITION.finditer(text)], limit)
+
+
+def sql_pieces(text: str, limit: int) -> Iterator[Piece]:
+    """Statements packed up to `limit` characters; one that is longer is cut at lines.
+
+    The tokenizer of sqlglot says which semicolons end a statement and which stand in strings, comments
+    or dollar quotes. What it cannot read is cut as other code is.
+    """
+    try:
+        tokens = sqlglot.tokenize(text, read="postgres")
+    except TokenError:
+        yield from code_pieces(text, limit)
+        return
+    ends = (token.end for token in tokens if token.token_type == TokenType.SEMICOLON)
+    lines = (text.find("\n", end) for end in ends)
+    yield from _packed(text, sorted({at + 1 for at in lines if at >= 0}), limit)
 
 
 def _packed(text: str, edges: list[int], limit: int) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks, title_of
 from transforms.hashing import text_hash
 from transforms.patches import diff_pieces
-from transforms.pieces import code_pieces, section_pieces, text_pieces
+from transforms.pieces import code_pieces, section_pieces, sql_pieces, text_pieces
 from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
 from transforms.settings import BlockSettings, ChunkSettings
 
@@ -484,6 +484,7 @@ def test_split_loops_end_cover_and_keep_their_bounds(
         list(diff_pieces(text, 0, len(text), ChunkSettings(patch_chars=limit, message_chars=limit))),
         list(section_pieces(text, limit)),
         list(code_pieces(text, limit)),
+        list(sql_pieces(text, limit)),
     ):
         at = 0
         for piece in pieces:
@@ -528,3 +529,18 @@ def test_a_flowed_mail_is_shown_without_its_soft_line_ends_and_cited_with_them()
     assert "Quoted point:\nHow long does it take?" in row["text_embed"]
     own = [s for s in row["spans"] if s["role"] == "own"]
     assert body[own[0]["byte_start"] : own[-1]["byte_end"]].startswith("About as long \nas it took")
+
+
+def test_sql_is_cut_between_statements_and_not_inside_strings_or_function_bodies() -> None:
+    function = "CREATE FUNCTION f{n}() RETURNS int AS $$\nBEGIN\n\nSELECT 1;\n\nEND;\n$$ LANGUAGE plpgsql;\n"
+    insert = "INSERT INTO t VALUES ('a;\n\nb{n}'); -- one; more\n"
+    text = "".join((function + insert).format(n=n) for n in range(6))
+    rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"), attachment_chars=170)
+    pieces = [r["text_display"] for r in rows[1:]]
+    assert len(pieces) == 6
+    assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in pieces)
+
+
+def test_sql_that_is_broken_is_cut_as_other_code_is() -> None:
+    text = "SELECT 'no end;\n\n" * 21
+    assert list(sql_pieces(text, 60)) == list(code_pieces(text, 60))
