@@ -34,7 +34,8 @@ from rich.table import Table
 
 from dagster_project.composition import make_published
 from dagster_project.resources.context_index import IndexForContext
-from dagster_project.resources.search_index import Filters, SearchIndex
+from dagster_project.resources.filters import Filters
+from dagster_project.resources.search_index import SearchIndex
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings, load_settings
 from transforms import context_block, conversation_context, conversations, query_chunks

@@ -90,9 +90,10 @@ def search(
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass."""
     from dagster_project.resources.embedders import make_embedder
+    from dagster_project.resources.filters import Filters
     from dagster_project.resources.query_rewriting import make_rewriter
     from dagster_project.resources.rerankers import make_reranker
-    from dagster_project.resources.search_index import Filters, open_current
+    from dagster_project.resources.search_index import open_current
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits
 

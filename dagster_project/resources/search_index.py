@@ -6,7 +6,6 @@ import bisect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from assets.protocols import Embedder
 from dagster_project.resources.duckdb_extensions import load_vss
+from dagster_project.resources.filters import Conditions, Filters
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.rerankers import Reranker
 from transforms import lexical, ranking, reranking, snippets, terms
@@ -28,26 +28,6 @@ from transforms.standalone_queries import Standalone
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
 _MANY_TERMS = 400
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What hits must satisfy: their list, their source, what they are, and times they lie between.
-
-    `kind` is `message`, `attachment`, `document` or `conversation`. The time of a document is the one its
-    frontmatter gives; one without is in no span of time.
-    """
-
-    list_id: str | None = None
-    source: str | None = None
-    kind: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """True if every chunk passes."""
-        return self == Filters()
 
 
 @dataclass(frozen=True)
@@ -145,6 +125,7 @@ class SearchIndex:
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
         self.vector_path = "exact"
+        self._conditions = Conditions(self.connection)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -180,9 +161,7 @@ class SearchIndex:
         """
         limit = limit or self.settings.limit
         depth = limit if self.reranker is None else max(limit, self.reranker.settings.top)
-        self._require_known("mailing list", "list_id FROM memberships", filters.list_id)
-        self._require_known("source", "source FROM chunks", filters.source)
-        allowed = self._allowed(filters)
+        allowed = [self._conditions.mask(filters)] * len(queries)
         parts = [
             hits
             for batch in self._batches(queries)
@@ -241,7 +220,8 @@ class SearchIndex:
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
-                for hits in self._ranked(batch, None, limit, profiles[name], report=partial(report, name)):
+                free: list[np.ndarray | None] = [None] * len(queries)
+                for hits in self._ranked(batch, free, limit, profiles[name], report=partial(report, name)):
                     parts.append(hits.select(pl.lit(name).alias("profile"), pl.all()))
                 own = time.perf_counter() - start - (batch.seconds["vector"] - before)
                 seconds[name] += own + sum(batch.seconds.values())
@@ -311,14 +291,15 @@ class SearchIndex:
     def _ranked(
         self,
         batch: _Batch,
-        allowed: np.ndarray | None,
+        masks: Sequence[np.ndarray | None],
         limit: int,
         settings: SearchSettings,
         per_document: int = 1,
         report: ranking.Report | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Ranked hits of each query that asks for something."""
+        """Ranked hits of each query that asks for something; `masks` has the allowed chunks of every query."""
         scores, answerable = batch.lexical(settings)
+        allowed = masks[batch.first : batch.first + len(batch.queries)]
         for number, vector in enumerate(self._vector_scores(batch, allowed, settings)):
             if not answerable[number]:
                 continue  # nothing but signs and blanks is asked
@@ -327,7 +308,7 @@ class SearchIndex:
                 batch.first + number,
                 scores[number],
                 vector,
-                allowed,
+                allowed[number],
                 self.places,
                 limit,
                 settings,
@@ -337,15 +318,15 @@ class SearchIndex:
             )
 
     def _vector_scores(
-        self, batch: _Batch, allowed: np.ndarray | None, settings: SearchSettings
+        self, batch: _Batch, allowed: Sequence[np.ndarray | None], settings: SearchSettings
     ) -> Iterator[ranking.VectorScores]:
-        """Scores of each query: by the HNSW index where there is one and no filter, else exact.
+        """Scores of each query: by the HNSW index where there is one and no query of the batch is filtered, else exact.
 
         A filter beside the index would lose hits in silence, and so does an index with many
         deleted rows: when it returns fewer chunks than it was asked for, the search is exact.
         """
         self.vector_path = "exact"
-        if self.manifest["vector_search"] == "hnsw" and allowed is None:
+        if self.manifest["vector_search"] == "hnsw" and all(mask is None for mask in allowed):
             self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
             wanted = min(settings.candidates_vector, self.chunk_count)
             near = [_HnswScores(self.connection, query, wanted, self._sample) for query in batch.vectors]
@@ -353,8 +334,8 @@ class SearchIndex:
                 self.vector_path = "hnsw"
                 yield from near
                 return
-        for row in batch.products:
-            yield ranking.ExactScores(row, allowed)
+        for row, mask in zip(batch.products, allowed, strict=True):
+            yield ranking.ExactScores(row, mask)
 
     def _asked(self, queries: Sequence[str]) -> pa.Table:
         """The terms of the queries, by number of the query."""
@@ -382,44 +363,6 @@ class SearchIndex:
         else:
             rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
         return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
-
-    def _require_known(self, what: str, column: str, name: str | None) -> None:
-        """QueryError naming the known names if there is no `what` of that name."""
-        if name is None:
-            return
-        rows = self.connection.execute(f"SELECT DISTINCT {column} ORDER BY ALL").fetchall()
-        known = [str(row[0]) for row in rows]
-        if name not in known:
-            raise QueryError(
-                f"no {what} is called {name!r}; the index holds {', '.join(known[:20]) or 'none'}"
-            )
-
-    def _allowed(self, filters: Filters) -> np.ndarray | None:
-        if filters.is_empty:
-            return None
-        numbers = self.connection.execute(
-            """
-            WITH dated AS (
-              SELECT message_id AS doc_id, effective_at FROM messages
-              UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
-              UNION ALL SELECT doc_id, first_at FROM conversation_windows
-            )
-            SELECT c.chunk_no FROM chunks c JOIN dated d USING (doc_id)
-            WHERE ($list IS NULL OR c.doc_id IN (SELECT message_id FROM memberships WHERE list_id = $list))
-              AND ($source IS NULL OR c.source = $source) AND ($kind IS NULL OR c.source_kind = $kind)
-              AND ($since IS NULL OR d.effective_at >= $since) AND ($until IS NULL OR d.effective_at < $until)
-            """,
-            {
-                "list": filters.list_id,
-                "source": filters.source,
-                "kind": filters.kind,
-                "since": filters.since,
-                "until": filters.until,
-            },
-        ).fetchnumpy()["chunk_no"]
-        mask = np.zeros(self.chunk_count, dtype=bool)
-        mask[np.asarray(numbers, dtype=np.int64)] = True
-        return mask
 
     def _described(self, ranked: pl.DataFrame, queries: Sequence[str]) -> pa.Table:
         """The ranked hits with what a reader wants to see of each."""

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.search_index import Filters, SearchIndex
+from dagster_project.resources.filters import Filters
+from dagster_project.resources.search_index import SearchIndex
 from dagster_project.settings import load_settings
 from tests.archives import Workspace
 
