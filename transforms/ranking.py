@@ -126,11 +126,11 @@ def ranked_hits(
     ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
     scores = {"lexical_score": lexical[chosen].astype(np.float64), "vector_score": vector.of(chosen)}
     kept_lexical = lexical[mask]
-    scaled = (
-        _scaled(scores["lexical_score"], float(kept_lexical.min()), float(kept_lexical.max())),
-        _scaled(scores["vector_score"], vector.low, vector.high),
+    both = (
+        scaled(scores["lexical_score"], float(kept_lexical.min()), float(kept_lexical.max())),
+        scaled(scores["vector_score"], vector.low, vector.high),
     )
-    fused = _fused(scaled, tuple(ranks.values()), settings)
+    fused = _fused(both, tuple(ranks.values()), settings)
     if logs is not None:
         fused = np.where(logs[chosen], settings.log_weight * fused, fused)
     by_fused = np.lexsort((chosen, -fused))
@@ -215,6 +215,6 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
+def scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
     """Scores with `low` at 0 and `high` at 1; all 0 where nothing lies between."""
     return (scores - low) / (high - low) if high > low else np.zeros(len(scores))

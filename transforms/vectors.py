@@ -51,6 +51,16 @@ def packed(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> I
         yield range(start, len(counts))
 
 
+def stacked(table: pa.Table, dimensions: int) -> np.ndarray:
+    """The column `vector` of `table` as one matrix, float32 of shape (rows, dimensions)."""
+    made = np.empty((table.num_rows, dimensions), dtype=np.float32)
+    row = 0
+    for part in table.column("vector").chunks:
+        made[row : row + len(part)] = part.flatten().to_numpy().reshape(-1, dimensions)
+        row += len(part)
+    return made
+
+
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
     """EmbeddingError unless there are `count` vectors of `dimensions` finite numbers and unit length."""
     if vectors.shape != (count, dimensions):

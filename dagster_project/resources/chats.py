@@ -18,8 +18,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from assets.protocols import Unit
+from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.pseudonym_key import pseudonym_key
-from dagster_project.resources.sources import _fixed_folder, _matches, _safe, _text
 from dagster_project.settings import ConversationSourceSettings, Settings
 from transforms import conversations, mail, threads
 from transforms.chats import Chat, Entry, Fault, read_discord, read_slack, read_table
@@ -109,11 +109,11 @@ class ChatFiles:
     def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[_Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.base / Path(source.path).expanduser()
-        roots = [pattern] if pattern.exists() else _matches(pattern, self.settings.base)
-        base = pattern if pattern.is_dir() and not _is_slack(pattern) else _fixed_folder(pattern)
+        roots = [pattern] if pattern.exists() else matching_paths(pattern, self.settings.base)
+        base = pattern if pattern.is_dir() and not _is_slack(pattern) else fixed_folder(pattern)
         found = sorted(
             (
-                (_text(p.relative_to(base)), format_, files)
+                (valid_text(p.relative_to(base)), format_, files)
                 for r in roots
                 for p, format_, files in _exports(r, source)
             ),
@@ -128,7 +128,7 @@ class ChatFiles:
         how = source.model_dump_json(exclude={"path"})
         version = f"{conversations.VERSION}-{self.settings.conversations.parts()[0]}-{self._key_id(source)}"
         for name, format_, files in found:
-            parts = (part for f in files for part in (_text(f.relative_to(base)), digest(f)))
+            parts = (part for f in files for part in (valid_text(f.relative_to(base)), digest(f)))
             yield _Export(source, name, format_, files, parts_hash([version, how, name, format_, *parts]))
 
     def _listed(self, export: _Export) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class ChatFiles:
     def _windows(
         self, chat: Chat, source: ConversationSourceSettings
     ) -> Iterator[tuple[str, conversations.Window]]:
-        stem = _safe(chat.name)
+        stem = unit_name(chat.name)
         if len(stem) > _UNIT_BYTES:
             stem = f"{stem[: _UNIT_BYTES - 20].rstrip('%')}-{text_hash(chat.name)[:16]}"
         for window in conversations.windows(chat, source.windows, source.timezone):

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
-from dagster_project.resources.search_index import SearchIndex, _HnswScores, _matrix, open_current
+from dagster_project.resources.search_index import HnswScores, SearchIndex, open_current
 from transforms import lexical, ranking, terms
 from transforms.candidates import telling_terms
 from transforms.context_block import Passage
@@ -20,6 +20,7 @@ from transforms.errors import IndexUnavailableError
 from transforms.hashing import text_hash
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
+from transforms.vectors import stacked
 
 _CELLS_AT_ONCE = 1 << 25
 _TASK = "query"
@@ -125,7 +126,7 @@ class IndexForContext:
 
     def _cached(self, key: tuple[str, int, str], hashes: Sequence[str]) -> dict[str, np.ndarray]:
         found = self.cache.vectors(*key, hashes)
-        matrix = _matrix(found, key[1]) if found.num_rows else np.empty((0, key[1]), dtype=np.float32)
+        matrix = stacked(found, key[1]) if found.num_rows else np.empty((0, key[1]), dtype=np.float32)
         return dict(zip(found.column("text_hash").to_pylist(), matrix, strict=True))
 
     def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
@@ -157,7 +158,7 @@ class IndexForContext:
             pl.col("query") - rows.start
         )
         table = here.to_arrow()
-        return lexical.bm25_scores(table, len(rows), self.index._postings(table), self.index.settings)
+        return lexical.bm25_scores(table, len(rows), self.index.postings(table), self.index.settings)
 
     def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
         """The chunk numbers of the documents that the queries of a window must not find."""
@@ -180,7 +181,7 @@ class IndexForContext:
     ) -> ranking.VectorScores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         wanted = min(settings.candidates * settings.overfetch, self.index.chunk_count)
-        near = _HnswScores(self.index.connection, query, wanted, self.index._sample)
+        near = HnswScores(self.index.connection, query, wanted, self.index.vector_sample)
         if left_out is not None:
             near.nearest = near.nearest[~np.isin(near.nearest, left_out)]
         others = self.index.chunk_count - (0 if left_out is None else len(left_out))
@@ -188,7 +189,7 @@ class IndexForContext:
 
     def _named(self, found: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
         numbers = ", ".join(str(n) for n in found.get_column("chunk_no").unique().sort()) or "-1"
-        chunks = self.index._frame(
+        chunks = self.index.frame(
             f"SELECT chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind FROM chunks "
             f"WHERE chunk_no IN ({numbers})"
         )
@@ -247,8 +248,8 @@ def _best(
     chosen, lexical_scores, similarity = chosen[kept], lexical_scores[kept], similarity[kept]
     if weight:
         high = float(words.max()) if words is not None and words.size else 0.0
-        by_words = ranking._scaled(lexical_scores, 0.0, high)
-        score = weight * by_words + (1 - weight) * ranking._scaled(similarity, near.low, near.high)
+        by_words = ranking.scaled(lexical_scores, 0.0, high)
+        score = weight * by_words + (1 - weight) * ranking.scaled(similarity, near.low, near.high)
     else:
         score = similarity
     order = np.lexsort((chosen, -score))[: settings.candidates]

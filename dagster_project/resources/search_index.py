@@ -24,6 +24,7 @@ from transforms import lexical, ranking, reranking, snippets, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.settings import SearchSettings, TermSettings
 from transforms.standalone_queries import Standalone
+from transforms.vectors import stacked
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
@@ -86,7 +87,7 @@ class _Batch:
         if self._lexical is None or self._lexical[0] != key:
             start = time.perf_counter()
             asked = terms.query_terms(self.queries, self.index.term_settings, settings.stopwords)
-            scores = lexical.bm25_scores(asked, len(self.queries), self.index._postings(asked), settings)
+            scores = lexical.bm25_scores(asked, len(self.queries), self.index.postings(asked), settings)
             answerable = np.zeros(len(self.queries), dtype=bool)
             answerable[np.unique(asked.column("query").to_numpy())] = True
             self._lexical = (key, scores, answerable)
@@ -185,9 +186,7 @@ class SearchIndex:
         first = ranked.filter(pl.col("rank") <= top)
         chosen = first.get_column("chunk_no").unique()
         numbers = ", ".join(str(int(n)) for n in chosen) or "-1"
-        chunks = self._frame(_PASSAGES.format(numbers=numbers)).with_columns(
-            pl.col("chunk_no").cast(pl.Int64)
-        )
+        chunks = self.frame(_PASSAGES.format(numbers=numbers)).with_columns(pl.col("chunk_no").cast(pl.Int64))
         threads = pl.Series(self.places.thread[first.get_column("chunk_no").to_numpy()])
         hits = first.with_columns(thread=threads).join(
             chunks, on="chunk_no", how="left", maintain_order="left"
@@ -277,16 +276,16 @@ class SearchIndex:
     def vectors(self) -> np.ndarray:
         """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions)."""
         table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
-        return _matrix(table, int(self.manifest["dimensions"]))
+        return stacked(table, int(self.manifest["dimensions"]))
 
     @cached_property
-    def _sample(self) -> np.ndarray:
+    def vector_sample(self) -> np.ndarray:
         """Vectors spread evenly over the index, to know how low scores go."""
         step = max(1, self.chunk_count // _SAMPLE)
         table = self.connection.execute(
             f"SELECT vector FROM embeddings WHERE chunk_no % {step} = 0 ORDER BY chunk_no"
         ).to_arrow_table()
-        return _matrix(table, int(self.manifest["dimensions"]))
+        return stacked(table, int(self.manifest["dimensions"]))
 
     def _ranked(
         self,
@@ -329,7 +328,7 @@ class SearchIndex:
         if self.manifest["vector_search"] == "hnsw" and all(mask is None for mask in allowed):
             self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
             wanted = min(settings.candidates_vector, self.chunk_count)
-            near = [_HnswScores(self.connection, query, wanted, self._sample) for query in batch.vectors]
+            near = [HnswScores(self.connection, query, wanted, self.vector_sample) for query in batch.vectors]
             if all(len(scores.nearest) == wanted for scores in near):
                 self.vector_path = "hnsw"
                 yield from near
@@ -341,7 +340,7 @@ class SearchIndex:
         """The terms of the queries, by number of the query."""
         return terms.query_terms(queries, self.term_settings, self.settings.stopwords)
 
-    def _postings(self, asked: pa.Table) -> lexical.Postings:
+    def postings(self, asked: pa.Table) -> lexical.Postings:
         """The postings of the terms, each read as the one run of rows that it is in the sorted table.
 
         Of many terms, the table is read once instead.
@@ -367,8 +366,8 @@ class SearchIndex:
     def _described(self, ranked: pl.DataFrame, queries: Sequence[str]) -> pa.Table:
         """The ranked hits with what a reader wants to see of each."""
         numbers = ", ".join(str(int(n)) for n in ranked.get_column("chunk_no").unique()) or "-1"
-        chunks = self._frame(_CHUNKS.format(numbers=numbers))
-        documents = self._frame(_DOCUMENTS, chunks.get_column("doc_id").unique().to_list())
+        chunks = self.frame(_CHUNKS.format(numbers=numbers))
+        documents = self.frame(_DOCUMENTS, chunks.get_column("doc_id").unique().to_list())
         hits = ranked.join(chunks, on="chunk_no", how="left", maintain_order="left").join(
             documents, on="doc_id", how="left", maintain_order="left"
         )
@@ -394,13 +393,14 @@ class SearchIndex:
             .to_arrow()
         )
 
-    def _frame(self, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
+    def frame(self, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
+        """The rows of a statement; `ids` is its parameter `$ids`."""
         parameters = {} if ids is None else {"ids": ids}
         table = self.connection.execute(statement, parameters).to_arrow_table()
         return pl.from_arrow(table)  # type: ignore[return-value]
 
 
-class _HnswScores:
+class HnswScores:
     """The nearest chunks of one query by the HNSW index; the scores of others are read when asked for."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, query: np.ndarray, k: int, sample: np.ndarray):
@@ -426,14 +426,8 @@ class _HnswScores:
         table = self.connection.execute(
             f"SELECT chunk_no, vector FROM embeddings WHERE chunk_no IN ({numbers}) ORDER BY chunk_no"
         ).to_arrow_table()
-        scores = (_matrix(table, len(self.query)) @ self.query).astype(np.float64)
+        scores = (stacked(table, len(self.query)) @ self.query).astype(np.float64)
         return scores[np.searchsorted(table.column("chunk_no").to_numpy(), chunks)]
-
-
-def _matrix(table: pa.Table, dimensions: int) -> np.ndarray:
-    """The column `vector` as float32 of shape (rows, dimensions)."""
-    flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(flat).reshape(-1, dimensions)
 
 
 def _block_index(

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from assets.protocols import Unit
+from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
 from dagster_project.resources.trees import tree_files
 from dagster_project.settings import (
@@ -139,7 +140,7 @@ class FileSources:
         roots = (
             [pattern]
             if pattern.is_dir()
-            else [r for r in _matches(pattern, self.settings.base) if r.is_dir()]
+            else [r for r in matching_paths(pattern, self.settings.base) if r.is_dir()]
         )
         if not roots:
             raise SourceError(
@@ -148,7 +149,7 @@ class FileSources:
             )
         grouped: dict[str, list[InboxMail]] = {}
         for root in roots:
-            for mail in inbox_mails(root, _text(root.relative_to(_fixed_folder(pattern)))):
+            for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern)))):
                 units = {"month": mail.month, "year": mail.month.partition("-")[0], "archive": mail.epoch}
                 grouped.setdefault(units[source.grain], []).append(mail)
         list_id = source.list_id or source.name
@@ -174,7 +175,7 @@ class FileSources:
         root = self.settings.base / Path(source.path).expanduser()
         for file in tree_files(source, root, self.settings.root):
             folder, slash, _ = file.name.partition("/")
-            unit = "all" if source.grain == "whole" else _safe(folder) if slash else "top"
+            unit = "all" if source.grain == "whole" else unit_name(folder) if slash else "top"
             digest = file.fault or self._identify(file.path, seen)[0]
             grouped.setdefault(unit, []).append(_File(file.path, file.name, digest, file.fault))
         for unit, files in sorted(grouped.items()):
@@ -192,7 +193,7 @@ class FileSources:
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
         ):
-            unit = period if period not in taken else f"{period}%40{_safe(list_id or '')}"
+            unit = period if period not in taken else f"{period}%40{unit_name(list_id or '')}"
             taken.add(unit)
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
@@ -256,7 +257,7 @@ def _paths(source: SourceSettings, base: Path, generated: Path) -> list[tuple[Pa
     SourceError if there are none: a disk that is not mounted must not empty the index.
     """
     pattern = base / Path(source.path).expanduser()
-    roots = [pattern] if pattern.exists() else _matches(pattern, base)
+    roots = [pattern] if pattern.exists() else matching_paths(pattern, base)
     found = [
         (path, name)
         for path, name in _found(source, pattern, [r for r in roots if r != generated])
@@ -273,43 +274,24 @@ def _paths(source: SourceSettings, base: Path, generated: Path) -> list[tuple[Pa
 def _found(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[tuple[Path, str]]:
     """The files below the matches of a source's path."""
     if source.kind == "mbox":
-        folder = _fixed_folder(pattern)
-        return sorted(((p, _text(p.relative_to(folder))) for p in roots), key=lambda item: item[1])
+        folder = fixed_folder(pattern)
+        return sorted(((p, valid_text(p.relative_to(folder))) for p in roots), key=lambda item: item[1])
     found: list[tuple[Path, str]] = []
     for root in roots:
         folders = [root / "cur", root / "new"] if source.kind == "maildir" else [root]
         if source.kind == "maildir" and not any(f.is_dir() for f in folders):
             raise SourceError(f"source {source.name}: {root} is no Maildir: it has neither cur/ nor new/")
         if source.kind == "eml" and root.is_file():
-            found.append((root, _text(root.relative_to(_fixed_folder(pattern)))))
+            found.append((root, valid_text(root.relative_to(fixed_folder(pattern)))))
             continue
         for folder in folders:
             inside = folder.rglob("*.eml") if source.kind == "eml" else folder.glob("*")
             found += [
-                (p, _text(p.relative_to(root if len(roots) == 1 else _fixed_folder(pattern))))
+                (p, valid_text(p.relative_to(root if len(roots) == 1 else fixed_folder(pattern))))
                 for p in inside
                 if p.is_file() and not p.name.startswith(".")
             ]
     return sorted(found, key=lambda item: item[1])
-
-
-def _matches(pattern: Path, base: Path) -> list[Path]:
-    """What a glob matches; signs in the name of the settings file's folder are no part of it."""
-    if pattern.is_relative_to(base):
-        return [base / p for p in sorted(glob.glob(str(pattern.relative_to(base)), root_dir=base))]
-    return [Path(p) for p in sorted(glob.glob(str(pattern)))]
-
-
-def _fixed_folder(pattern: Path) -> Path:
-    """The folder below which a path or glob lies: its parts before the first wildcard, without the last part."""
-    parts = pattern.parent.parts
-    wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not Path(*parts[: i + 1]).exists()]
-    return Path(*parts[: wild[0]]) if wild else pattern.parent
-
-
-def _text(path: Path) -> str:
-    """A file name as valid text: bytes that are no UTF-8 are written as escapes."""
-    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _unit_of(source: SourceSettings, name: str, date: str | None) -> tuple[str, str | None]:
@@ -325,9 +307,9 @@ def _unit_of(source: SourceSettings, name: str, date: str | None) -> tuple[str, 
     list_id = source.list_id or before or source.name
     prefix = "" if source.list_id or not before else f"{before}."
     if dated is None or source.grain == "archive":
-        return _safe(stem), list_id
+        return unit_name(stem), list_id
     period = dated["year"] if source.grain == "year" else f"{dated['year']}-{dated['month']}"
-    return _safe(f"{prefix}{period}"), list_id
+    return unit_name(f"{prefix}{period}"), list_id
 
 
 def _month(head: bytes) -> str | None:
@@ -338,15 +320,6 @@ def _month(head: bytes) -> str | None:
         return None
     at = sent_date(dates[0]).at if dates else None
     return at.strftime("%Y-%m") if at else None
-
-
-def _safe(name: str) -> str:
-    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped."""
-    escaped = "".join(
-        c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode())
-        for c in name
-    )
-    return escaped.replace("..", ".%2e").strip(".") or "%2e"
 
 
 def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:
