@@ -6,7 +6,7 @@ WEFT_CONFIG ?= data/sample/weft.toml
 export WEFT_CONFIG
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint ui bench clean
+.PHONY: run test lint ui bench bench-scale clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -39,6 +39,9 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/chunks.py
 	@$(BIN)/python benchmarks/stages.py
 	@$(BIN)/python benchmarks/retrieval.py
+
+bench-scale: $(STAMP)
+	@$(BIN)/python benchmarks/scale.py
 
 clean:
 	rm -rf $(VENV) data/sample/state

@@ -1,0 +1,75 @@
+"""A whole list archive built, then an hour's mail added.
+
+    python benchmarks/scale.py [--share 1.0] [--seed 1] [--folder FOLDER] [--grain year]
+
+Makes the archive of `scale_corpus.py` (kept in FOLDER, if one is given), builds it with `weft build`, and prints
+seconds, rates and peak memory of every stage; then appends 300 mails to the last month, as an hour brings them, and
+prints what the next `weft build` takes, process start included, and the one after that, which has nothing to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import mail_collections as collections
+from rich.console import Console
+from rich.table import Table
+from scale_corpus import Writer, described, in_time, plan, pools
+from stages import built
+
+HOUR = 300
+
+
+def main() -> None:
+    """Run and print everything."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--share", type=float, default=1.0, help="of the messages of the model")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where archive and index stay")
+    parser.add_argument("--grain", choices=["month", "year"], default="year", help="partition grain")
+    arguments = parser.parse_args()
+    console = Console(width=110)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        mail, made = folder / "mail", plan(arguments.share, arguments.seed)
+        text = pools(collections.corpora_folder())
+        console.print(described(made))
+        order = in_time(made)
+        archived, coming = order[:-HOUR], order[-HOUR:]
+        Writer(made, text).write(mail, archived)
+        megabytes = sum(file.stat().st_size for file in mail.iterdir()) / 1e6
+        first = built(folder, f"{mail}/scale.*", arguments.grain)
+        console.print(stage_table(first, len(archived), megabytes))
+        Writer(made, text).write(mail, coming)
+        for title in (f"an hour with {len(coming)} new mails", "an hour with nothing new"):
+            hour = built(folder, f"{mail}/scale.*", arguments.grain)
+            slowest = sorted(hour["stages"].items(), key=lambda item: -item[1]["seconds"])[:6]
+            told = ", ".join(f"{name} {values['seconds']:.1f} s" for name, values in slowest)
+            console.print(
+                f"{title}: {hour['wall']:.1f} s, process start included ({told or hour['outcome']})"
+            )
+
+
+def stage_table(result: dict[str, dict[str, dict[str, float]]], mails: int, megabytes: float) -> Table:
+    """Seconds and rates per stage."""
+    table = Table(title=f"{mails:,} mails, {megabytes:,.0f} MB", title_justify="left")
+    for name in ("stage", "rows", "seconds", "rows/s"):
+        table.add_column(name, justify="left" if name == "stage" else "right")
+    for stage, values in result["stages"].items():
+        rate = f"{values['rows'] / values['seconds']:,.0f}" if values["rows"] else ""
+        table.add_row(stage, f"{values['rows']:,}", f"{values['seconds']:.1f}", rate)
+    for name, key in (("mbox to published", "seconds"), ("with process start", "wall")):
+        seconds = float(result[key])  # type: ignore[arg-type]
+        table.add_row(
+            name, f"{mails:,}", f"{seconds:.1f}", f"{mails / seconds:,.0f}; {megabytes / seconds:.1f} MB/s"
+        )
+    table.caption = f"peak memory {result['peak']:,.0f} MiB"
+    return table
+
+
+if __name__ == "__main__":
+    main()
