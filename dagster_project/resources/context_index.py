@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from transforms.settings import ContextSettings, SearchSettings, TermSettings
 from transforms.vectors import stacked
 
 _CELLS_AT_ONCE = 1 << 25
+_QUERIES_AT_ONCE = 64
 _TASK = "query"
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
@@ -64,30 +66,15 @@ class IndexForContext:
         less similar than `min_similarity`, unless its terms found it.
         """
         texts = queries.get_column("text").to_list()
-        index = self.index
-        step = max(1, _CELLS_AT_ONCE // max(1, index.chunk_count))
+        hidden = self._own_chunks(own or {w: [w] for w in queries.get_column("window_id").unique()})
+        left_out = [hidden.get(window) for window in queries.get_column("window_id")]
         asked = self._asked(texts, settings)
-        mine = own or {w: [w] for w in queries.get_column("window_id").unique()}
-        hidden = self._own_chunks(mine)
-        vectors = self._query_vectors(texts)
-        approximate = self._is_approximate(len(texts), settings)
-        parts = []
-        for first in range(0, len(texts), step):
-            rows = range(first, min(first + step, len(texts)))
-            words = self._lexical_scores(asked, rows, settings)
-            exact = None if approximate else vectors[rows.start : rows.stop] @ index.vectors.T
-            for number in rows:
-                left_out = hidden.get(queries["window_id"][number])
-                near = None
-                if approximate:
-                    near = self._nearest(vectors[number], left_out, settings)
-                if near is None:
-                    row = exact[number - first] if exact is not None else index.vectors @ vectors[number]
-                    near = ranking.ExactScores(row, _without(index.chunk_count, left_out))
-                scores = words[number - first] if words is not None else None
-                if scores is not None and left_out is not None:
-                    scores[left_out] = 0.0
-                parts.append(_best(number, scores, near, left_out, settings))
+        near = self._similar(self._query_vectors(texts), left_out, settings)
+        words = self._lexical_scores(asked, left_out, settings)
+        parts = [
+            _best(number, scores, similar, settings)
+            for number, (scores, similar) in enumerate(zip(words, near, strict=True))
+        ]
         found = pl.concat(parts) if parts else _empty()
         return self._named(found, queries)
 
@@ -150,15 +137,45 @@ class IndexForContext:
         )
 
     def _lexical_scores(
-        self, asked: pl.DataFrame, rows: range, settings: ContextSettings
-    ) -> np.ndarray | None:
+        self, asked: pl.DataFrame, left_out: Sequence[np.ndarray | None], settings: ContextSettings
+    ) -> Iterator[np.ndarray | None]:
+        """The BM25 scores of all chunks for each query, 0 for those left out; None where the settings want none."""
         if not settings.lexical_weight:
-            return None
-        here = asked.filter(pl.col("query").is_between(rows.start, rows.stop - 1)).with_columns(
-            pl.col("query") - rows.start
-        )
-        table = here.to_arrow()
-        return lexical.bm25_scores(table, len(rows), self.index.postings(table), self.index.settings)
+            yield from repeat(None, len(left_out))
+            return
+        step = max(1, _CELLS_AT_ONCE // max(1, self.index.chunk_count))
+        for first in range(0, len(left_out), step):
+            hidden = left_out[first : first + step]
+            here = asked.filter(pl.col("query").is_between(first, first + len(hidden) - 1)).with_columns(
+                pl.col("query") - first
+            )
+            table = here.to_arrow()
+            scores = lexical.bm25_scores(table, len(hidden), self.index.postings(table), self.index.settings)
+            for row, own in zip(scores, hidden, strict=True):
+                if own is not None:
+                    row[own] = 0.0
+                yield row
+
+    def _similar(
+        self, vectors: np.ndarray, left_out: Sequence[np.ndarray | None], settings: ContextSettings
+    ) -> Iterator[ranking.VectorScores]:
+        """The cosines of each query, good until the next is asked for, without the chunks that are left out.
+
+        A few queries go to the HNSW index where the settings allow it. The others are multiplied with
+        all vectors, a block of queries at a time into the same memory: new memory for every block would
+        cost as much as the product.
+        """
+        approximate = self._is_approximate(len(vectors), settings)
+        block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
+        for number, (query, own) in enumerate(zip(vectors, left_out, strict=True)):
+            place = number % _QUERIES_AT_ONCE
+            near = self._nearest(query, own, settings) if approximate else None
+            if near is None and approximate:
+                np.matmul(self.index.vectors, query, out=block[place])
+            elif near is None and place == 0:
+                some = vectors[number : number + _QUERIES_AT_ONCE]
+                np.matmul(some, self.index.vectors.T, out=block[: len(some)])
+            yield near or ranking.ExactScores(block[place], _without(self.index.chunk_count, own))
 
     def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
         """The chunk numbers of the documents that the queries of a window must not find."""
@@ -231,7 +248,6 @@ def _best(
     row: int,
     words: np.ndarray | None,
     near: ranking.VectorScores,
-    left_out: np.ndarray | None,
     settings: ContextSettings,
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number."""
@@ -265,13 +281,11 @@ def _best(
 
 
 def _passage(row: dict[str, Any]) -> Passage:
-    around, start, end = row["body"], 0, row["start_byte"]
-    if row["heading_start"] is not None:
-        data = row["document"].encode()
-        start, end = row["heading_start"], row["body_end"]
-        around = data[start:end].decode(errors="replace")
+    around, start, end = row["body"], 0, 0
+    if row["section"] is not None:
+        around, start, end = row["section"], row["heading_start"], row["body_end"]
     elif around is not None:
-        start, end = 0, len(around.encode())
+        end = len(around.encode())
     return Passage(
         chunk_id=row["chunk_id"],
         doc_id=row["doc_id"],
@@ -285,7 +299,7 @@ def _passage(row: dict[str, Any]) -> Passage:
         end=row["end_byte"] or 0,
         around=around,
         around_start=start,
-        around_end=end or 0,
+        around_end=end,
     )
 
 
@@ -298,7 +312,7 @@ SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
   d.tags,
   list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS start_byte,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
-  n.heading_start, n.body_end, CASE WHEN n.node_id IS NULL THEN NULL ELSE d.text END AS document,
+  n.heading_start, n.body_end, decode(encode(d.text)[n.heading_start + 1 : n.body_end]) AS section,
   CASE WHEN c.attachment_id IS NULL THEN m.body END AS body
 FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
 LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
