@@ -51,6 +51,7 @@ from transforms.settings import (
 RECURSIVE_SIZES = (400, 700, 1200)
 CHUNKS = 5
 _WIKITEXT_HEADING = re.compile(r"^ (?P<marks>(?:= )+)(?P<title>.*?) ((?:= ?)+)$", re.MULTILINE)
+_FUSIONS = ("default", "lexical", "vector", "rrf")
 _DEPTH = 200
 
 
@@ -96,9 +97,11 @@ class ChunkIndex:
         own = np.arange(len(self.ids), dtype=np.int32)
         places = ranking.Places(own, own)
         return [
-            ranking.ranked_hits(
-                n, scores[n], ranking.ExactScores(vectors[n], None), None, places, _DEPTH, self.settings
-            )["chunk_no"].to_list()
+            ranking.fused_candidates(
+                n, scores[n], ranking.ExactScores(vectors[n], None), None, places, self.settings
+            )["chunk_no"]
+            .head(_DEPTH)
+            .to_list()
             for n in range(len(questions))
         ]
 
@@ -146,8 +149,8 @@ def ranking_table(
     asked = [question.text for question in questions]
     index = ChunkIndex(chunks, embedder, SearchSettings())
     rankings = {}
-    for name, changed in BUILT_IN_PROFILES.items():
-        index.settings = SearchSettings.model_validate({**changed, "thread_weight": 0.0})
+    for name in _FUSIONS:
+        index.settings = SearchSettings.model_validate({**BUILT_IN_PROFILES[name], "thread_weight": 0.0})
         rankings[f"weft, {name}"] = index.ranked(asked)
     titles, displayed = (chunks.column(c).to_pylist() for c in ("title", "text_display"))
     bm25 = ranker([(str(n), f"{t}\n{d}") for n, (t, d) in enumerate(zip(titles, displayed, strict=True))])

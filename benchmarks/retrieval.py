@@ -25,11 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import Settings, load_settings
 from transforms.intervals import bootstrap, paired_difference
-from transforms.settings import BUILT_IN_PROFILES, RerankSettings, SearchSettings
+from transforms.settings import BUILT_IN_PROFILES, SearchSettings
 
 DEPTH = 100
 _RERANKED = "default, reranked by features"
@@ -80,7 +79,10 @@ def built(
 
 def variants(settings: SearchSettings) -> dict[str, SearchSettings]:
     """The profiles that every evaluation knows, the default reranked, and without the thread's share."""
-    changes = BUILT_IN_PROFILES | {_RERANKED: {}, "default, no thread": {"thread_weight": 0.0}}
+    changes = BUILT_IN_PROFILES | {
+        _RERANKED: {"rerank": "features"},
+        "default, no thread": {"thread_weight": 0.0},
+    }
     whole = settings.model_dump()
     return {name: SearchSettings.model_validate({**whole, **changed}) for name, changed in changes.items()}
 
@@ -94,8 +96,7 @@ def report(collection: collections.Collection, index: SearchIndex, with_peers: b
         without = [own[q] for q in queries] if others else None
         rows = {}
         for name, settings in variants(index.settings).items():
-            again = Reranker(RerankSettings(method="features")) if name == _RERANKED else None
-            searching = SearchIndex(index.path, index.embedder, index.term_settings, settings, again)
+            searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
             start = time.perf_counter()
             ranked = weft_ranking(searching, list(queries))
             seconds = time.perf_counter() - start

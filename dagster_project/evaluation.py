@@ -18,6 +18,7 @@ from dagster_project.resources.evaluator import (
     read_ground_truth,
     run_profiles,
 )
+from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import Settings
 from transforms import evaluation, query_drafts
@@ -55,7 +56,8 @@ def make_evaluator(
 def open_index(settings: Settings) -> SearchIndex:
     """The published index of these settings."""
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    return open_current(settings.root / "index", embedder, settings.terms, settings.search)
+    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
+    return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
 
 
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
@@ -154,7 +156,8 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     """query_id and value of HEADLINE of each query that the index at `path` can be measured with."""
     search = settings.profile(profile)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    index = SearchIndex(path, embedder, settings.terms, search)
+    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
+    index = SearchIndex(path, embedder, settings.terms, search, reranker)
     try:
         truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
         judged = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))

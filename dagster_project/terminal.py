@@ -168,7 +168,7 @@ def _print_hit(console: Console, hit: dict[str, Any]) -> None:
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
     console.print(Text("     ") + snippet, soft_wrap=False)
-    console.print(f"     {scores(hit)}  ⟨{citation(hit)}⟩", style="dim", markup=False, soft_wrap=True)
+    console.print(f"     {scores(hit)}  ⟨{hit['citation']}⟩", style="dim", markup=False, soft_wrap=True)
 
 
 def scores(hit: dict[str, Any]) -> str:
@@ -183,19 +183,6 @@ def scores(hit: dict[str, Any]) -> str:
             f"; reranked {hit['rerank_score']:.3f}{told} (#{hit['rank_before']} before) by {hit['reranker']}"
         )
     return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{again}"
-
-
-def citation(hit: dict[str, Any]) -> str:
-    """Where the text stands: node of a document, or Message-ID and attachment or block; then bytes."""
-    if hit["node_id"]:
-        place = hit["node_id"]
-    elif hit["source_kind"] == "conversation":
-        place = hit["doc_id"]
-    elif hit["attachment_id"]:
-        place = f"{hit['doc_id']} attachment {hit['attachment_id'][:12]}"
-    else:
-        place = f"{hit['doc_id']} block {hit['block_index']}"
-    return f"{place} bytes {hit['byte_start']}-{hit['byte_end']}"
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

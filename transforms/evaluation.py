@@ -12,8 +12,9 @@ import polars as pl
 from transforms import metrics
 from transforms.intervals import CONFIDENCE, Interval, bootstrap, paired_difference, wilson
 from transforms.judgements import LEVELS, Judgements
+from transforms.labels import LABELS, NOTHING
 from transforms.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
-from transforms.ranking import STAGES
+from transforms.pipeline import STAGES
 from transforms.settings import EvaluationSettings
 
 FORMAT = 1
@@ -23,7 +24,6 @@ MAIN = ("final", "document")
 """The stage and level that profiles are compared by."""
 
 HEADLINE = "nDCG@10"
-LABELS = ("PASS", "HALLUCINATION_RISK", "IRRELEVANT", "NO_RESULTS")
 FEWEST = 5
 """Queries below which a bootstrap knows too little to give an interval."""
 
@@ -148,26 +148,6 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
     return rows
 
 
-def runtime_label(
-    similarities: Sequence[float], reranks: Sequence[float] | None, settings: EvaluationSettings
-) -> str:
-    """What a search would tell of its results without knowing the right ones (seed 001 §6.1).
-
-    PASS if one result is similar enough and, where results were reranked, its rerank score is high
-    enough; NO_RESULTS if none is similar enough; HALLUCINATION_RISK if one is very similar and was
-    refused by the reranker; else IRRELEVANT. `reranks` is None where nothing reranked.
-    """
-    similar = [s >= settings.similarity_threshold for s in similarities]
-    if not any(similar):
-        return "NO_RESULTS"
-    if reranks is None:
-        return "PASS"
-    if any(near and r >= settings.rerank_threshold for near, r in zip(similar, reranks, strict=True)):
-        return "PASS"
-    risky = any(s >= settings.high_similarity for s in similarities)
-    return "HALLUCINATION_RISK" if risky else "IRRELEVANT"
-
-
 def derived_tags(judged: Judgements, facts: pl.DataFrame) -> dict[str, list[str]]:
     """Tags that follow from the best right answers of a query (the sets that seed 000 asks for).
 
@@ -244,11 +224,11 @@ def report(
         "stages": [s for s in STAGES if s in set(runs["stage"])],
         "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judged.passages.height else ())],
         "confidence": CONFIDENCE,
-        "labels": _label_counts(runs, answerable, settings, profiles),
+        "labels": _label_counts(runs, answerable, profiles),
         "corpus": retrieved_measures(runs, facts),
         "summary": summary(values, tags),
         "comparisons": comparisons(values, baseline, others),
-        "queries": _query_reports(queries, judged, runs, values, tags, settings),
+        "queries": _query_reports(queries, judged, runs, values, tags),
         "not_measured": sorted(set(queries["query_id"]) - answerable),
         "entries": _entry_counts(judged),
     }
@@ -306,7 +286,6 @@ def _query_reports(
     runs: pl.DataFrame,
     values: pl.DataFrame,
     tags: Mapping[str, Sequence[str]],
-    settings: EvaluationSettings,
 ) -> list[dict[str, Any]]:
     """One entry per measured query: its values, hits and what became of its right answers in each profile."""
     grades = _grades(judged, "document")
@@ -330,9 +309,8 @@ def _query_reports(
         results = {}
         for profile, values_of in measured.get(query_id, {}).items():
             stages = lists.get((query_id, profile), {})
-            final = stages.get("final", pl.DataFrame(schema={"similarity": pl.Float64}))
             results[profile] = {
-                "label": runtime_label(final["similarity"].to_list()[:SHOWN_HITS], None, settings),
+                "label": stages["final"]["label"][0] if "final" in stages else NOTHING,
                 "measures": values_of,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
                 "places": {doc: _places(stages, doc) for doc in shown},
@@ -387,17 +365,14 @@ def _places(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | Non
 
 
 def _label_counts(
-    runs: pl.DataFrame, queries: set[str], settings: EvaluationSettings, profiles: Iterable[str]
+    runs: pl.DataFrame, queries: set[str], profiles: Iterable[str]
 ) -> dict[str, dict[str, int]]:
     """How many queries have each label, by profile."""
-    final = runs.filter((pl.col("stage") == "final") & (pl.col("rank") <= SHOWN_HITS))
+    first = runs.filter((pl.col("stage") == "final") & (pl.col("rank") == 1))
     made = {}
     for profile in sorted(profiles):
-        found = {
-            query: group["similarity"].to_list()
-            for (query,), group in _by(final.filter(profile=profile), "query_id")
-        }
-        labels = [runtime_label(found.get(query, []), None, settings) for query in sorted(queries)]
+        found = dict(first.filter(profile=profile).select("query_id", "label").iter_rows())
+        labels = [found.get(query, NOTHING) for query in sorted(queries)]
         made[profile] = {label: labels.count(label) for label in LABELS}
     return made
 

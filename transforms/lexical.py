@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.settings import SearchSettings
+from transforms.settings import CandidateSettings, SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
 
@@ -49,13 +49,19 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
 
 _AFTER_LEXICAL = {
     "candidates_lexical", "candidates_vector", "hnsw_ef_search", "fusion", "lexical_weight", "rrf_k",
-    "thread_weight", "log_weight", "diagnostic_pattern", "limit",
+    "thread_weight", "log_weight", "diagnostic_pattern",
+    *(SearchSettings.model_fields.keys() - CandidateSettings.model_fields.keys()),
 }  # fmt: skip
 
 
 def lexical_key(settings: SearchSettings) -> str:
     """Equal for settings that give the same BM25 scores: every value but those known to act later."""
     return settings.model_dump_json(exclude=_AFTER_LEXICAL)
+
+
+def idf(df: int, chunk_count: int) -> float:
+    """What a term weighs that `df` of the chunks hold; more than any chunk can score with it."""
+    return math.log(1 + (chunk_count - df + 0.5) / (df + 0.5))
 
 
 def bm25_scores(
@@ -98,5 +104,4 @@ def _impacts(
     for start, end in zip(edges[:-1], edges[1:], strict=True):
         term, df = postings.terms[int(ids[start])]
         chunks, frequency = columns["chunk_no"][start:end], tf[start:end]
-        idf = math.log(1 + (count - df + 0.5) / (df + 0.5))
-        yield term, chunks, (idf * frequency / (frequency + norm[chunks])).astype(np.float32)
+        yield term, chunks, (idf(df, count) * frequency / (frequency + norm[chunks])).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Scores to ranked hits: candidates, fusion, gathering by document and thread."""
+"""Scores to candidates: the best of both lists, their threads, and one fused score for each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import polars as pl
 
 from transforms.settings import SearchSettings
 
-RANKED = {
+FUSED = {
     "query": pl.Int32,
-    "rank": pl.Int32,
     "chunk_no": pl.Int64,
+    "document": pl.Int32,
+    "thread": pl.Int32,
     "score": pl.Float64,
     "fused_score": pl.Float64,
     "thread_score": pl.Float64,
@@ -23,20 +24,8 @@ RANKED = {
     "lexical_rank": pl.Int32,
     "vector_rank": pl.Int32,
 }
-"""Columns of ranked hits; a rank is null where the list of candidates does not hold the chunk."""
-
-RERANKED_STAGE = "reranked"
-STAGES = ("lexical", "vector", "fused", "final", RERANKED_STAGE)
-"""The lists of a search in the order in which they are made: candidates of both kinds, all candidates by
-fused score, the best chunk of each hit, and with a reranker their new order. A new step reports its list
-under a name of its own, in its place."""
-
-
-class Report(Protocol):
-    """Is told the list that a stage made for one query: chunk numbers, best first, and their scores."""
-
-    def __call__(self, query: int, stage: str, chunks: np.ndarray, scores: np.ndarray) -> None:
-        """Take note of it."""
+"""Columns of candidates. `score` is what they are ordered by; a rank is null where the list of that search does
+not hold the chunk; document and thread are numbers."""
 
 
 @dataclass(frozen=True)
@@ -92,36 +81,28 @@ class ExactScores:
         return self.scores[chunks].astype(np.float64)
 
 
-def ranked_hits(
+def fused_candidates(
     query: int,
     lexical: np.ndarray,
     vector: VectorScores,
     allowed: np.ndarray | None,
     places: Places,
-    limit: int,
     settings: SearchSettings,
     logs: np.ndarray | None = None,
-    per_document: int = 1,
-    report: Report | None = None,
 ) -> pl.DataFrame:
-    """The best `per_document` chunks of documents, `limit` in all, for one query: the columns of RANKED.
+    """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
     `lexical` holds the scores of all chunks; `allowed` masks those that a filter keeps.
     Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
     `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
-    `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`. A document is as good
-    as its best chunk, plus the share `thread_weight` of the best document of its thread. Ties break
-    on the chunk number. `report` is told the list of each of STAGES.
+    `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`.
     """
     mask = np.ones(len(lexical), dtype=bool) if allowed is None else allowed
     by_lexical = top_k(np.where(mask & (lexical > 0), lexical, -np.inf), settings.candidates_lexical)
     by_vector = vector.best(settings.candidates_vector)
-    if report:
-        report(query, "lexical", by_lexical, lexical[by_lexical])
-        report(query, "vector", by_vector, vector.of(by_vector))
     found = np.union1d(by_lexical, by_vector)
     if not len(found):
-        return pl.DataFrame(schema=RANKED)
+        return pl.DataFrame(schema=FUSED)
     chosen = _with_threads(found, mask, places) if settings.thread_weight else found
     ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
     scores = {"lexical_score": lexical[chosen].astype(np.float64), "vector_score": vector.of(chosen)}
@@ -133,23 +114,19 @@ def ranked_hits(
     fused = _fused(both, tuple(ranks.values()), settings)
     if logs is not None:
         fused = np.where(logs[chosen], settings.log_weight * fused, fused)
-    by_fused = np.lexsort((chosen, -fused))
-    kept, share = _best_documents(
-        fused, by_fused, chosen, places, settings.thread_weight, limit, per_document
-    )
-    if report:
-        report(query, "fused", chosen[by_fused], fused[by_fused])
-        report(query, "final", chosen[kept], fused[kept] + share)
+    order = np.lexsort((chosen, -fused))
     columns = {
-        "query": np.full(len(kept), query),
-        "rank": np.arange(1, len(kept) + 1),
-        "chunk_no": chosen[kept],
-        "score": fused[kept] + share,
-        "fused_score": fused[kept],
-        "thread_score": share,
-        **{name: values[kept] for name, values in (scores | ranks).items()},
+        "query": np.full(len(chosen), query),
+        "chunk_no": chosen,
+        "document": places.document[chosen],
+        "thread": places.thread[chosen],
+        "score": fused,
+        "fused_score": fused,
+        "thread_score": np.zeros(len(chosen)),
+        **scores,
+        **ranks,
     }
-    return pl.DataFrame(columns, schema=RANKED).with_columns(
+    return pl.DataFrame({name: values[order] for name, values in columns.items()}, schema=FUSED).with_columns(
         pl.col("lexical_rank", "vector_rank").replace(0, None)
     )
 
@@ -168,37 +145,6 @@ def _fused(
         return np.asarray(parts[0] + parts[1])
     lexical, vector = scaled
     return settings.lexical_weight * lexical + (1 - settings.lexical_weight) * vector
-
-
-def _best_documents(
-    fused: np.ndarray,
-    by_score: np.ndarray,
-    chosen: np.ndarray,
-    places: Places,
-    thread_weight: float,
-    limit: int,
-    per_document: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the best chunks of each document, best first, and the thread's share of each.
-
-    `by_score` are the positions of all candidates, best first.
-    """
-    best = by_score[_nth(places.document[chosen[by_score]]) < per_document]
-    _, thread = np.unique(places.thread[chosen[best]], return_inverse=True)
-    thread_best = np.full(thread.max() + 1, -np.inf)
-    np.maximum.at(thread_best, thread, fused[best])
-    share = thread_weight * thread_best[thread]
-    order = np.lexsort((chosen[best], -(fused[best] + share)))[:limit]
-    return best[order], share[order]
-
-
-def _nth(values: np.ndarray) -> np.ndarray:
-    """For each value how many equal ones stand before it."""
-    order = np.argsort(values, kind="stable")
-    _, first, count = np.unique(values[order], return_index=True, return_counts=True)
-    nth = np.empty(len(values), dtype=np.int64)
-    nth[order] = np.arange(len(values)) - np.repeat(first, count)
-    return nth
 
 
 def _with_threads(found: np.ndarray, mask: np.ndarray, places: Places) -> np.ndarray:

@@ -177,6 +177,18 @@ def unranked(ranked: pl.DataFrame) -> pl.DataFrame:
     return ranked.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in RERANKED.items())
 
 
+def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
+    """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made smaller in
+    one proportion (below 0: by one amount) where they would stand above the lowest of those.
+    """
+    again = pl.col("rerank_score")
+    low = again.filter(again.is_finite()).min().over("query")
+    rest = pl.when(again.is_null()).then("score").max().over("query")
+    shrunk = pl.when(low > 0).then(pl.col("score") * low / rest).otherwise(pl.col("score") + low - rest)
+    behind = pl.when(rest > low).then(shrunk).otherwise("score")
+    return hits.with_columns(score=pl.coalesce(again, behind))
+
+
 def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
     """The first `limit` hits of each query in the order of the scores, ranks from 1, with the columns RERANKED.
 

@@ -857,15 +857,97 @@ EVALUATION_RUNS = Table(
     (
         _column("profile", pa.string(), "named search settings"),
         _column("query_id", pa.string(), "the query"),
-        _column(
-            "stage", pa.string(), "lexical, vector or fused (chunks), or final (the best chunk of each hit)"
-        ),
+        _column("stage", pa.string(), "name of the stage, as in docs/search.md; final is what is returned"),
         _column("rank", pa.int64(), "place in the list, from 1"),
         _column("chunk_id", pa.string(), "the chunk"),
         _column("doc_id", pa.string(), "mail or document of the chunk"),
         _column("thread_id", pa.string(), "its thread; the document itself where there is none"),
         _column("score", pa.float64(), "score of the stage"),
         Column("similarity", pa.float64(), "cosine of chunk and query; of final hits only"),
+        Column("label", pa.string(), "what the search says of its result; of final hits only"),
+    ),
+)
+
+
+_PART_OF_SCORE = pa.struct([("part", pa.string()), ("value", pa.float64())])
+_BYTES = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64())])
+_CONSTITUENT = pa.struct([("chunk_id", pa.string()), ("doc_id", pa.string()), ("reason", pa.string())])
+_EXPANSION = pa.struct(
+    [
+        ("kind", pa.string()),
+        ("doc_id", pa.string()),
+        ("chunk_id", pa.string()),
+        ("title", pa.string()),
+        ("citation", pa.string()),
+        ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()),
+        ("text", pa.string()),
+    ]
+)
+
+SEARCH_HITS = Table(
+    "search_hits",
+    "One hit of one query, as a search returns it.",
+    ("query", "rank"),
+    (
+        _column("query", pa.int32(), "number of the query in the batch, from 0"),
+        _column("rank", pa.int32(), "place among the hits of the query, from 1"),
+        _column("chunk_no", pa.int64(), "number of the chunk in the published file"),
+        _column("chunk_id", pa.string(), "the chunk; of a hit that stands for a section the best one in it"),
+        _column("doc_id", pa.string(), "mail, document or window of a conversation"),
+        _column("source_kind", pa.string(), "message, attachment, document or conversation"),
+        _column("chunk_kind", pa.string(), "what kind of chunk it is"),
+        _column("source", pa.string(), "name of the configured source"),
+        Column("list_id", pa.string(), "mailing list"),
+        Column("subject", pa.string(), "subject of the mail, title of the document"),
+        Column("path", pa.string(), "path of the document below the root of its source"),
+        Column("from_name", pa.string(), "name of the sender"),
+        Column("from_addr", pa.string(), "address of the sender"),
+        Column("effective_at", TIME, "time of the mail, the document or the window"),
+        Column("node_id", pa.string(), "section of the document that is shown"),
+        Column("breadcrumb", pa.string(), "titles from the document down to the section"),
+        Column("attachment_id", pa.string(), "attachment that the text comes from"),
+        Column("filename", pa.string(), "name of that attachment"),
+        Column("block_index", pa.int64(), "block of the mail that the text begins in"),
+        Column("byte_start", pa.int64(), "first byte of the hit in the stored text"),
+        Column("byte_end", pa.int64(), "byte behind the last"),
+        _column("citation", pa.string(), "where the text stands, to be opened again: place and bytes"),
+        Column("thread_id", pa.string(), "thread of the mail"),
+        Column("thread_subject", pa.string(), "its subject"),
+        Column("thread_position", pa.int64(), "place of the mail in the thread, from 0"),
+        Column("thread_size", pa.int64(), "mails of the thread"),
+        _column("snippet", pa.string(), "the part of the text that shows best why it was found"),
+        _column(
+            "highlights",
+            pa.list_(pa.list_(pa.int64())),
+            "words of the query in snippet, as ranges of characters",
+        ),
+        _column(
+            "highlight_bytes",
+            pa.list_(_BYTES),
+            "where these words stand in the stored text, in the same order",
+        ),
+        _column("score", pa.float64(), "what hits are ordered by"),
+        _column("fused_score", pa.float64(), "lexical and vector score made one"),
+        _column("thread_score", pa.float64(), "what the thread of the mail added"),
+        _column("lexical_score", pa.float64(), "BM25"),
+        _column("vector_score", pa.float64(), "cosine"),
+        _column("support", pa.float64(), "lexical score : the most that the words of the query could give"),
+        Column("lexical_rank", pa.int32(), "place among the lexical candidates; null if it is none"),
+        Column("vector_rank", pa.int32(), "place among the vector candidates; null if it is none"),
+        Column(
+            "stands_for", pa.string(), "section that is shown in place of its parts; null for a single chunk"
+        ),
+        Column("reranker", pa.string(), "who reranked the hit, and why nobody better did"),
+        Column("rerank_score", pa.float64(), "score of the reranker"),
+        Column("rank_before", pa.int32(), "place before reranking"),
+        Column("rerank_parts", pa.list_(_PART_OF_SCORE), "parts of that score, of features alone"),
+        _column("constituents", pa.list_(_CONSTITUENT), "other chunks that the hit stands for, and why"),
+        _column(
+            "expansions",
+            pa.list_(_EXPANSION),
+            "texts shown with the hit that the query did not find: parent, previous, next, section or link",
+        ),
     ),
 )
 

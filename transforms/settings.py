@@ -572,8 +572,8 @@ _DIAGNOSTIC = (
 )
 
 
-class SearchSettings(StageSettings):
-    """How queries become ranked hits."""
+class CandidateSettings(StageSettings):
+    """How queries become candidates with one score each."""
 
     candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search (seed 000)")
     candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search (seed 000)")
@@ -605,7 +605,93 @@ class SearchSettings(StageSettings):
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )
+
+
+class SearchSettings(CandidateSettings):
+    """How queries become ranked hits: candidates, and the steps that follow in the order of these settings."""
+
     limit: int = Field(10, gt=0, description="hits returned for a query")
+    similarity_threshold: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="cosine below which what the vector search found is no hit; default: none (seed 001 names no value)",
+    )
+    gate_lexical: bool = Field(
+        False,
+        description="hold what the lexical search found to similarity_threshold too; the design lets it pass (seed 001)",
+    )
+    weak_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the best score of a query below which a hit is dropped; 0: none",
+    )
+    per_document: int = Field(1, gt=0, description="hits of one mail or document (seed 003)")
+    pool: int = Field(
+        100,
+        gt=0,
+        description="hits of a query that the steps below look at, or `limit` if that is more (seed 002)",
+    )
+    normalise_sources: bool = Field(
+        False, description="divide scores by the best one of their source, so that no source rules the list"
+    )
+    rerank: Literal["as_set", "features", "off"] = Field(
+        "as_set", description="as_set: as [rerank] says; features and off overrule it, for profiles"
+    )
+    elbow: bool = Field(
+        False,
+        description="end the list where scores fall steeply (seed 002); off, because it costs recall",
+    )
+    elbow_cutoff: float = Field(
+        0.5, gt=0, le=1, description="score : score of the hit above, below which the list ends (seed 002)"
+    )
+    elbow_maximum: int = Field(20, gt=0, description="hits where no elbow is found (seed 002)")
+    aggregation: Literal["off", "after_elbow", "before_elbow"] = Field(
+        "off",
+        description="show the section or document in place of its parts if enough of them are hits (seed 002: "
+        "after_elbow)",
+    )
+    aggregation_threshold: float = Field(
+        0.5, gt=0, le=1, description="share of the children of a heading that must be hits (seed 002)"
+    )
+    aggregation_siblings: int = Field(
+        1, gt=0, description="children that must be hits at least (seed 002; its later version: 2)"
+    )
+    aggregation_score: Literal["max", "root_sum_squares"] = Field(
+        "max", description="score of a heading from those of its parts (its later version: root_sum_squares)"
+    )
+    collapse_duplicates: bool = Field(
+        False,
+        description="show once what is the same: equal texts, quoted history beside its origin, revisions of a patch",
+    )
+    diversity: float = Field(
+        0.0, ge=0, le=1, description="0: by score alone; 1: as unlike each other as can be (MMR, 1 - lambda)"
+    )
+    collapse_threads: bool = Field(False, description="show a thread once, by its best mail")
+    expand: tuple[Literal["parent", "neighbours", "section", "links"], ...] = Field(
+        (),
+        description="what is shown with each hit: the answered mail, the chunks before and behind, the section or mail "
+        "around it, what it links to",
+    )
+    expand_chars: int = Field(1000, gt=0, description="characters of each text shown with a hit")
+    expand_links: int = Field(3, gt=0, description="links of a hit that are followed, one step")
+    label_similarity: float = Field(
+        0.3, ge=-1, le=1, description="cosine from which a hit counts as similar, for the label of a result"
+    )
+    label_high_similarity: float = Field(
+        0.6, ge=-1, le=1, description="cosine from which a hit that is refused is a risk"
+    )
+    label_support: float = Field(
+        0.35,
+        ge=0,
+        le=1,
+        description="lexical score : the most a chunk could get, from which a hit is borne out by words",
+    )
+    label_rerank: float = Field(
+        5.0,
+        description="score of a model from which a hit is relevant (5 of gemini's 10; a cross-encoder gives 0 to 1)",
+    )
 
 
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
@@ -619,9 +705,14 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
         "candidates_vector": 300,
     },
     "rrf": {"fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100},
+    "sections": {"elbow": True, "aggregation": "after_elbow"},
+    "sections_later": {
+        "normalise_sources": True, "elbow": True, "aggregation": "before_elbow",
+        "aggregation_score": "root_sum_squares", "aggregation_siblings": 2,
+    },
 }  # fmt: skip
 """What the profiles that every evaluation knows change in [search]: nothing, BM25 alone, vectors alone,
-rank fusion with equal weights."""
+rank fusion with equal weights, and both orders in which seed 002 gathers parts to sections."""
 
 
 class EvaluationSettings(StageSettings):
@@ -636,15 +727,6 @@ class EvaluationSettings(StageSettings):
     )
     passage_bytes: int = Field(
         5000, gt=0, description="bytes of retrieved text that passages are looked for in"
-    )
-    similarity_threshold: float = Field(
-        0.3, ge=-1, le=1, description="cosine from which a result counts as similar"
-    )
-    high_similarity: float = Field(
-        0.6, ge=-1, le=1, description="cosine from which a result that the reranker refuses is a risk"
-    )
-    rerank_threshold: float = Field(
-        5.0, ge=0, le=10, description="rerank score from which a result counts as relevant, of 10"
     )
     publish_check: bool = Field(
         False,

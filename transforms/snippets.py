@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from transforms.settings import TermSettings
+from transforms.spans import ByteOffsets
 from transforms.terms import stems
 
 _WORD = re.compile(r"\w+")
@@ -16,10 +18,15 @@ LENGTH = 240
 
 
 class Snippet(NamedTuple):
-    """A text on one line and the half-open character ranges in it that match the query."""
+    """A text on one line and the half-open character ranges in it that match the query.
+
+    `terms` are those of all matching words of the whole text, `first` the number of the first one in the snippet.
+    """
 
     text: str
     highlights: list[list[int]]
+    terms: list[str]
+    first: int
 
 
 def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = LENGTH) -> Snippet:
@@ -28,9 +35,7 @@ def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = L
     White space is folded; windows start at a word. Ties go to the earliest window.
     """
     folded = _BLANKS.sub(" ", text).strip()
-    words = list(_WORD.finditer(folded))
-    stemmed = stems([w.group().lower() for w in words], settings)
-    found = [(w.start(), w.end(), s) for w, s in zip(words, stemmed, strict=True) if s in wanted]
+    found = _matches(folded, wanted, settings)
     start = _best_start(found, length)
     start = max(0, start - length // 6) if start + length < len(folded) or start > length // 6 else 0
     if start:
@@ -40,8 +45,45 @@ def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = L
         end = max(folded.rfind(" ", start, end), start + length // 2)
     lead, tail = ("… " if start else ""), (" …" if end < len(folded) else "")
     shift = len(lead) - start
-    marks = [[a + shift, b + shift] for a, b, _ in found if a >= start and b <= end]
-    return Snippet(f"{lead}{folded[start:end]}{tail}", marks)
+    shown = [n for n, (a, b, _) in enumerate(found) if a >= start and b <= end]
+    marks = [[found[n][0] + shift, found[n][1] + shift] for n in shown]
+    terms = [term for _, _, term in found]
+    return Snippet(f"{lead}{folded[start:end]}{tail}", marks, terms, shown[0] if shown else 0)
+
+
+def stored_places(
+    made: Snippet,
+    stored: str,
+    spans: Sequence[tuple[int, int]],
+    wanted: Set[str],
+    settings: TermSettings,
+) -> list[tuple[int, int] | None]:
+    """Where the highlighted words of a snippet stand in the stored text: half-open ranges of UTF-8 bytes.
+
+    `spans` are the bytes that the text of the snippet was made from, in order. Matching words of both are
+    aligned in their order; None for one that the spans do not hold as a word (a name of a file set before a diff).
+    """
+    data = stored.encode()
+    places: list[tuple[int, int]] = []
+    terms: list[str] = []
+    for first, last in spans:
+        text = data[first:last].decode(errors="replace")
+        offsets = ByteOffsets(text)
+        for start, end, term in _matches(text, wanted, settings):
+            places.append((first + offsets(start), first + offsets(end)))
+            terms.append(term)
+    aligned: dict[int, int] = {}
+    for shown, kept, size in SequenceMatcher(None, made.terms, terms, autojunk=False).get_matching_blocks():
+        aligned |= {shown + n: kept + n for n in range(size)}
+    numbers = range(made.first, made.first + len(made.highlights))
+    return [places[aligned[n]] if n in aligned else None for n in numbers]
+
+
+def _matches(text: str, wanted: Set[str], settings: TermSettings) -> list[tuple[int, int, str]]:
+    """Start, end and term of each word of a text whose term is wanted."""
+    words = list(_WORD.finditer(text))
+    stemmed = stems([w.group().lower() for w in words], settings)
+    return [(w.start(), w.end(), s) for w, s in zip(words, stemmed, strict=True) if s in wanted]
 
 
 def _best_start(found: list[tuple[int, int, str]], length: int) -> int:

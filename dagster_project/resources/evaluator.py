@@ -17,10 +17,11 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.search_index import SearchIndex
-from transforms import ranking, schemas
+from transforms import pipeline, schemas
 from transforms.errors import GroundTruthError
 from transforms.evaluation import FORMAT
 from transforms.ground_truth import GroundTruth, joined, parse_ground_truth
+from transforms.hits import place
 from transforms.judgements import Contents
 from transforms.metrics import DEPTH
 from transforms.settings import EvaluationSettings, SearchSettings
@@ -70,27 +71,22 @@ def run_profiles(
     queries: pl.DataFrame,
     profiles: Mapping[str, SearchSettings],
     done: Callable[[str], None] = lambda profile: None,
-    stages: Sequence[str] = ranking.STAGES,
+    stages: Sequence[str] = pipeline.STAGES,
 ) -> tuple[pa.Table, dict[str, float]]:
     """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds per profile."""
     parts: list[pl.DataFrame] = []
 
-    def note(profile: str, query: int, stage: str, chunks: np.ndarray, scores: np.ndarray) -> None:
-        if stage not in stages:
-            return
-        kept = min(len(chunks), _KEPT)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "profile": [profile] * kept,
-                    "query": np.full(kept, query, dtype=np.int32),
-                    "stage": [stage] * kept,
-                    "rank": np.arange(1, kept + 1),
-                    "chunk_no": chunks[:kept].astype(np.int64),
-                    "score": scores[:kept].astype(np.float64),
-                }
+    def note(profile: str, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
+        if stage in stages:
+            listed = hits.select(
+                profile=pl.lit(profile),
+                query="query",
+                stage=pl.lit(stage),
+                rank=place().cast(pl.Int64),
+                chunk_no="chunk_no",
+                score="score",
             )
-        )
+            parts.append(listed.filter(pl.col("rank") <= _KEPT))
 
     found, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
     schema = {
@@ -99,7 +95,7 @@ def run_profiles(
     }  # fmt: skip
     listed = pl.concat([pl.DataFrame(schema=schema), *parts])
     cosines = found.select(
-        "profile", "query", "chunk_no", pl.lit("final").alias("stage"), similarity="vector_score"
+        "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )
     ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
     chunks = _frame(index, _NUMBERED)
@@ -116,7 +112,7 @@ def run_profiles(
 def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> dict[str, Any]:
     """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
     asked = list(queries[:_TIMED_QUERIES])
-    timed = SearchIndex(index.path, index.embedder, index.term_settings, settings)
+    timed = SearchIndex(index.path, index.embedder, index.term_settings, settings, index.reranker)
     try:
         timed.search(asked[:1])  # what is read once per process is no part of a search
         taken = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,15 @@ import polars as pl
 import pyarrow as pa
 
 from assets.protocols import Embedder
+from dagster_project.resources.described_hits import described
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.filters import Conditions, Filters
+from dagster_project.resources.hit_facts import HitFacts, Judging
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.rerankers import Reranker
-from transforms import lexical, ranking, reranking, snippets, terms
+from transforms import labels, lexical, pipeline, ranking, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
+from transforms.hits import DROPPED, Report, place
 from transforms.settings import SearchSettings, TermSettings
 from transforms.standalone_queries import Standalone
 from transforms.vectors import stacked
@@ -33,9 +35,10 @@ _MANY_TERMS = 400
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Hits of a batch of queries (see `SearchIndex.search`), how vectors were searched, and the time."""
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each query, how vectors were searched, the time."""
 
     hits: pa.Table
+    labels: tuple[str, ...]
     vector_path: str
     seconds: float
 
@@ -52,12 +55,22 @@ class SearchResult:
             "queries": [
                 {
                     "query": q.given,
+                    "label": label,
                     "explain": {"given": q.given, "used": q.used, "rewritten_by": q.by},
                     "hits": [r for r in rows if r["query"] == i],
                 }
-                for i, q in enumerate(queries)
+                for i, (q, label) in enumerate(zip(queries, self.labels, strict=True))
             ],
         }
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a batch found: hits (`pipeline.RANKED`), what they stand for (`pipeline.constituents`), labels."""
+
+    hits: pl.DataFrame
+    constituents: pl.DataFrame
+    labels: tuple[str, ...]
 
 
 class _Batch:
@@ -135,78 +148,68 @@ class SearchIndex:
     def search(
         self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
     ) -> SearchResult:
-        """The best messages and documents for each query, best first.
-
-        `hits` has the columns of `transforms.ranking.RANKED` and `transforms.reranking.RERANKED`,
-        and of the chunk and its mail or document: chunk_id, doc_id, source_kind, chunk_kind,
-        node_id, breadcrumb, attachment_id, filename, source, list_id, subject (title of a document),
-        path, from_name, from_addr, effective_at, block_index, byte_start, byte_end, thread_id, thread_subject,
-        thread_position, thread_size, snippet, highlights (half-open character ranges in it).
-        """
+        """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`."""
         start = time.perf_counter()
-        hits = self._described(self.rank(queries, filters, limit), queries)
-        return SearchResult(hits, self.vector_path, time.perf_counter() - start)
+        found = self._found(queries, filters, limit)
+        hits = described(
+            self.connection,
+            found.hits,
+            found.constituents,
+            self._wanted(queries),
+            self.term_settings,
+            self.settings,
+        )
+        return SearchResult(hits, found.labels, self.vector_path, time.perf_counter() - start)
 
     def rank(
         self,
         queries: Sequence[str],
         filters: Filters = Filters(),
         limit: int | None = None,
-        per_document: int = 1,
-        report: ranking.Report | None = None,
+        per_document: int | None = None,
+        report: Report | None = None,
     ) -> pl.DataFrame:
-        """What `search` ranks, undescribed: the columns of RANKED and RERANKED, by query and rank.
+        """What `search` ranks, undescribed: the columns of `pipeline.RANKED`, by query and rank.
 
         Up to `per_document` chunks of each document are hits of their own. `report` is told the list
         that each stage makes.
         """
-        limit = limit or self.settings.limit
-        depth = limit if self.reranker is None else max(limit, self.reranker.settings.top)
-        allowed = [self._conditions.mask(filters)] * len(queries)
-        parts = [
-            hits
-            for batch in self._batches(queries)
-            for hits in self._ranked(batch, allowed, depth, self.settings, per_document, report)
-        ]
-        ranked = pl.concat([pl.DataFrame(schema=ranking.RANKED), *parts])
-        if self.reranker is None:
-            return reranking.unranked(ranked)
-        diagnostic = [ranking.is_diagnostic(q, self.settings) for q in queries]
-        candidates = self._candidates(ranked, self.reranker.settings.top)
-        again = self.reranker.reranked(ranked, candidates, queries, diagnostic, limit)
-        if report is not None:
-            for query, hits in again.group_by("query", maintain_order=True):
-                chunks = hits.get_column("chunk_no").to_numpy()
-                scores = hits.get_column("rerank_score").fill_null(np.nan).to_numpy()
-                report(int(str(query[0])), ranking.RERANKED_STAGE, chunks, scores)
-        return again
+        return self._found(queries, filters, limit, per_document, report).hits
 
-    def _candidates(self, ranked: pl.DataFrame, top: int) -> pl.DataFrame:
-        """What reranking reads of the first `top` hits of each query: the columns CANDIDATES."""
-        first = ranked.filter(pl.col("rank") <= top)
-        chosen = first.get_column("chunk_no").unique()
-        numbers = ", ".join(str(int(n)) for n in chosen) or "-1"
-        chunks = self.frame(_PASSAGES.format(numbers=numbers)).with_columns(pl.col("chunk_no").cast(pl.Int64))
-        threads = pl.Series(self.places.thread[first.get_column("chunk_no").to_numpy()])
-        hits = first.with_columns(thread=threads).join(
-            chunks, on="chunk_no", how="left", maintain_order="left"
+    def _found(
+        self,
+        queries: Sequence[str],
+        filters: Filters,
+        limit: int | None,
+        per_document: int | None = None,
+        report: Report | None = None,
+    ) -> Found:
+        """What the queries find under these filters."""
+        changed = {"limit": limit, "per_document": per_document}
+        settings = self.settings.model_copy(update={k: v for k, v in changed.items() if v})
+        masks = [self._conditions.mask(filters)] * len(queries)
+        parts = [self._hits(batch, masks, settings, report) for batch in self._batches(queries)]
+        nothing = Found(pl.DataFrame(schema=pipeline.RANKED), pl.DataFrame(schema=DROPPED), ())
+        return Found(
+            pl.concat([nothing.hits, *(p.hits for p in parts)]),
+            pl.concat([nothing.constituents, *(p.constituents for p in parts)]),
+            tuple(label for p in parts for label in p.labels),
         )
-        return hits.select(pl.col(name).cast(kind) for name, kind in reranking.CANDIDATES.items())
 
     def rank_each(
         self,
         queries: Sequence[str],
         profiles: Mapping[str, SearchSettings],
         limit: int,
-        report: Callable[[str, int, str, np.ndarray, np.ndarray], None],
+        report: Callable[[str, str, pl.DataFrame, pl.DataFrame], None],
         done: Callable[[str], None] = lambda profile: None,
     ) -> tuple[pl.DataFrame, dict[str, float]]:
-        """Rank the queries with every profile, telling `report` the profile and what `ranking.Report` is told.
+        """Rank the queries with every profile, telling `report` the profile and what `hits.Report` is told.
 
         What profiles have in common is computed once: profiles are taken in the order of what their
-        lexical scores depend on. Returns the hits (`profile` and the columns of
-        `transforms.ranking.RANKED`), and the seconds each profile would take alone; `done` is told
-        of each profile that is through with a batch.
+        lexical scores depend on. Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`),
+        and the seconds each profile would take alone; `done` is told of each profile that is through
+        with a batch.
         """
         order = sorted(profiles, key=lambda name: (lexical.lexical_key(profiles[name]), name))
         seconds = dict.fromkeys(profiles, 0.0)
@@ -214,14 +217,21 @@ class SearchIndex:
         _ = self.lengths, self.places, self.embedder.embed_queries(["?"])
         if self.manifest["vector_search"] == "exact":
             _ = self.vectors
-        parts = [pl.DataFrame(schema={"profile": pl.String, **ranking.RANKED})]
+        columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
+        parts = [pl.DataFrame(schema=columns)]
         for batch in self._batches(queries):
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
+                settings = profiles[name].model_copy(update={"limit": limit})
                 free: list[np.ndarray | None] = [None] * len(queries)
-                for hits in self._ranked(batch, free, limit, profiles[name], report=partial(report, name)):
-                    parts.append(hits.select(pl.lit(name).alias("profile"), pl.all()))
+                found = self._hits(batch, free, settings, partial(report, name))
+                told = pl.Series(found.labels, dtype=pl.String)
+                parts.append(
+                    found.hits.with_columns(
+                        profile=pl.lit(name), label=told.gather(found.hits["query"] - batch.first)
+                    ).select(*columns)
+                )
                 own = time.perf_counter() - start - (batch.seconds["vector"] - before)
                 seconds[name] += own + sum(batch.seconds.values())
                 done(name)
@@ -287,34 +297,41 @@ class SearchIndex:
         ).to_arrow_table()
         return stacked(table, int(self.manifest["dimensions"]))
 
-    def _ranked(
+    def _hits(
         self,
         batch: _Batch,
         masks: Sequence[np.ndarray | None],
-        limit: int,
         settings: SearchSettings,
-        per_document: int = 1,
-        report: ranking.Report | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """Ranked hits of each query that asks for something; `masks` has the allowed chunks of every query."""
+        report: Report | None,
+    ) -> Found:
+        """What the queries of a batch find; `masks` has the allowed chunks of every query."""
+        judging = Judging(self.reranker, batch.queries, batch.first, settings)
+        settings = settings if judging.is_on else settings.model_copy(update={"rerank": "off"})
+        facts = HitFacts(self.connection, int(self.manifest["dimensions"]), judging)
+        made = pipeline.processed(self._candidates(batch, masks, settings), facts, settings, report)
+        most = self._most_of(batch.queries, settings)[made.hits.get_column("query").to_numpy() - batch.first]
+        support = pl.col("lexical_score") / pl.Series(most, dtype=pl.Float64)
+        ranked = made.hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
+        told = labels.runtime_labels(ranked, range(batch.first, batch.first + len(batch.queries)), settings)
+        return Found(ranked, made.constituents, told)
+
+    def _candidates(
+        self, batch: _Batch, masks: Sequence[np.ndarray | None], settings: SearchSettings
+    ) -> pl.DataFrame:
+        """The candidates of each query that asks for something, one query after the other."""
         scores, answerable = batch.lexical(settings)
         allowed = masks[batch.first : batch.first + len(batch.queries)]
+        parts = [pl.DataFrame(schema=ranking.FUSED)]
         for number, vector in enumerate(self._vector_scores(batch, allowed, settings)):
             if not answerable[number]:
                 continue  # nothing but signs and blanks is asked
             logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
-            yield ranking.ranked_hits(
-                batch.first + number,
-                scores[number],
-                vector,
-                allowed[number],
-                self.places,
-                limit,
-                settings,
-                logs,
-                per_document,
-                report,
+            parts.append(
+                ranking.fused_candidates(
+                    batch.first + number, scores[number], vector, allowed[number], self.places, settings, logs
+                )
             )
+        return pl.concat(parts)
 
     def _vector_scores(
         self, batch: _Batch, allowed: Sequence[np.ndarray | None], settings: SearchSettings
@@ -335,6 +352,20 @@ class SearchIndex:
                 return
         for row, mask in zip(batch.products, allowed, strict=True):
             yield ranking.ExactScores(row, mask)
+
+    def _most_of(self, queries: Sequence[str], settings: SearchSettings) -> np.ndarray:
+        """The lexical score that no chunk can exceed, for each query; 1 where it asks for no term."""
+        asked = terms.query_terms(queries, self.term_settings, settings.stopwords)
+        known = dict(
+            self.connection.execute(
+                "SELECT term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[]))",
+                [sorted(set(asked.column("term").to_pylist()))],
+            ).fetchall()
+        )
+        most = np.zeros(len(queries))
+        for query, term in zip(*(asked.column(c).to_pylist() for c in ("query", "term")), strict=True):
+            most[query] += lexical.idf(known.get(term, 0), self.chunk_count)
+        return np.where(most > 0, most, 1.0)
 
     def _asked(self, queries: Sequence[str]) -> pa.Table:
         """The terms of the queries, by number of the query."""
@@ -363,35 +394,13 @@ class SearchIndex:
             rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
         return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
 
-    def _described(self, ranked: pl.DataFrame, queries: Sequence[str]) -> pa.Table:
-        """The ranked hits with what a reader wants to see of each."""
-        numbers = ", ".join(str(int(n)) for n in ranked.get_column("chunk_no").unique()) or "-1"
-        chunks = self.frame(_CHUNKS.format(numbers=numbers))
-        documents = self.frame(_DOCUMENTS, chunks.get_column("doc_id").unique().to_list())
-        hits = ranked.join(chunks, on="chunk_no", how="left", maintain_order="left").join(
-            documents, on="doc_id", how="left", maintain_order="left"
-        )
-        places = hits.select("attachment_id", "block_ends", "byte_start").iter_rows()
-        blocks = pl.Series([_block_index(*place) for place in places], dtype=pl.Int64)
+    def _wanted(self, queries: Sequence[str]) -> list[set[str]]:
+        """The terms of each query."""
         wanted: list[set[str]] = [set() for _ in queries]
         asked = self._asked(queries)
-        for query, term in zip(
-            asked.column("query").to_pylist(), asked.column("term").to_pylist(), strict=True
-        ):
+        for query, term in zip(*(asked.column(c).to_pylist() for c in ("query", "term")), strict=True):
             wanted[query].add(term)
-        made = [
-            snippets.snippet(text, wanted[query], self.term_settings)
-            for text, query in zip(hits.get_column("text_display"), hits.get_column("query"), strict=True)
-        ]
-        return (
-            hits.drop("text_display", "block_ends")
-            .with_columns(
-                block_index=blocks,
-                snippet=pl.Series([m.text for m in made], dtype=pl.String),
-                highlights=pl.Series([m.highlights for m in made], dtype=pl.List(pl.List(pl.Int64))),
-            )
-            .to_arrow()
-        )
+        return wanted
 
     def frame(self, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
         """The rows of a statement; `ids` is its parameter `$ids`."""
@@ -428,52 +437,6 @@ class HnswScores:
         ).to_arrow_table()
         scores = (stacked(table, len(self.query)) @ self.query).astype(np.float64)
         return scores[np.searchsorted(table.column("chunk_no").to_numpy(), chunks)]
-
-
-def _block_index(
-    attachment_id: str | None, block_ends: list[int] | None, byte_start: int | None
-) -> int | None:
-    """Index of the block that the first byte of a hit is in; null for attachments."""
-    if attachment_id is not None or block_ends is None or byte_start is None:
-        return None
-    return bisect.bisect_right(block_ends, byte_start)
-
-
-_CHUNKS = """
-SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, n.node_id, n.breadcrumb,
-  c.attachment_id, a.filename, c.text_display,
-  list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS byte_start,
-  list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS byte_end
-FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
-LEFT JOIN nodes n ON n.node_id = c.parent_id
-"""
-
-_PASSAGES = """
-SELECT c.chunk_no, c.title, c.text_display AS text, c.chunk_kind, c.content_class,
-  coalesce(m.effective_at, d.modified_at, d.created_at) AS effective_at
-FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN messages m ON m.message_id = c.doc_id
-LEFT JOIN documents d ON d.doc_id = c.doc_id
-"""
-
-_DOCUMENTS = """
-WITH wanted AS (SELECT unnest($ids::VARCHAR[]) AS message_id),
-mails AS (FROM messages WHERE message_id IN (FROM wanted)),
-places AS (FROM thread_tree WHERE message_id IN (FROM wanted)),
-ends AS (
-  SELECT message_id, list(byte_end ORDER BY block_index) AS block_ends FROM blocks
-  WHERE message_id IN (FROM wanted) GROUP BY message_id
-)
-SELECT m.message_id AS doc_id, m.source, m.list_id, m.subject, NULL AS path, m.from_name, m.from_addr, m.effective_at,
-  t.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
-  e.block_ends
-FROM mails m JOIN places p USING (message_id) JOIN threads t USING (thread_id) LEFT JOIN ends e USING (message_id)
-UNION ALL BY NAME
-SELECT doc_id, source, title AS subject, path, coalesce(modified_at, created_at) AS effective_at
-FROM documents WHERE doc_id IN (SELECT message_id FROM wanted)
-UNION ALL BY NAME
-SELECT doc_id, source, title AS subject, first_at AS effective_at
-FROM conversation_windows WHERE doc_id IN (SELECT message_id FROM wanted)
-"""
 
 
 def open_current(

@@ -21,8 +21,8 @@ from dagster_project.resources.evaluator import drafting_tables
 from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
+from transforms.pipeline import RANKED
 from transforms.query_drafts import drafted
-from transforms.ranking import RANKED
 from transforms.settings import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
@@ -106,7 +106,7 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
     ]
     assert row["mean"] == 1
     assert report["order"] == ["default", "lexical", "vector", "rrf"]
-    assert report["stages"] == ["lexical", "vector", "fused", "final"]
+    assert report["stages"] == ["lexical", "vector", "fused", "threads", "documents", "pool", "final"]
 
 
 def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Workspace):
@@ -198,7 +198,7 @@ def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     for name, search in profiles.items():
         index.settings = search
         alone = index.rank(asked, limit=10).select(list(RANKED))
-        assert together.filter(profile=name).drop("profile").equals(alone)
+        assert together.filter(profile=name).drop("profile", "label").equals(alone)
     index.close()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -81,14 +82,16 @@ def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
     index = open_current(
         built.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
     )
-    told: dict[tuple[int, str], list[int]] = {}
-    ranked = index.rank(
-        QUERIES, limit=4, report=lambda q, stage, chunks, scores: told.update({(q, stage): chunks.tolist()})
-    )
+    told: dict[str, pl.DataFrame] = {}
+    ranked = index.rank(QUERIES, limit=4, report=lambda stage, hits, dropped: told.update({stage: hits}))
     for number in range(len(QUERIES)):
         hits = ranked.filter(ranked["query"] == number)["chunk_no"].to_list()
-        assert told[number, "reranked"] == hits
-        assert sorted(told[number, "final"]) == sorted(hits)
+        lists = {
+            stage: found.filter(pl.col("query") == number)["chunk_no"].to_list()
+            for stage, found in told.items()
+        }
+        assert lists["final"] == hits == lists["reranked"][:4]
+        assert sorted(lists["reranked"]) == sorted(lists["pool"]) != lists["reranked"]
 
 
 @needs_gemini

@@ -14,7 +14,6 @@ from transforms.evaluation import (
     quality,
     report,
     retrieved_measures,
-    runtime_label,
     summary,
 )
 from transforms.judgements import Contents, Judgements, judgements
@@ -33,7 +32,7 @@ def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict
         {
             "profile": profile, "query_id": f"q{query}", "stage": stage, "rank": rank, "chunk_id": c,
             "doc_id": c.partition("/")[0], "thread_id": "t" + c[1], "score": 1 / rank,
-            "similarity": 0.5 if stage == "final" else None,
+            "similarity": 0.5 if stage == "final" else None, "label": "PASS" if stage == "final" else None,
         }
         for rank, c in enumerate(chunks, 1)
     ]  # fmt: skip
@@ -65,7 +64,7 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
         rows += listed("good", n, "final", ["d0/0", "d2/0", "d1/0"])
         rows += listed("bad", n, "fused", ["d2/0", "d0/1", "d1/0"])
         rows += listed("bad", n, "final", ["d2/0", "d1/0"] if n else ["d0/0"])
-    runs = pl.DataFrame(rows, schema_overrides={"similarity": pl.Float64})
+    runs = pl.DataFrame(rows, schema_overrides={"similarity": pl.Float64, "label": pl.String})
     ids = [chunk(f"d{d}", part) for d in range(3) for part in range(2)]
     chunks = pl.DataFrame(
         [(i, i[:2], "t" + i[1], "document", 10 * int(i[3]), 10 * int(i[3]) + 10) for i in ids],
@@ -216,23 +215,6 @@ def test_retrieved_measures_by_hand():
                               "nearly_all_quote": pytest.approx(1 / 6, abs=1e-5)}  # fmt: skip
     assert found["retrieved"]["good"]["duplicates"] == pytest.approx(1 / 4)
     assert found["retrieved"]["bad"]["duplicates"] == 0
-
-
-@pytest.mark.parametrize(
-    ("similarities", "reranks", "label"),
-    [
-        ([], None, "NO_RESULTS"),
-        ([0.29], None, "NO_RESULTS"),
-        ([0.29, 0.3], None, "PASS"),
-        ([0.2], [9.0], "NO_RESULTS"),
-        ([0.4, 0.2], [4.9, 9.0], "IRRELEVANT"),
-        ([0.4, 0.2], [5.0, 0.0], "PASS"),
-        ([0.7, 0.2], [1.0, 9.0], "HALLUCINATION_RISK"),
-        ([0.7, 0.4], [1.0, 6.0], "PASS"),
-    ],
-)
-def test_runtime_labels(similarities: list[float], reranks: list[float] | None, label: str):
-    assert runtime_label(similarities, reranks, SETTINGS) == label
 
 
 def test_a_report_is_json_and_the_same_each_time():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.ranking import RANKED, ExactScores, Places, is_diagnostic, ranked_hits, top_k
+from transforms.hits import place
+from transforms.pipeline import processed
+from transforms.ranking import FUSED, ExactScores, Places, fused_candidates, is_diagnostic, top_k
 from transforms.settings import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)
@@ -41,16 +43,18 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
         np.array(threads if threads is not None else range(count), dtype=np.int32),
     )
     mask = None if allowed is None else np.array(allowed)
-    return ranked_hits(
+    fused = fused_candidates(
         0,
         np.array(lexical, dtype=np.float32),
         ExactScores(np.array(vector, dtype=np.float32), mask),
         mask,
         places,
-        limit,
         settings,
         None if logs is None else np.array(logs),
     )
+    assert dict(fused.schema) == FUSED
+    settings = settings.model_copy(update={"limit": limit, "rerank": "off"})
+    return processed(fused, None, settings).hits.with_columns(rank=place())
 
 
 def test_logs_count_less_unless_they_are_asked_for():
@@ -76,12 +80,6 @@ def test_logs_count_less_unless_they_are_asked_for():
 )
 def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expected: bool):
     assert is_diagnostic(query, SearchSettings()) is expected
-
-
-def test_hits_have_the_declared_columns_and_ranks_from_one():
-    found = hits([1, 2, 0], [0.1, 0.2, 0.3])
-    assert dict(found.schema) == RANKED
-    assert found["rank"].to_list() == [1, 2, 3]
 
 
 def test_the_blend_scales_both_scores_over_all_chunks():
@@ -124,6 +122,7 @@ def test_a_chunk_that_only_one_list_holds_has_no_rank_in_the_other():
     assert ranks == {0: (None, 1), 1: (1, None)}
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12),
     st.integers(1, 9),

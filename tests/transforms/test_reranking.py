@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from transforms import ranking, reranking
+from transforms import reranking
 from transforms.prompts import fenced
 from transforms.settings import RerankSettings, SafetySettings
 
@@ -26,6 +26,7 @@ ONES = RerankSettings(
     log_weight=1,
     kinds={"node": 3.0},
 )
+FIRST = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64, "score": pl.Float64}
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -83,7 +84,7 @@ def test_queries_of_a_batch_do_not_see_each_other():
 
 def ranked(count: int) -> pl.DataFrame:
     rows = [{"query": 0, "rank": n, "chunk_no": 10 * n, "score": 1 / n} for n in range(1, count + 1)]
-    return pl.DataFrame(rows, schema=ranking.RANKED)
+    return pl.DataFrame(rows, schema=FIRST)
 
 
 def test_the_parts_of_a_score_add_up_and_explain_the_order():
@@ -106,7 +107,7 @@ def test_the_parts_of_a_score_add_up_and_explain_the_order():
         "phrase": 1,
     }
     assert best["rerank_score"] == pytest.approx(sum(p["value"] for p in best["rerank_parts"]))
-    assert dict(made.schema) == ranking.RANKED | reranking.RERANKED == dict(reranking.unranked(hits).schema)
+    assert dict(made.schema) == FIRST | reranking.RERANKED == dict(reranking.unranked(hits).schema)
 
 
 @given(st.lists(st.integers(-2, 12), max_size=6), st.integers(0, 6), st.integers(1, 9))

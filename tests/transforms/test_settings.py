@@ -7,7 +7,11 @@ from pydantic import ValidationError
 
 from transforms import settings
 
-STAGES = [s for s in settings.StageSettings.__subclasses__() if s.__module__ == settings.__name__]
+STAGES = [
+    s
+    for s in vars(settings).values()
+    if isinstance(s, type) and issubclass(s, settings.StageSettings) and s is not settings.StageSettings
+]
 
 
 @pytest.mark.parametrize("stage", STAGES)

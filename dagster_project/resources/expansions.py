@@ -1,0 +1,123 @@
+"""What is shown with hits though the query did not find it: one step away from each, and no longer than the settings say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from transforms.citations import cited
+from transforms.settings import SearchSettings
+
+EXPANSIONS = pl.List(
+    pl.Struct(
+        {
+            "kind": pl.String,
+            "doc_id": pl.String,
+            "chunk_id": pl.String,
+            "title": pl.String,
+            "citation": pl.String,
+            "byte_start": pl.Int64,
+            "byte_end": pl.Int64,
+            "text": pl.String,
+        }
+    )
+)
+
+
+def expansions(
+    connection: duckdb.DuckDBPyConnection, hits: pl.DataFrame, settings: SearchSettings
+) -> list[list[dict[str, Any]]]:
+    """The expansions of each hit, kinds in the order of `settings.expand`; `text` holds the cited bytes.
+
+    parent: the mail that is answered, from its first authored byte. previous, next: the chunks beside it.
+    section: the section of a document or the mail around a hit that is a part of it. link: what the mail, the
+    section or the document refers to.
+    """
+    made: list[list[dict[str, Any]]] = [[] for _ in range(len(hits))]
+    for kind in settings.expand:
+        asked = hits.select("chunk_id", "node_id", "doc_id").with_row_index("hit")
+        keys = {name: asked.get_column(name).to_list() for name in asked.columns}
+        cursor = connection.execute(
+            _STATEMENTS[kind],
+            {"chunk_ids": keys["chunk_id"], "node_ids": keys["node_id"]}
+            | ({"most": settings.expand_links} if kind == "links" else {}),
+        )
+        names = [column[0] for column in cursor.description or ()]
+        for row in cursor.fetchall():
+            found = dict(zip(names, row, strict=True))
+            made[found.pop("hit")].append(_bounded(found, settings.expand_chars))
+    return made
+
+
+def _bounded(found: dict[str, Any], chars: int) -> dict[str, Any]:
+    """An expansion with at most `chars` characters of its stored text, and the bytes that these are."""
+    data = found.pop("stored").encode()
+    start, end = found.pop("first"), found.pop("last")
+    text = data[start:end].decode(errors="replace")[:chars]
+    end = start + len(text.encode())
+    place = found.pop("place")
+    return {**found, "citation": cited(place, start, end), "byte_start": start, "byte_end": end, "text": text}
+
+
+_HITS = """
+WITH hits AS (
+  SELECT unnest(range(len($chunk_ids))) AS hit, unnest($chunk_ids::VARCHAR[]) AS chunk_id,
+    unnest($node_ids::VARCHAR[]) AS node_id
+),
+here AS (SELECT h.hit, h.node_id, c.* FROM hits h JOIN chunks c USING (chunk_id)),
+stored AS (
+  SELECT message_id AS doc_id, NULL AS attachment_id, subject AS title, body AS text FROM messages
+  UNION ALL SELECT doc_id, NULL, title, text FROM documents
+  UNION ALL SELECT doc_id, NULL, title, markdown FROM conversation_windows
+  UNION ALL SELECT message_id, attachment_id, filename, text FROM attachments
+)
+"""
+
+_FIRST_AUTHORED = (
+    "(SELECT min(byte_start) FROM blocks b WHERE b.message_id = m.message_id AND b.kind = 'author')"
+)
+
+_STATEMENTS = {
+    "parent": f"""{_HITS}
+SELECT here.hit, 'parent' AS kind, m.message_id AS doc_id, NULL AS chunk_id, m.subject AS title,
+  m.message_id AS place, m.body AS stored, coalesce({_FIRST_AUTHORED}, 0) AS first, strlen(m.body) AS last
+FROM here JOIN thread_tree t ON t.message_id = here.doc_id JOIN messages m ON m.message_id = t.parent_id
+ORDER BY here.hit
+""",
+    "neighbours": f"""{_HITS}
+SELECT here.hit, CASE WHEN n.chunk_index < here.chunk_index THEN 'previous' ELSE 'next' END AS kind,
+  n.doc_id, n.chunk_id, n.title, coalesce(o.node_id, n.doc_id) AS place, s.text AS stored,
+  list_min([x.byte_start FOR x IN n.spans IF x.role = 'own']) AS first,
+  list_max([x.byte_end FOR x IN n.spans IF x.role = 'own']) AS last
+FROM here JOIN chunks n ON n.doc_id = here.doc_id AND n.attachment_id IS NOT DISTINCT FROM here.attachment_id
+  AND (n.chunk_kind = here.chunk_kind OR n.source_kind <> 'conversation') AND abs(n.chunk_index - here.chunk_index) = 1
+JOIN stored s ON s.doc_id = n.doc_id AND s.attachment_id IS NOT DISTINCT FROM n.attachment_id
+LEFT JOIN nodes o ON o.node_id = n.parent_id
+ORDER BY here.hit, n.chunk_index, n.chunk_id
+""",
+    "section": f"""{_HITS}
+SELECT here.hit, 'section' AS kind, here.doc_id, NULL AS chunk_id,
+  coalesce(ltrim(n.breadcrumb, '> '), s.title) AS title, coalesce(n.node_id, here.doc_id) AS place, s.text AS stored,
+  coalesce(n.heading_start, 0) AS first, coalesce(n.body_end, strlen(s.text)) AS last
+FROM here LEFT JOIN nodes n ON n.node_id = here.node_id
+JOIN stored s ON s.doc_id = here.doc_id AND s.attachment_id IS NOT DISTINCT FROM here.attachment_id
+WHERE here.source_kind <> 'conversation'
+ORDER BY here.hit
+""",
+    "links": f"""{_HITS}
+, followed AS (
+  SELECT DISTINCT here.hit, l.to_id, min(l.byte_start) AS byte_start
+  FROM here JOIN links l ON l.from_id IN (here.doc_id, here.node_id)
+  WHERE l.to_id IS NOT NULL AND l.to_id NOT IN (here.doc_id, coalesce(here.node_id, '')) GROUP BY here.hit, l.to_id
+  QUALIFY row_number() OVER (PARTITION BY here.hit ORDER BY min(l.byte_start), l.to_id) <= $most
+)
+SELECT f.hit, 'link' AS kind, coalesce(n.doc_id, f.to_id) AS doc_id, NULL AS chunk_id,
+  coalesce(ltrim(n.breadcrumb, '> '), s.title) AS title, f.to_id AS place, s.text AS stored,
+  coalesce(n.heading_start, 0) AS first, coalesce(n.byte_end, strlen(s.text)) AS last
+FROM followed f LEFT JOIN nodes n ON n.node_id = f.to_id
+JOIN stored s ON s.doc_id = coalesce(n.doc_id, f.to_id) AND s.attachment_id IS NULL
+ORDER BY f.hit, f.byte_start, f.to_id
+""",
+}

@@ -1,0 +1,27 @@
+"""How a text is cited: where it stands, in words that lead back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def citation(hit: Mapping[str, Any]) -> str:
+    """Node of a document, or Message-ID and attachment or block, or window of a conversation; then bytes.
+
+    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, byte_start and byte_end.
+    """
+    if hit["node_id"]:
+        place = hit["node_id"]
+    elif hit["attachment_id"]:
+        place = f"{hit['doc_id']} attachment {hit['attachment_id'][:12]}"
+    elif hit["block_index"] is not None:
+        place = f"{hit['doc_id']} block {hit['block_index']}"
+    else:
+        place = hit["doc_id"]
+    return cited(place, hit["byte_start"], hit["byte_end"])
+
+
+def cited(place: str, byte_start: int, byte_end: int) -> str:
+    """A place and the half-open range of UTF-8 bytes of its stored text."""
+    return f"{place} bytes {byte_start}-{byte_end}"

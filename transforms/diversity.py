@@ -1,0 +1,42 @@
+"""Lists whose hits are unlike each other: maximal marginal relevance with one dial."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from transforms.hits import Context, Step, unchanged
+from transforms.settings import SearchSettings
+
+
+def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float) -> list[int]:
+    """The order that takes, each time, the highest (1 - diversity) · relevance - diversity · likeness to the chosen.
+
+    Carbonell and Goldstein 1998, lambda = 1 - diversity. Relevance must lie in 0 to 1; likeness is the
+    highest cosine to what is chosen, none below 0, so that both are of one scale. Ties keep their order.
+    """
+    likeness = np.zeros(len(relevance))
+    left = np.ones(len(relevance), dtype=bool)
+    order = []
+    for _ in range(len(relevance)):
+        gain = np.where(left, (1 - diversity) * relevance - diversity * likeness, -np.inf)
+        best = int(np.argmax(gain))
+        order.append(best)
+        left[best] = False
+        likeness = np.maximum(likeness, vectors @ vectors[best])
+    return order
+
+
+def diversified(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+    """All hits, those of each query in the order of `marginal_order`; relevance is the scores laid over 0 to 1."""
+    if hits.is_empty():
+        return unchanged(hits)
+    parts = []
+    for _, group in hits.group_by("query", maintain_order=True):
+        scores = group.get_column("score").to_numpy()
+        finite = np.where(np.isfinite(scores), scores, scores[np.isfinite(scores)].min(initial=0.0))
+        low, high = float(finite.min()), float(finite.max())
+        relevance = (finite - low) / (high - low) if high > low else np.ones(len(finite))
+        vectors = context.vectors(group.get_column("chunk_no"))
+        parts.append(group[marginal_order(relevance, vectors, settings.diversity)])
+    return unchanged(pl.concat(parts))

@@ -1,0 +1,43 @@
+"""The elbow: where the scores of a list fall so steeply that the rest is noise (seed 002, phase 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from transforms.hits import Context, Step, parted, place
+from transforms.settings import SearchSettings
+
+
+def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
+    """How many of the scores, best first, stand before the elbow, `maximum` at most.
+
+    The list ends before the first score that is below `cutoff` times the one before it; a score at
+    exactly that share stays. It ends before the first score that is not above 0, too. A list of one is
+    never cut.
+    """
+    if len(scores) < 2:
+        return min(len(scores), maximum)
+    if scores[0] <= 0:
+        return 0
+    for place_, (score, following) in enumerate(zip(scores, scores[1:], strict=False), 1):
+        if following <= 0 or following < cutoff * score:
+            return min(place_, maximum)
+    return min(len(scores), maximum)
+
+
+def before_elbow(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+    """The hits of each query before the elbow of their scores."""
+    counts = pl.DataFrame(
+        [
+            (query, elbow(group["score"].to_list(), settings.elbow_cutoff, settings.elbow_maximum))
+            for (query,), group in hits.group_by("query", maintain_order=True)
+        ],
+        schema={"query": pl.Int32, "_count": pl.Int32},
+        orient="row",
+    )
+    joined = hits.join(counts, on="query", how="left", maintain_order="left")
+    reason = pl.format("behind the elbow after {}", pl.col("_count"))
+    step = parted(joined, place() <= pl.col("_count"), reason)
+    return Step(step.hits.drop("_count"), step.dropped)

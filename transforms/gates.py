@@ -1,0 +1,31 @@
+"""Gates: candidates that are not good enough to be shown for the sake of showing something."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from transforms.hits import Context, Step, parted
+from transforms.settings import SearchSettings
+
+
+def similar_enough(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+    """Hits whose cosine reaches `similarity_threshold` (seed 001 §5).
+
+    What the lexical search found passes, unless `gate_lexical`: its words stand in the text, whatever
+    the model makes of them.
+    """
+    threshold = settings.similarity_threshold
+    assert threshold is not None
+    similar = pl.col("vector_score") >= threshold
+    keep = similar if settings.gate_lexical else similar | pl.col("lexical_rank").is_not_null()
+    reason = pl.format("cosine {} is below {}", pl.col("vector_score").round(3), pl.lit(threshold))
+    return parted(hits, keep, reason)
+
+
+def strong_enough(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+    """Hits whose score is at least `weak_share` of the best one of their query."""
+    bound = settings.weak_share * pl.col("score").max().over("query")
+    reason = pl.format(
+        "score {} is below {} of the best", pl.col("score").round(3), pl.lit(settings.weak_share)
+    )
+    return parted(hits, pl.col("score") >= bound, reason)

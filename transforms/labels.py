@@ -1,0 +1,55 @@
+"""What a search says of its own result without knowing the right one (seed 001 §6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from transforms.settings import SearchSettings
+
+NOTHING = "NO_RESULTS"
+LABELS = ("PASS", "HALLUCINATION_RISK", "IRRELEVANT", NOTHING)
+
+
+def runtime_label(
+    similarities: Sequence[float],
+    supports: Sequence[float],
+    reranks: Sequence[float] | None,
+    settings: SearchSettings,
+) -> str:
+    """The label of the hits of one query, given their cosine, their share of words, and a model's scores.
+
+    A hit is borne out if the model's score reaches `label_rerank`, or without a model (`reranks` is None)
+    if `label_support` of what its words could score is reached. PASS if one hit is borne out and similar;
+    NO_RESULTS if none is similar; HALLUCINATION_RISK if one is very similar and none is borne out; else IRRELEVANT.
+    """
+    borne = (
+        [s >= settings.label_support for s in supports]
+        if reranks is None
+        else [r >= settings.label_rerank for r in reranks]
+    )
+    similar = [s >= settings.label_similarity for s in similarities]
+    if any(s and b for s, b in zip(similar, borne, strict=True)):
+        return "PASS"
+    if not any(similar):
+        return NOTHING
+    risky = any(s >= settings.label_high_similarity for s in similarities)
+    return "HALLUCINATION_RISK" if risky else "IRRELEVANT"
+
+
+def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings) -> tuple[str, ...]:
+    """The label of each query, of hits as `pipeline.RANKED`; scores of features are none of a model."""
+    columns = ("vector_score", "support", "rerank_score")
+    judged = pl.col("rerank_score").is_not_null() & pl.col("rerank_parts").is_null()
+    rows = ranked.select("query", *columns, judged=judged)
+    groups = {int(str(query)): group for (query,), group in rows.group_by("query")}
+    made = []
+    for query in queries:
+        group = groups.get(query, rows.clear())
+        by_model = group.filter("judged")
+        similarities, supports, reranks = (
+            (by_model if by_model.height else group).get_column(name).to_list() for name in columns
+        )
+        made.append(runtime_label(similarities, supports, reranks if by_model.height else None, settings))
+    return tuple(made)
