@@ -73,13 +73,11 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
 
 def parted(hits: pl.DataFrame, keep: pl.Expr, reason: pl.Expr, into: pl.Expr | None = None) -> Step:
     """The hits that `keep` is true of, and the others as dropped, for a reason and into a chunk."""
-    marked = hits.with_columns(_keep=keep)
-    gone = marked.filter(~pl.col("_keep"))
     to = pl.lit(None, pl.Int64) if into is None else into
-    return Step(
-        marked.filter("_keep").drop("_keep"),
-        gone.select("query", "chunk_no", reason=reason, into=to).cast(DROPPED),  # type: ignore[arg-type]
-    )
+    marked = hits.with_columns(_keep=keep, _reason=reason, _to=to)
+    gone = marked.filter(~pl.col("_keep")).select("query", "chunk_no", reason="_reason", into="_to")
+    kept = marked.filter("_keep").drop("_keep", "_reason", "_to")
+    return Step(kept, gone.cast(DROPPED))  # type: ignore[arg-type]
 
 
 def unchanged(hits: pl.DataFrame) -> Step:

@@ -1,0 +1,160 @@
+"""Gates, hits that one hit stands for, diversity, and the whole list of stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.hit_tables import Facts, hits_of
+from transforms import collapse, gates, pipeline
+from transforms.diversity import diversified, marginal_order
+from transforms.hits import Step
+from transforms.settings import BUILT_IN_PROFILES, SearchSettings
+
+
+def chunks(step: Step | pipeline.Processed) -> list[int]:
+    return step.hits.get_column("chunk_no").to_list()
+
+
+def into(step: Step) -> dict[int, int | None]:
+    return dict(step.dropped.select("chunk_no", "into").iter_rows())
+
+
+@pytest.mark.parametrize(("gate_lexical", "kept"), [(False, [0, 2, 3]), (True, [0, 3])])
+def test_what_words_found_passes_the_gate_of_similarity_unless_it_is_held_to_it(
+    gate_lexical: bool, kept: list[int]
+):
+    hits = hits_of({0: [4, 3, 2, 1]}, vector_score=[0.5, 0.2, 0.2, 0.3], lexical_rank=[None, None, 1, 2])
+    step = gates.similar_enough(
+        hits, None, SearchSettings(similarity_threshold=0.3, gate_lexical=gate_lexical)
+    )
+    assert chunks(step) == kept
+    assert step.dropped.get_column("reason")[0] == "cosine 0.2 is below 0.3"
+
+
+def test_weak_hits_are_those_below_a_share_of_the_best_of_their_query():
+    step = gates.strong_enough(hits_of({0: [4, 2, 1.9], 1: [1, 0.5]}), None, SearchSettings(weak_share=0.5))
+    assert step.hits.select("query", "chunk_no").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_documents_keep_their_best_hits_and_threads_one():
+    hits = hits_of({0: [5, 4, 3, 2]}, documents=[0, 0, 0, 1], threads=[7, 7, 7, 7])
+    step = collapse.best_of_documents(hits, None, SearchSettings(per_document=2))
+    assert (chunks(step), into(step)) == ([0, 1, 3], {2: 0})
+    step = collapse.best_of_threads(hits, None, SearchSettings())
+    assert (chunks(step), into(step)) == ([0], {1: 0, 2: 0, 3: 0})
+
+
+@pytest.mark.parametrize(
+    ("origins", "kept", "gone"),
+    [
+        ([{"checksum": "x"}, {"checksum": "y"}, {"checksum": "x"}], [0, 1], {2: 0}),
+        ([{}, {}, {}], [0, 1, 2], {}),
+        # The second repeats the first's mail; without that mail the copy stays.
+        ([{}, {"quoted_from": "d0"}, {"quoted_from": "elsewhere"}], [0, 2], {1: 0}),
+        # The latest posting takes the place of the best one.
+        (
+            [{"revision": "f/1", "version": 1, "is_latest": False}, {"revision": "f/2", "version": 1},
+             {"revision": "f/1", "version": 3, "is_latest": True}],
+            [2, 1],
+            {0: 2},
+        ),
+        # Where the latest is no hit, the one with the highest version stays.
+        (
+            [{"revision": "f/1", "version": 1, "is_latest": False}, {},
+             {"revision": "f/1", "version": 2, "is_latest": False}],
+            [2, 1],
+            {0: 2},
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_the_same_is_shown_once(origins: list[dict[str, Any]], kept: list[int], gone: dict[int, int]):
+    step = collapse.unlike(hits_of({0: [3, 2, 1]}), Facts(origins_=origins), SearchSettings())
+    assert (chunks(step), into(step)) == (kept, gone)
+    assert step.hits.get_column("score").is_sorted(descending=True)
+
+
+ALIKE = np.array([[1, 0], [1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("diversity", "order"), [(0.0, [0, 1, 2, 3]), (0.5, [0, 2, 1, 3]), (1.0, [0, 2, 3, 1])]
+)
+def test_the_dial_goes_from_the_best_to_the_most_unlike(diversity: float, order: list[int]):
+    assert marginal_order(np.array([1, 0.9, 0.5, 0.2]), ALIKE, diversity) == order
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(-5, 1e6), min_size=1, max_size=4), st.floats(0, 1))
+def test_relevance_is_laid_over_the_scale_of_likeness_whatever_scores_are(scores: list[float], dial: float):
+    hits = hits_of({0: scores})
+    step = diversified(hits, Facts(vectors_=ALIKE), SearchSettings(diversity=dial))
+    assert sorted(chunks(step)) == sorted(hits.get_column("chunk_no").to_list())
+    assert chunks(step)[0] == chunks(Step(hits, hits))[0] or dial == 1
+
+
+def test_scores_of_a_source_are_divided_by_its_best():
+    facts = Facts(source_of={0: "mail", 1: "mail", 2: "notes"})
+    step = pipeline.by_source(hits_of({0: [8, 6, 2]}), facts, SearchSettings())
+    assert step.hits.select("chunk_no", "score").rows() == [(0, 1.0), (2, 1.0), (1, 0.75)]
+
+
+def test_a_hit_stands_for_all_that_went_into_it_by_several_steps():
+    first = pl.DataFrame({"query": [0, 0], "chunk_no": [3, 4], "reason": ["same", "weak"], "into": [2, None]})
+    then = pl.DataFrame({"query": [0], "chunk_no": [2], "reason": ["thread"], "into": [1]})
+    types = {"query": pl.Int32, "chunk_no": pl.Int64, "into": pl.Int64}
+    held = pipeline.constituents(hits_of({0: [2, 1]}), [first.cast(types), then.cast(types)])
+    assert held.select("chunk_no", "into", "reason").rows() == [(2, 1, "thread"), (3, 1, "same")]
+
+
+@pytest.mark.parametrize(
+    "changed", [*BUILT_IN_PROFILES.values(), {"collapse_threads": True, "diversity": 0.3}]
+)
+def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]):
+    names = [stage.name for stage in pipeline.stages(SearchSettings.model_validate(changed))]
+    places = [pipeline.STAGES.index(name) for name in names]
+    if changed.get("aggregation", "off") == "off":
+        assert places == sorted(places)
+    assert (names[-1], len(set(names))) == ("final", len(names))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 2)), max_size=20),
+    st.sampled_from(
+        [{}, {"elbow": True}, {"collapse_threads": True, "diversity": 0.5}, {"collapse_duplicates": True, "weak_share": 0.3},
+         {"aggregation": "before_elbow", "elbow": True, "normalise_sources": True}]
+    ),
+)  # fmt: skip
+def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
+    rows: list[tuple[int, int, int]], changed: dict[str, Any]
+):
+    scores, documents, threads = ([row[i] for row in rows] for i in range(3))
+    hits = hits_of({0: scores}, documents, threads).drop_nulls("query")
+    facts = Facts(
+        vectors_=np.tile(ALIKE, (5, 1)),
+        origins_=[{}] * len(rows),
+        source_of=dict.fromkeys(range(len(rows)), "s"),
+    )
+    chosen = SearchSettings.model_validate({"rerank": "off", "limit": 5, **changed})
+    told: list[tuple[str, list[int], list[int]]] = []
+
+    def note(stage: str, found: pl.DataFrame, dropped: pl.DataFrame) -> None:
+        assert dropped.get_column("reason").null_count() == 0
+        told.append((stage, found.get_column("chunk_no").to_list(), dropped.get_column("chunk_no").to_list()))
+
+    made = pipeline.processed(hits.select(pl.exclude("stands_for")), facts, chosen, note)
+    assert [stage for stage, *_ in told] == [
+        "lexical",
+        "vector",
+        "fused",
+        *(s.name for s in pipeline.stages(chosen)),
+    ]
+    gone = [chunk for *_, dropped in told for chunk in dropped]
+    assert sorted([*chunks(made), *gone]) == list(range(len(rows)))
+    assert len(made.hits) <= 5
