@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -37,7 +38,7 @@ from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublis
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
-from transforms import schemas
+from transforms import lexical, schemas
 
 
 def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
@@ -124,12 +125,14 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
+    recorded["search"] = json.loads(lexical.lexical_key(settings.search))
     return DuckDBPublisher(
         lake,
         settings.root / "index",
         settings.index,
         settings.embedding,
         settings.terms,
+        settings.search,
         recorded,
         guard=make_quality_guard(settings),
         has_graph=settings.graph.enabled,

@@ -25,15 +25,20 @@ FIELDS = {
 }
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
 
-# A word is a run of letters, marks, digits and underscores with a letter or digit in it.
-_WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
+WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
+"""A word is a run of letters, marks, digits and underscores with a letter or digit in it."""
 
-
-# Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2, fs/erofs/zdata.c.
-_COMPOUND = (
+COMPOUND = (
     r"[\p{L}]{1,3}(?:\+\+|#)|cve-\d{4}-\d+|v?\d+(?:\.\d+)+|"
     r"[\p{L}\p{N}_][\p{L}\p{N}_.+-]*(?:/[\p{L}\p{N}_.+-]+)*/[\p{L}\p{N}_+-]+(?:\.[\p{L}\p{N}_+-]+)+"
 )
+"""Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2, fs/erofs/zdata.c."""
+
+HOST = r"^[^/]*\.[^/]*/"
+"""A compound that begins like this is the address of a host, which its words find."""
+
+DIFF_PREFIX = r"^[ab]/"
+"""What a diff writes before the path of a file."""
 
 
 @functools.cache
@@ -57,26 +62,49 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     token is one hash look-up.
     """
     lower = texts.str.to_lowercase()
-    words = _counted(lower.str.extract_all(_WORD))
-    parts = (
-        words.filter(pl.col("term").str.contains("_", literal=True))
-        .with_columns(pl.col("term").str.split("_"))
-        .explode("term")
-        .filter(pl.col("term").str.len_bytes() > 0)
-    )
-    # A diff writes a/ and b/ before paths; a host before a slash makes an address, which its words find.
+    both = _words(lower)
     whole = (
-        _counted(lower.str.extract_all(_COMPOUND))
-        .filter(~pl.col("term").str.contains(r"^[^/]*\.[^/]*/"))
-        .with_columns(pl.col("term").str.replace(r"^[ab]/", "").str.slice(0, settings.max_term_chars))
+        _counted(lower.str.extract_all(COMPOUND))
+        .filter(~pl.col("term").str.contains(HOST))
+        .with_columns(pl.col("term").str.replace(DIFF_PREFIX, "").str.slice(0, settings.max_term_chars))
     )
-    both = pl.concat([words, parts])
     distinct = both.get_column("term").unique()
     stemmed = pl.DataFrame(
         {"term": distinct, "stem": stems(distinct.to_list(), settings)}, schema_overrides=_STEM
     )
     terms = both.join(stemmed, on="term").select("row", pl.col("stem").alias("term"), "tf")
     return pl.concat([terms, whole]).group_by("row", "term").agg(pl.col("tf").sum()).sort("row", "term")
+
+
+def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
+    """Columns `form`, `term` and `texts`: the words that stemming changes, and how many texts hold each.
+
+    With these rows a word becomes its term without a stemmer; every other word is its own term.
+    """
+    words = _words(texts.str.to_lowercase()).with_columns(
+        pl.col("term").str.slice(0, settings.max_term_chars)
+    )
+    held = words.unique(["row", "term"]).group_by("term").agg(texts=pl.len().cast(pl.Int64))
+    found = held.select(pl.col("term").alias("form"), "texts")
+    stemmed = pl.Series("term", stems(found.get_column("form").to_list(), settings), dtype=pl.String)
+    return (
+        found.with_columns(stemmed)
+        .filter(pl.col("form") != pl.col("term"))
+        .select("form", "term", "texts")
+        .sort("form")
+    )
+
+
+def _words(lower: pl.Series) -> pl.DataFrame:
+    """Columns `row`, `term` and `tf`: the words of texts in lower case, and the parts of identifiers."""
+    words = _counted(lower.str.extract_all(WORD))
+    parts = (
+        words.filter(pl.col("term").str.contains("_", literal=True))
+        .with_columns(pl.col("term").str.split("_"))
+        .explode("term")
+        .filter(pl.col("term").str.len_bytes() > 0)
+    )
+    return pl.concat([words, parts])
 
 
 def _counted(found: pl.Series) -> pl.DataFrame:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from assets import graph
-from transforms import lexical, schemas
+from dagster_project.resources.published_macros import VIEW_COMMENTS
+from transforms import lexical, schemas, terms
 
-LAYOUT = "4"
+LAYOUT = "5"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 _SQL_TYPES = {
@@ -132,22 +133,6 @@ SELECT chunk_no, rows.* REPLACE (CASE
 FROM rows JOIN numbered USING (chunk_id)
 """,
 }
-# A request for more chunks begins with what a request for fewer returns.
-STRIPE_MACRO = """
-CREATE MACRO stripe(document, n, kind := 'conceptual') AS TABLE
-SELECT o.place, o.chunk_id, o.chunk_index, c.title, c.is_code, s.similarity, c.text_display
-FROM stripe_orders o JOIN chunks c USING (chunk_id)
-JOIN chunk_similarities s ON s.chunk_id = o.chunk_id AND s.baseline = o.baseline
-WHERE o.doc_id = document AND o.baseline = kind AND o.place < n ORDER BY o.place
-"""
-
-VIEWS = {
-    "backlinks": """
-SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
-WHERE to_id IS NOT NULL AND to_id <> from_id
-"""
-}
-
 # Text and quote of a chunk with inferred quotes are counted in context_terms, in place of its own.
 _RESTATED = """
 CREATE TEMP VIEW restated AS SELECT chunk_id FROM lake_chunk_context WHERE context_kind NOT IN ('parent', 'sentence')
@@ -265,6 +250,26 @@ INVERTED_INDEX_FROM_NOTHING = (
     _LENGTHS,
 )
 
+_TEXTS = ", ".join(
+    f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name
+    for c in schemas.CHUNKS.columns
+    if c.name in terms.FIELDS.values()
+)
+ADDED_TEXTS = f"SELECT concat_ws(chr(10), {_TEXTS}) AS text FROM chunks WHERE partition IN (FROM changed)"
+REMOVED_TEXTS = f"""
+SELECT concat_ws(chr(10), {_TEXTS}) AS text FROM prev.chunks
+WHERE partition IN (FROM changed) OR partition NOT IN (SELECT partition FROM partitions)
+"""
+"""The texts of chunks that the new file holds and the previous one does not, and the other way round."""
+
+TERM_FORMS = """
+CREATE TABLE term_forms AS
+SELECT form, any_value(term) AS term, sum(texts)::INTEGER AS chunk_count
+FROM ({kept} SELECT form, term, texts FROM added_forms UNION ALL SELECT form, term, -texts FROM removed_forms)
+GROUP BY form HAVING sum(texts) > 0 ORDER BY form
+"""
+KEPT_FORMS = "SELECT form, term, chunk_count AS texts FROM prev.term_forms UNION ALL"
+
 EMBEDDINGS = """
 CREATE TABLE embeddings AS
 SELECT c.chunk_no, c.chunk_id, e.model, e.vector::FLOAT[{dimensions}] AS vector
@@ -347,6 +352,14 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         "The dictionary of the inverted index.",
         {"term_id": "number of the term in this file", "term": "the term", "df": "chunks that hold the term"},
     ),
+    "term_forms": (
+        "Words of the texts that stemming changes, with their terms; every other word is its own term.",
+        {
+            "form": "the word as it stands in a text, in lower case",
+            "term": "its term",
+            "chunk_count": "chunks that hold the word",
+        },
+    ),
     "postings": (
         "The inverted index, sorted by term: how often a term stands in each field of a chunk.",
         {
@@ -371,6 +384,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "vector": "unit-length vector of the embedded text",
         },
     ),
+    **VIEW_COMMENTS,
     "partitions": (
         "What this version was made from: the content hash of each table of each partition.",
         {

@@ -15,18 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 
 from assets import graph
 from assets.partitions import FAMILIES
-from dagster_project.resources import published
+from dagster_project.resources import published, published_macros
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
 from dagster_project.resources.sources import FileSources
 from transforms.errors import CheckFailedError, ModelMismatchError, WeftError
 from transforms.hashing import parts_hash
-from transforms.settings import EmbeddingSettings, IndexSettings, TermSettings
+from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
+from transforms.terms import word_forms
 
 CURRENT = "CURRENT"
+_TEXTS_AT_ONCE = 20_000
 _WHOLE = (
     "memberships",
     "threads",
@@ -67,16 +70,20 @@ class DuckDBPublisher:
         index: IndexSettings,
         embedding: EmbeddingSettings,
         terms: TermSettings,
+        search: SearchSettings,
         recorded: Mapping[str, object],
         *,
         has_graph: bool = False,
         guard: Callable[[Path, Path | None], None] | None = None,
     ):
-        """`guard` is shown each new file before it is published, and the current one; it may refuse."""
+        """`search` gives the SQL macros their defaults.
+
+        `guard` is shown each new file before it is published, and the current one; it may refuse.
+        """
         self.guard = guard
         self.lake, self.folder = lake, folder
         self.index, self.embedding, self.terms = index, embedding, terms
-        self.recorded = recorded
+        self.recorded, self.search = recorded, search
         self.whole = (*_WHOLE, *graph.TABLES) if has_graph else _WHOLE
 
     @property
@@ -242,10 +249,12 @@ class _Build:
             changed = self._changed()
             self._tables(changed)
             self._inverted_index()
+            self._term_forms()
             self._vectors()
             vector_search = self._hnsw()
             rows = self._manifest(version, settings, vector_search)
             self._check()
+            self._views_and_macros()
             self._comment()
             if self.previous:
                 connection.execute("DETACH prev")
@@ -314,13 +323,29 @@ class _Build:
             kept = published.KEPT.format(name=name, columns=columns) if self.previous else ""
             before = "prev.quarantine" if self.previous else published.NO_QUARANTINE
             self.connection.execute(statement.format(kept=kept, before=before))
-        for name, statement in published.VIEWS.items():
-            self.connection.execute(f'CREATE VIEW "{name}" AS {statement}')
-        self.connection.execute(published.STRIPE_MACRO)
 
     def _inverted_index(self) -> None:
         for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:
             self.connection.execute(statement)
+
+    def _term_forms(self) -> None:
+        """Which words of the texts are which terms, for searching without a stemmer."""
+        removed = published.REMOVED_TEXTS if self.previous else None
+        for name, statement in (("added_forms", published.ADDED_TEXTS), ("removed_forms", removed)):
+            self.connection.register(name, self._forms_in(statement).to_arrow())
+        kept = published.KEPT_FORMS if self.previous else ""
+        self.connection.execute(published.TERM_FORMS.format(kept=kept))
+        for name in ("added_forms", "removed_forms"):
+            self.connection.unregister(name)
+
+    def _forms_in(self, statement: str | None) -> pl.DataFrame:
+        """`word_forms` of the texts that a statement selects, some at a time."""
+        settings = self.publisher.terms
+        found = [word_forms(pl.Series("text", [], dtype=pl.String), settings)]
+        if statement:
+            for batch in self.connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE):
+                found.append(word_forms(pl.Series("text", batch.column("text")), settings))
+        return pl.concat(found).group_by("form", "term").agg(pl.col("texts").sum())
 
     def _vectors(self) -> None:
         """The vector of each chunk; ModelMismatchError if those in the lake are of another model."""
@@ -379,9 +404,17 @@ class _Build:
             if broken:
                 raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
 
+    def _views_and_macros(self) -> None:
+        for name, statement in published_macros.VIEWS.items():
+            self.connection.execute(f'CREATE VIEW "{name}" AS {statement}')
+        made = published_macros.macros(self.publisher.search, self.publisher.terms)
+        for name, macro in made.items():
+            self.connection.execute(f'CREATE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}')
+            self.connection.execute(f"COMMENT ON MACRO TABLE \"{name}\" IS '{_quoted(macro.comment)}'")
+
     def _comment(self) -> None:
         for name, (comment, columns) in published.COMMENTS.items():
-            what = "VIEW" if name in published.VIEWS else "TABLE"
+            what = "VIEW" if name in published_macros.VIEWS else "TABLE"
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{_quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')

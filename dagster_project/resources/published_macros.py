@@ -1,0 +1,226 @@
+"""The views and macros of the published file: SQL that needs neither Weft nor an extension of DuckDB."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transforms import lexical, terms
+from transforms.settings import SearchSettings, TermSettings
+
+
+class Macro(NamedTuple):
+    """A table macro: its parameters with their defaults, what it returns, and its query."""
+
+    parameters: str
+    comment: str
+    query: str
+
+
+VIEWS = {
+    "backlinks": """
+SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
+WHERE to_id IS NOT NULL AND to_id <> from_id
+""",
+    "readiness": """
+WITH readable AS (
+  SELECT message_id AS doc_id, 'message' AS kind, partition, subject AS title, effective_at FROM messages
+  UNION ALL SELECT doc_id, 'document', partition, title, coalesce(modified_at, created_at) FROM documents
+  UNION ALL SELECT doc_id, 'conversation', partition, title, first_at FROM conversation_windows
+),
+chunked AS (SELECT doc_id, count(*) AS chunk_count FROM chunks GROUP BY doc_id),
+excluded AS (SELECT doc_id, list(DISTINCT reason ORDER BY reason) AS reasons FROM exclusions GROUP BY doc_id)
+SELECT r.doc_id, r.kind, r.partition, r.title, r.effective_at, coalesce(c.chunk_count, 0) AS chunk_count,
+  c.doc_id IS NOT NULL AS is_searchable, coalesce(e.reasons, []::VARCHAR[]) AS excluded_for,
+  (SELECT value::TIMESTAMPTZ FROM manifest WHERE key = 'published_at') AS published_at
+FROM readable r LEFT JOIN chunked c USING (doc_id) LEFT JOIN excluded e USING (doc_id)
+""",
+}
+
+VIEW_COMMENTS = {
+    "readiness": (
+        "One row per mail, document and window of a conversation: whether search can find it, and if not, why.",
+        {
+            "doc_id": "Message-ID, or id of the document or window",
+            "kind": "message, document or conversation",
+            "partition": "partition of the lake that the row comes from, as source/unit",
+            "title": "subject, or title",
+            "effective_at": "time of the mail, of the document's last change, or of the first turn",
+            "chunk_count": "chunks of it, those of its attachments included",
+            "is_searchable": "true if it has a chunk, and so terms and a vector",
+            "excluded_for": "reasons for which pieces of it became no chunk",
+            "published_at": "when this version was published",
+        },
+    )
+}
+
+# Macros name their parameters so that no column of the tables they read has the same name: DuckDB puts the value
+# of a parameter wherever its name stands.
+_STRIPE = Macro(
+    "document, n, kind := 'conceptual'",
+    "The first n chunks that represent a document; a request for more begins with what one for fewer returns.",
+    """
+SELECT o.place, o.chunk_id, o.chunk_index, c.title, c.is_code, s.similarity, c.text_display
+FROM stripe_orders o JOIN chunks c USING (chunk_id)
+JOIN chunk_similarities s ON s.chunk_id = o.chunk_id AND s.baseline = o.baseline
+WHERE o.doc_id = document AND o.baseline = kind AND o.place < n ORDER BY o.place
+""",
+)
+
+_SIMILAR = Macro(
+    "given, k := 10",
+    "The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.",
+    """
+WITH near AS (
+  SELECT e.chunk_no, array_cosine_similarity(e.vector, g.vector) AS cosine
+  FROM embeddings e CROSS JOIN (SELECT chunk_no, vector FROM embeddings WHERE chunk_id = given) g
+  WHERE e.chunk_no <> g.chunk_no
+  ORDER BY cosine DESC, e.chunk_no LIMIT k
+)
+SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id,
+  c.source_kind, c.title, c.text_display
+FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank
+""",
+)
+
+_THREAD = Macro(
+    "given",
+    "The mails of a thread in reading order, ghosts among them; the thread is named by its id or by a mail of it.",
+    """
+SELECT t.thread_id, t.position, t.depth, t.message_id, t.parent_id, t.is_ghost, m.from_name, m.from_addr,
+  m.effective_at, m.subject, m.body
+FROM thread_tree t LEFT JOIN messages m USING (message_id)
+WHERE t.thread_id = given
+  OR t.thread_id = (SELECT o.thread_id FROM thread_tree o WHERE o.message_id = trim(given, ' <>'))
+ORDER BY t.position
+""",
+)
+
+_CONTEXT_OF = Macro(
+    "given, n := 1",
+    "A chunk with the n before and the n behind it in the same mail, attachment or document; distance 0 is itself.",
+    """
+SELECT c.chunk_index - g.chunk_index AS distance, c.chunk_id, c.doc_id, c.chunk_index, c.chunk_kind, c.title,
+  c.text_display
+FROM chunks c JOIN (FROM chunks WHERE chunk_id = given) g
+  ON c.doc_id = g.doc_id AND c.attachment_id IS NOT DISTINCT FROM g.attachment_id
+WHERE abs(c.chunk_index - g.chunk_index) <= n
+ORDER BY distance, c.chunk_id
+""",
+)
+
+_QUOTES_OF = Macro(
+    "given",
+    "The places in later mails of its thread that quote a mail: marked quotes that hold a whole line of its own "
+    "text, and lines that repeat it without a mark.",
+    """
+WITH wanted AS (SELECT message_id, thread_id FROM thread_tree WHERE message_id = trim(given, ' <>')),
+own AS (
+  SELECT DISTINCT trim(line, e' \\t\\r') AS line
+  FROM (
+    SELECT unnest(string_split(decode(encode(m.body)[b.byte_start + 1 : b.byte_end]), e'\\n')) AS line
+    FROM messages m JOIN wanted USING (message_id) JOIN blocks b USING (message_id)
+    WHERE b.kind IN ('author', 'patch_or_code')
+  ) WHERE regexp_matches(line, '[\\p{L}\\p{N}].*[\\p{L}\\p{N}].*[\\p{L}\\p{N}]')
+),
+quoted AS (
+  SELECT message_id, byte_start, byte_end, unnest(string_split(text, e'\\n')) AS line
+  FROM (
+    SELECT m.message_id, b.byte_start, b.byte_end,
+      decode(encode(m.body)[b.byte_start + 1 : b.byte_end]) AS text
+    FROM blocks b JOIN messages m USING (message_id) JOIN thread_tree t USING (message_id)
+    JOIN wanted w ON w.thread_id = t.thread_id
+    WHERE b.kind = 'quote' AND m.message_id <> w.message_id
+  )
+),
+places AS (
+  SELECT message_id, byte_start, byte_end, 'marked' AS how, count(*) AS line_count
+  FROM quoted WHERE trim(regexp_replace(line, '^[ \\t]*(?:[>|:][ \\t]*)+', ''), e' \\t\\r') IN (SELECT line FROM own)
+  GROUP BY message_id, byte_start, byte_end
+  UNION ALL
+  SELECT q.message_id, q.byte_start, q.byte_end, 'unmarked', q.line_count
+  FROM inferred_quotes q JOIN wanted w ON q.parent_id = w.message_id
+)
+SELECT p.message_id, m.from_name, m.from_addr, m.effective_at, p.how, p.line_count, p.byte_start, p.byte_end,
+  decode(encode(m.body)[p.byte_start + 1 : p.byte_end]) AS text
+FROM places p JOIN messages m USING (message_id)
+ORDER BY m.effective_at, p.message_id, p.byte_start
+""",
+)
+
+
+def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Macro]:
+    """The macros by name; the defaults of `search_text` are these settings."""
+    return {
+        "search_text": _search_text(search, term_settings),
+        "similar": _SIMILAR,
+        "thread": _THREAD,
+        "context_of": _CONTEXT_OF,
+        "quotes_of": _QUOTES_OF,
+        "stripe": _STRIPE,
+    }
+
+
+def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
+    """BM25 of `transforms.lexical.bm25_scores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
+    weights = lexical.field_weights(search)
+    defaults = [f"{field}_weight := {_double(weight)}" for field, weight in weights.items()]
+    parameters = [
+        "asked",
+        "k := 10",
+        *defaults,
+        f"k1 := {_double(search.bm25_k1)}",
+        f"b := {_double(search.bm25_b)}",
+    ]
+    frequency = " + ".join(f"{field}_weight * p.{field}_tf" for field in weights)
+    length = " + ".join(f"{field}_weight * l.{field}_length" for field in weights)
+    mean = " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights)
+    stop = ", ".join(_literal(word) for word in terms.stems(list(search.stopwords), term_settings))
+    cut = int(term_settings.max_term_chars)
+    return Macro(
+        ", ".join(parameters),
+        "The k best chunks for some words by BM25 with the weights and constants of this version's settings, "
+        "each of which is a named parameter; the lexical half of a search.",
+        f"""
+WITH words AS (SELECT unnest(regexp_extract_all(lower(asked), {_literal(terms.WORD)})) AS word),
+forms AS (
+  SELECT left(word, {cut}) AS form FROM words
+  UNION SELECT left(part, {cut}) FROM (SELECT unnest(string_split(word, '_')) AS part FROM words) WHERE part <> ''
+),
+compounds AS (SELECT unnest(regexp_extract_all(lower(asked), {_literal(terms.COMPOUND)})) AS name),
+every_term AS (
+  SELECT coalesce(f.term, forms.form) AS term FROM forms LEFT JOIN term_forms f USING (form)
+  UNION SELECT left(regexp_replace(name, {_literal(terms.DIFF_PREFIX)}, ''), {cut}) FROM compounds
+  WHERE NOT regexp_matches(name, {_literal(terms.HOST)})
+),
+telling AS (
+  SELECT term FROM every_term
+  WHERE NOT list_contains([{stop}]::VARCHAR[], term)
+    OR (SELECT bool_and(list_contains([{stop}]::VARCHAR[], term)) FROM every_term)
+),
+corpus AS (SELECT count(*) AS chunk_count, {mean} AS mean_length FROM chunk_lengths l),
+found AS (
+  SELECT p.chunk_no, t.df, {frequency} AS tf
+  FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)
+),
+scored AS (
+  SELECT f.chunk_no, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
+    * f.tf / (f.tf + k1 * (1 - b + b * ({length}) / o.mean_length))) AS score
+  FROM found f JOIN chunk_lengths l USING (chunk_no) CROSS JOIN corpus o
+  WHERE f.tf > 0
+  GROUP BY f.chunk_no ORDER BY score DESC, f.chunk_no LIMIT k
+)
+SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_no) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
+  c.title, c.text_display
+FROM scored s JOIN chunks c USING (chunk_no) ORDER BY rank
+""",
+    )
+
+
+def _double(value: float) -> str:
+    """A DOUBLE literal; without the exponent it would be a DECIMAL, which is slower and can overflow."""
+    return text if "e" in (text := repr(float(value))) else f"{text}e0"
+
+
+def _literal(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
