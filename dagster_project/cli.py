@@ -15,6 +15,7 @@ import click
 
 from dagster_project.cli_eval import evaluate
 from dagster_project.cli_options import CONFIG, JSON, explained
+from transforms.query_language import HAS, KINDS
 
 NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
@@ -60,11 +61,16 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @click.argument("queries", nargs=-1, required=True)
 @CONFIG
 @JSON
-@click.option("--list", "list_id", help="Only mail of this mailing list.")
+@click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
+@click.option("--list", "list_id", help="Only mail of this mailing list; * stands for any characters.")
+@click.option("--from", "author", help="Only mail of this author: words of a name, or an address.")
+@click.option("--path", help="Only documents and changes of files at this path; * stands for any characters.")
+@click.option("--tag", help="Only documents with this tag, or one below it.")
+@click.option("--has", type=click.Choice(HAS), help="Only mail that has one.")
 @click.option("--source", help="Only what comes from this source.")
 @click.option(
     "--kind",
-    type=click.Choice(["message", "attachment", "document", "conversation"]),
+    type=click.Choice(KINDS),
     help="Only hits of this kind.",
 )
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on.")
@@ -81,14 +87,26 @@ def search(
     turns: tuple[str, ...],
     config: Path | None,
     as_json: bool,
+    plain: bool,
     list_id: str | None,
+    author: str | None,
+    path: str | None,
+    tag: str | None,
+    has: str | None,
     source: str | None,
     kind: str | None,
     since: datetime | None,
     until: datetime | None,
     limit: int | None,
 ) -> None:
-    """Search the published index; several QUERIES are answered in one pass."""
+    """Search the published index; several QUERIES are answered in one pass.
+
+    \b
+    In a query: "a phrase", -without, this OR that, (groups), and field:value, as in
+      f:tom s:vacuum d:2004..2006 "index scan" -toast
+    Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
+    of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
+    """
     from dagster_project.resources.embedders import make_embedder
     from dagster_project.resources.filters import Filters
     from dagster_project.resources.query_rewriting import make_rewriter
@@ -102,10 +120,10 @@ def search(
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
     since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
-    filters = Filters(list_id, source, kind, since, until)
+    filters = Filters(list_id, source, kind, since, until, author, path, tag, has)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
     asked = [rewriter.standalone(query, turns) for query in queries]
-    result = index.search([q.used for q in asked], filters, limit)
+    result = index.search([q.used for q in asked], filters, limit, plain)
     if as_json:
         click.echo(json.dumps(result.as_json(asked, index.manifest["version"]), ensure_ascii=False))
     else:

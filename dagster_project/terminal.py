@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dagster_project.build import BuildResult
     from dagster_project.plan import Plan
     from dagster_project.resources.disclosure import Prompted
+    from dagster_project.resources.filters import Understood
     from dagster_project.resources.search_index import SearchResult
 
 _STAGES = {
@@ -142,12 +143,23 @@ def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
         console.print(
             Text(f"{query}", style="bold"), Text(f"  {len(hits)} hits" if hits else "  nothing found")
         )
+        _print_understood(console, result.understood[number])
         for hit in hits:
             _print_hit(console, hit)
         console.print()
     console.print(
         f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {version}", style="dim"
     )
+
+
+def _print_understood(console: Console, query: Understood) -> None:
+    """What a query with conditions was understood as, and how many chunks meet each."""
+    said = [f"{c['condition']} ({c['chunks']:,} chunks)" for c in query.conditions]
+    if said:
+        order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
+        console.print(f"     only {', '.join(said)}; {order}", style="dim", markup=False, soft_wrap=True)
+    if query.note:
+        console.print(f"     {query.note}", style="dim", markup=False, soft_wrap=True)
 
 
 def _print_hit(console: Console, hit: dict[str, Any]) -> None:
@@ -172,7 +184,9 @@ def _print_hit(console: Console, hit: dict[str, Any]) -> None:
 
 
 def scores(hit: dict[str, Any]) -> str:
-    """The parts of a score in one line."""
+    """The parts of a score in one line; a hit that is listed has none."""
+    if not hit["score"] and hit["lexical_rank"] is None and hit["vector_rank"] is None:
+        return "listed"
     ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]
     thread = f" + thread {hit['thread_score']:.3f}" if hit["thread_score"] else ""
     again = ""

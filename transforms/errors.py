@@ -1,5 +1,9 @@
 """The faults Weft reports: each names the thing, the place and the remedy."""
 
+_SHOWN = 60
+"""Characters of a query shown on either side of a fault."""
+_ONE_LINE = dict.fromkeys([*range(32), 127, *range(0x80, 0xA0), 0x2028, 0x2029], " ")
+
 
 class WeftError(Exception):
     """Base of every fault that Weft explains to its user."""
@@ -73,6 +77,19 @@ class QueryError(WeftError):
     """A query or statement cannot be understood."""
 
     exit_code = 2
+
+
+class QuerySyntaxError(QueryError):
+    """A query holds syntax that cannot be understood; points at the character, counted from 0."""
+
+    def __init__(self, query: str, position: int, reason: str):
+        self.query, self.position = query, position
+        start = max(0, position - _SHOWN)
+        shown = query[start : position + _SHOWN].translate(_ONE_LINE)
+        super().__init__(
+            f"character {position + 1} of the query: {reason}, or have the query taken as plain text "
+            f"(--plain)\n  {shown}\n  {' ' * (position - start)}^"
+        )
 
 
 class ContextError(WeftError):

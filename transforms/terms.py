@@ -118,6 +118,13 @@ def _counted(found: pl.Series) -> pl.DataFrame:
     )
 
 
+def parts(text: str, settings: TermSettings) -> list[str]:
+    """The terms of the words of one text, each once, in order; identifiers in their parts alone."""
+    found = pl.Series([text], dtype=pl.String).str.to_lowercase().str.extract_all(WORD).explode()
+    words = found.drop_nulls().str.split("_").explode()
+    return sorted(set(stems([word for word in words.to_list() if word], settings)))
+
+
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of `chunks`: how often each term stands in each field of each chunk."""
     frame = pl.from_arrow(chunks.select(["chunk_id", *FIELDS.values()]))

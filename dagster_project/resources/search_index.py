@@ -17,13 +17,14 @@ import pyarrow as pa
 from assets.protocols import Embedder
 from dagster_project.resources.described_hits import described
 from dagster_project.resources.duckdb_extensions import load_vss
-from dagster_project.resources.filters import Conditions, Filters
+from dagster_project.resources.filters import Conditions, Filters, Resolved, Understood
 from dagster_project.resources.hit_facts import HitFacts, Judging
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.rerankers import Reranker
 from transforms import labels, lexical, pipeline, ranking, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.hits import DROPPED, Report, place
+from transforms.query_language import parsed_query, plain_query
 from transforms.settings import SearchSettings, TermSettings
 from transforms.standalone_queries import Standalone
 from transforms.vectors import stacked
@@ -35,10 +36,14 @@ _MANY_TERMS = 400
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each query, how vectors were searched, the time."""
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
+
+    Each query has a label and what it was understood as.
+    """
 
     hits: pa.Table
     labels: tuple[str, ...]
+    understood: tuple[Understood, ...]
     vector_path: str
     seconds: float
 
@@ -57,6 +62,7 @@ class SearchResult:
                     "query": q.given,
                     "label": label,
                     "explain": {"given": q.given, "used": q.used, "rewritten_by": q.by},
+                    "understood": self.understood[i]._asdict(),
                     "hits": [r for r in rows if r["query"] == i],
                 }
                 for i, (q, label) in enumerate(zip(queries, self.labels, strict=True))
@@ -139,27 +145,39 @@ class SearchIndex:
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
         self.vector_path = "exact"
-        self._conditions = Conditions(self.connection)
+        self._conditions = Conditions(self.connection, lambda: self.places.document, term_settings)
 
     def close(self) -> None:
         """Let go of the file."""
         self.connection.close()
 
     def search(
-        self, queries: Sequence[str], filters: Filters = Filters(), limit: int | None = None
+        self,
+        queries: Sequence[str],
+        filters: Filters = Filters(),
+        limit: int | None = None,
+        plain: bool = False,
     ) -> SearchResult:
-        """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`."""
+        """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`.
+
+        Queries are read by `transforms.query_language`; if `plain`, nothing in them is syntax. One that is
+        the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
+        meets them, the newest first; these hits have no scores.
+        """
         start = time.perf_counter()
-        found = self._found(queries, filters, limit)
+        read = plain_query if plain else parsed_query
+        asked = [self._conditions.resolved(read(query), filters) for query in queries]
+        found = self._found(asked, filters, limit)
         hits = described(
             self.connection,
             found.hits,
             found.constituents,
-            self._wanted(queries),
+            self._wanted([query.text for query in asked]),
             self.term_settings,
             self.settings,
         )
-        return SearchResult(hits, found.labels, self.vector_path, time.perf_counter() - start)
+        understood = tuple(query.understood for query in asked)
+        return SearchResult(hits, found.labels, understood, self.vector_path, time.perf_counter() - start)
 
     def rank(
         self,
@@ -172,28 +190,37 @@ class SearchIndex:
         """What `search` ranks, undescribed: the columns of `pipeline.RANKED`, by query and rank.
 
         Up to `per_document` chunks of each document are hits of their own. `report` is told the list
-        that each stage makes.
+        that each stage makes. Queries are plain text.
         """
         return self._found(queries, filters, limit, per_document, report).hits
 
     def _found(
         self,
-        queries: Sequence[str],
+        queries: Sequence[str | Resolved],
         filters: Filters,
         limit: int | None,
         per_document: int | None = None,
         report: Report | None = None,
     ) -> Found:
-        """What the queries find under these filters."""
+        """What the queries find under these filters; resolved ones have them applied already."""
         changed = {"limit": limit, "per_document": per_document}
         settings = self.settings.model_copy(update={k: v for k, v in changed.items() if v})
-        masks = [self._conditions.mask(filters)] * len(queries)
-        parts = [self._hits(batch, masks, settings, report) for batch in self._batches(queries)]
+        asked = [
+            self._conditions.resolved(plain_query(query), filters) if isinstance(query, str) else query
+            for query in queries
+        ]
+        masks = [query.mask for query in asked]
+        batches = self._batches([query.text for query in asked])
+        parts = [self._hits(batch, masks, settings, report) for batch in batches]
         nothing = Found(pl.DataFrame(schema=pipeline.RANKED), pl.DataFrame(schema=DROPPED), ())
+        listed = self._conditions.listed(asked, settings.limit, settings.per_document)
+        labels_ = [label for p in parts for label in p.labels]
+        for number in listed.get_column("query").unique():
+            labels_[number] = "PASS"
         return Found(
-            pl.concat([nothing.hits, *(p.hits for p in parts)]),
+            pl.concat([nothing.hits, *(p.hits for p in parts), listed], how="diagonal").sort("query", "rank"),
             pl.concat([nothing.constituents, *(p.constituents for p in parts)]),
-            tuple(label for p in parts for label in p.labels),
+            tuple(labels_),
         )
 
     def rank_each(
