@@ -132,6 +132,15 @@ def search(
         sys.exit(NO_RESULTS)
 
 
+def _known_zone(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    from dagster_project.settings import known_zone
+
+    try:
+        return name and known_zone(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @main.command()
 @click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
 @CONFIG
@@ -141,6 +150,12 @@ def search(
     "--budget",
     type=click.IntRange(64),
     help="Tokens of the block; default: context.budget_tokens of the settings.",
+)
+@click.option(
+    "--timezone",
+    callback=_known_zone,
+    metavar="ZONE",
+    help="Zone of times that name none, as Europe/London; default: that of FILE's source, else UTC.",
 )
 @click.option("--manifest", type=click.Path(path_type=Path), help="Write what made the block to this file.")
 @click.option(
@@ -159,6 +174,7 @@ def context(
     as_json: bool,
     from_stdin: bool,
     budget: int | None,
+    timezone: str | None,
     manifest: Path | None,
     reproduce: Path | None,
     compare: tuple[Path, Path] | None,
@@ -193,7 +209,7 @@ def context(
             update={"context": settings.context.model_copy(update={"budget_tokens": budget})}
         )
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
-    made = work.context_of(settings, *work.markdown_of(file, text, settings), path=file)
+    made = work.context_of(settings, work.given_conversation(settings, file, text, timezone))
     if manifest:
         manifest.write_text(json.dumps(made.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     if as_json:

@@ -5,23 +5,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from dagster_project.composition import make_published
-from dagster_project.resources.chats import ChatFiles, read_chats
+from dagster_project.resources.chat_exports import Export, ExportReader, chat_names, decoded, exports_at
+from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.tokens import PackagedTokenCounter
-from dagster_project.settings import Settings
+from dagster_project.settings import ConversationSourceSettings, Settings
 from transforms import context_block, conversation_context, conversations, query_chunks
 from transforms.errors import ChatFormatError, ContextError, IndexUnavailableError, SourceError
 from transforms.whatsapp import looks_like_whatsapp, read_whatsapp
 
 _GIVEN = "given"
 _TEXT_SUFFIXES = ("", ".txt", ".md", ".markdown", ".text")
+
+
+@dataclass(frozen=True)
+class GivenConversation:
+    """What somebody hands over: its Markdown, its messages, and the published windows that it is itself."""
+
+    markdown: str
+    messages: int = 1
+    own: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -51,47 +62,66 @@ class GivenContext:
         }
 
 
-def markdown_of(path: Path | None, text: str | None, settings: Settings) -> tuple[str, int]:
-    """The consolidated Markdown of a chat export, or the text itself where it is none; and its messages.
+def given_conversation(
+    settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
+) -> GivenConversation:
+    """The conversation in a chat export, or in a text that is none.
 
-    Names stay as they are, since nothing of it is stored. SourceError for a file that cannot be
+    Times without a zone are in `timezone`, else in that of the configured source that `path` belongs to,
+    else UTC. Names stay as they are, since nothing of it is stored. SourceError for a file that cannot be
     read, ChatFormatError for an export that is none.
     """
+    files = ChatFiles(settings, settings.root / "cache" / "chats.json")
+    exports = files.exports_of(path) if path else []
+    own = files.window_ids(exports)
     try:
-        if path is not None and (path.is_dir() or path.suffix.lower() not in _TEXT_SUFFIXES):
-            chats = read_chats(path, settings.conversations)
-            if not chats or not any(c.entries for c in chats):
-                reasons = "; ".join(f.reason for c in chats for f in c.faults) or "it is empty"
-                raise ChatFormatError(f"{path} holds no conversation: {reasons}")
+        if path is not None and not exports and (path.is_dir() or path.suffix.lower() not in _TEXT_SUFFIXES):
+            exports = _unknown_exports(path)
+        if exports:
+            reader = ExportReader(settings.conversations, settings.mail, settings.threads)
+            chats = [chat for e in exports for chat in reader.chats(_in_zone(e, timezone))]
         else:
-            said = path.read_bytes().decode("utf-8-sig") if path is not None else text or ""
+            said = decoded(path.read_bytes()) if path is not None else text or ""
             if not looks_like_whatsapp(said):
-                return said, 1
-            chats = [read_whatsapp(said, _GIVEN, "UTC")]
-    except ChatFormatError as error:
-        raise ChatFormatError(
-            str(error) if path is None or str(path) in str(error) else f"{path}: {error}"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
+                return GivenConversation(said, 1, own)
+            chats = [read_whatsapp(said, _GIVEN, timezone or "UTC")]
+    except (ChatFormatError, pa.ArrowException) as error:
+        raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
+    except OSError as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
     said_all = [e for chat in chats for e in conversations.told(chat, None).entries if e.kind == "message"]
-    made = conversations.consolidated(
-        *(list(c) for c in zip(*((e.author, e.at, e.text) for e in said_all), strict=True))
+    faults = [f.reason for c in chats for f in c.faults]
+    if not said_all and (faults or not chats):
+        raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
+    columns = ([getattr(e, name) for e in said_all] for name in ("author", "at", "text"))
+    return GivenConversation(conversations.consolidated(*columns).markdown, len(said_all), own)
+
+
+def _unknown_exports(path: Path) -> list[Export]:
+    """The exports at a place that no source knows."""
+    source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path))
+    found = list(exports_at(path, source))
+    names = chat_names([(str(place), format_) for place, format_, _ in found])
+    return [
+        Export(source, str(place), name, format_, files, "")
+        for name, (place, format_, files) in zip(names, found, strict=True)
+    ]
+
+
+def _in_zone(export: Export, timezone: str | None) -> Export:
+    return (
+        replace(export, source=export.source.model_copy(update={"timezone": timezone}))
+        if timezone
+        else export
     )
-    return made.markdown, len(said_all)
 
 
-def context_of(
-    settings: Settings, markdown: str, messages: int = 1, path: Path | None = None
-) -> GivenContext:
-    """The context of a conversation's Markdown in the published index.
-
-    Windows of the file `path`, where that is part of a configured source, are not found.
-    """
+def context_of(settings: Settings, given: GivenConversation) -> GivenContext:
+    """The context of a conversation in the published index, without the conversation itself."""
     start = time.perf_counter()
     counter = PackagedTokenCounter()
-    window = {"doc_id": _GIVEN, "source": "", "unit": "", "markdown": markdown, "message_count": messages}
-    windows = pl.DataFrame([window])
+    window = {"doc_id": _GIVEN, "source": "", "unit": ""}
+    windows = pl.DataFrame([{**window, "markdown": given.markdown, "message_count": given.messages}])
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), settings.conversations, counter.counts
     )
@@ -99,9 +129,8 @@ def context_of(
     assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
     queries = conversation_context.window_queries(windows, frame, chosen)
-    own = ChatFiles(settings, settings.root / "cache" / "chats.json").window_ids(path) if path else []
     with make_published(settings).open() as index:
-        found = index.candidates(queries, chosen, {_GIVEN: own})
+        found = index.candidates(queries, chosen, {_GIVEN: given.own})
         documents = conversation_context.window_documents(found, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())
         facts = dict(index.facts)

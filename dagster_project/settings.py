@@ -127,6 +127,15 @@ class DocumentSourceSettings(_Named):
         return "documents"
 
 
+def known_zone(name: str) -> str:
+    """`name`, if a time zone has it; ValueError if not."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"no time zone is called {name!r}; names are like Europe/London") from error
+    return name
+
+
 class ConversationSourceSettings(_Named):
     """Chats: exported files or folders of one program."""
 
@@ -134,9 +143,9 @@ class ConversationSourceSettings(_Named):
     path: str = Field(description="file, folder or glob; relative to the settings file")
     format: Literal["auto", "whatsapp", "slack", "discord", "mbox", "table"] = Field(
         "auto",
-        description="whatsapp: exported .txt or .zip; slack: folder of an export; discord: JSON of DiscordChatExporter; "
+        description="whatsapp: exported .txt; slack: folder of an export; discord: JSON of DiscordChatExporter; "
         "mbox: each thread is a conversation; table: .parquet, .jsonl or .csv with timestamp, author, message; "
-        "auto: by the name and the content of each file",
+        "auto: by the name and the content of each file. All of them may be in a .zip",
     )
     timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
@@ -148,11 +157,7 @@ class ConversationSourceSettings(_Named):
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ValueError(f"no time zone is called {name!r}; names are like Europe/London") from error
-        return name
+        return known_zone(name)
 
     @property
     def family(self) -> str:

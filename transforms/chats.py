@@ -44,12 +44,16 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat in the order of its source; `names` are people it mentions who may never have written."""
+    """A chat in the order of its source; `names` are people it mentions who may never have written.
+
+    `name` tells it from the other chats of a source; `title` is what its program calls it, if that is another.
+    """
 
     name: str
     entries: Sequence[Entry]
     names: frozenset[str] = frozenset()
     faults: Sequence[Fault] = field(default=())
+    title: str = ""
 
 
 def in_utc(at: datetime, timezone: str) -> datetime:
@@ -153,8 +157,8 @@ def read_discord(data: bytes, name: str) -> Chat:
         system = row.get("type", "Default") not in ("Default", "Reply")
         kind = "system" if system else _kind(text, shown)
         entries.append(Entry(in_utc(at, "UTC"), "" if system else shown, text, kind))
-    title = str(channel.get("name") or name)
-    return Chat(title, entries, frozenset(n for n in people.values() if n), faults)
+    title = str(channel.get("name") or "")
+    return Chat(name, entries, frozenset(n for n in people.values() if n), faults, title)
 
 
 def _kind(text: str, author: str) -> str:

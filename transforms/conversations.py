@@ -17,7 +17,7 @@ from transforms.hashing import bytes_sha256, parts_hash, text_hash
 from transforms.pseudonyms import Pseudonym, masked_texts
 from transforms.settings import WindowSettings
 
-VERSION = "1"
+VERSION = "2"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
@@ -48,21 +48,22 @@ class Consolidated(NamedTuple):
 def told(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     """`chat` as it may be stored: valid text, and with a `pseudonym` no known name in it.
 
-    The name of the chat itself is treated as a text, as an export between two people carries the
-    name of one.
+    Name and title of the chat itself are treated as texts, as an export between two people carries
+    the name of one.
     """
     entries = [e._replace(author=_one_line(e.author), text=_clean(e.text)) for e in chat.entries]
     if pseudonym is None:
-        return Chat(_one_line(chat.name), entries, chat.names, chat.faults)
+        return Chat(_one_line(chat.name), entries, chat.names, chat.faults, _one_line(chat.title))
     names = {e.author for e in entries if e.author} | {_one_line(n) for n in chat.names}
-    name, *texts = masked_texts([_one_line(chat.name), *(e.text for e in entries)], names, pseudonym)
+    said = [_one_line(chat.name), _one_line(chat.title), *(e.text for e in entries)]
+    name, title, *texts = masked_texts(said, names, pseudonym)
     hidden = [
         e._replace(author=e.author and pseudonym(e.author), text=text)
         for e, text in zip(entries, texts, strict=True)
     ]
     places = masked_texts([f.place for f in chat.faults], names, pseudonym)
     faults = [f._replace(place=place) for f, place in zip(chat.faults, places, strict=True)]
-    return Chat(name, hidden, frozenset(), faults)
+    return Chat(name, hidden, frozenset(), faults, title)
 
 
 def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]:
@@ -120,7 +121,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, unit: str) ->
         "source": [source] * rows,
         "unit": [unit] * rows,
         "window": [window.key] * rows,
-        "title": [chat.name] * rows,
+        "title": [chat.title or chat.name] * rows,
         "turn": list(range(window.first, window.first + rows)),
         "sent_at": [e.at for e in window.entries],
         "author": [e.author or None for e in window.entries],

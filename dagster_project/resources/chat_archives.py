@@ -1,0 +1,79 @@
+"""Zipped exports: their members under caps of size and ratio; nothing is ever unpacked to disk."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+from transforms.errors import ChatFormatError
+from transforms.settings import ConversationSettings
+
+_PLAUSIBLE_EXPANSION = 16 << 20
+_BLOCK = 1 << 20
+_ENCRYPTED = 1
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError)
+
+
+class ZippedExport:
+    """The files in a zip, by name; what programs put beside them (`__MACOSX`, names with a dot) is none.
+
+    ChatFormatError for what is no zip (`no_zip`), and for one that names a place outside itself
+    (`path_traversal`), as no export does. Pictures and other media in it are never read.
+    """
+
+    def __init__(self, path: Path, settings: ConversationSettings):
+        self._settings, self._left = settings, settings.max_chat_bytes
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except _BROKEN as error:
+            raise ChatFormatError(f"no_zip: {error}") from error
+        for member in self._archive.infolist():
+            name = member.filename.replace("\\", "/")
+            parts = PurePosixPath(name).parts
+            if ".." in parts or name.startswith("/") or ":" in name[:2]:
+                raise ChatFormatError(
+                    f"path_traversal: the archive names a place outside itself, {member.filename!r}"
+                )
+            if not member.is_dir() and not any(p.startswith((".", "__MACOSX")) for p in parts):
+                self._members.setdefault(name, member)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files, with `/` between folders, in order."""
+        return sorted(self._members)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if what
+        was read of the archive passes `max_chat_bytes` or `max_compression_ratio` (`too_large`).
+        """
+        member = self._members[name]
+        if member.flag_bits & _ENCRYPTED:
+            raise ChatFormatError("encrypted: the archive needs a password")
+        plausible = max(_PLAUSIBLE_EXPANSION, member.compress_size * self._settings.max_compression_ratio)
+        cap = min(self._left, plausible)
+        content = bytearray()
+        try:
+            with self._archive.open(member) as stream:
+                while block := stream.read(_BLOCK):
+                    content += block
+                    if len(content) > cap:
+                        raise ChatFormatError(
+                            f"too_large: the archive unpacks to more than {cap:,} bytes; raise "
+                            "conversations.max_chat_bytes or max_compression_ratio if it is sound"
+                        )
+        except _BROKEN as error:
+            raise ChatFormatError(f"no_zip: {name} is broken: {error}") from error
+        self._left -= len(content)
+        return bytes(content)

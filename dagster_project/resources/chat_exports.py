@@ -1,0 +1,283 @@
+"""Exports of chat programs on disk: which there are at a place, and the chats in each of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from dagster_project.resources.chat_archives import ZippedExport
+from dagster_project.settings import ConversationSourceSettings
+from transforms import mail, threads
+from transforms.chats import Chat, Entry, Fault, read_discord, read_slack, read_table
+from transforms.errors import ChatFormatError
+from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
+from transforms.whatsapp import read_whatsapp
+
+_TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
+_FORMATS = {".txt": "whatsapp", ".json": "discord", ".mbox": "mbox"} | dict.fromkeys(_TABLES, "table")
+_SUFFIXES = (*_FORMATS, ".zip")
+_PREFIXES = ("WhatsApp Chat with ", "WhatsApp Chat - ", "WhatsApp-Chat mit ")
+_SLACK_FILES = ("users.json", "channels.json")
+
+
+@dataclass(frozen=True)
+class Export:
+    """One export: its name in the source, its format, its files, and a hash of all that decides what is read.
+
+    `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
+    one of those that a source can name, or `zip`, of which the content says what it is.
+    """
+
+    source: ConversationSourceSettings
+    name: str
+    chat: str
+    format: str
+    files: tuple[Path, ...]
+    digest: str
+
+
+def is_slack(folder: Path) -> bool:
+    """True for the folder of a Slack export."""
+    return folder.is_dir() and any((folder / n).is_file() for n in _SLACK_FILES)
+
+
+def exports_at(
+    root: Path, source: ConversationSourceSettings
+) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+    """Place, format and files of each export at or below `root`; what only accompanies exports is none."""
+    suffix = root.suffix.lower()
+    if root.is_dir() and (is_slack(root) if source.format == "auto" else source.format == "slack"):
+        users = tuple(p for p in [root / "users.json"] if p.is_file())
+        for place in sorted(p for p in root.iterdir() if not p.name.startswith(".")):
+            days = tuple(sorted(place.glob("*.json"))) if place.is_dir() else ()
+            if days:
+                yield place, "slack", (*users, *days)
+            elif place.suffix.lower() == ".zip":
+                yield place, "zip", (place,)
+    elif root.is_dir():
+        for place in sorted(root.iterdir()):
+            known = place.is_dir() or source.format != "auto" or place.suffix.lower() in _SUFFIXES
+            if known and not place.name.startswith(".") and not (place.is_dir() and place.is_symlink()):
+                yield from exports_at(place, source)
+    elif suffix == ".zip":
+        yield root, "zip", (root,)
+    else:
+        yield root, _FORMATS.get(suffix, "whatsapp") if source.format == "auto" else source.format, (root,)
+
+
+def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
+    """For the name and format of each export of a source a name for its chats that no other one has.
+
+    It is the name without the ending, and without what WhatsApp puts before it. Exports that differ in the
+    ending alone keep it, and so does a zip beside the folder that was unpacked from it.
+    """
+    plain = [_plain_name(name) for name, _ in exports]
+    count, folders = Counter(plain), {str(p) for name in plain for p in PurePosixPath(name).parents}
+    return [
+        name if count[short] > 1 or (format_ == "zip" and short in folders) else short
+        for (name, format_), short in zip(exports, plain, strict=True)
+    ]
+
+
+class ExportReader:
+    """Reads exports under the caps of its settings."""
+
+    def __init__(
+        self, settings: ConversationSettings, mail_settings: MailSettings, thread_settings: ThreadSettings
+    ):
+        self.settings, self.mail, self.threads = settings, mail_settings, thread_settings
+
+    def chats(self, export: Export) -> Iterator[Chat]:
+        """The chats of an export; ChatFormatError if it is none, OSError and ArrowException for broken files."""
+        if export.format == "zip":
+            yield from self._zipped(export)
+        elif export.format == "slack":
+            held = [(file.name, self._bytes(file)) for file in export.files]
+            users = held.pop(0)[1] if held and held[0][0] == "users.json" else b"[]"
+            yield read_slack(held, _slack_users(users), export.chat)
+        else:
+            (file,) = export.files
+            yield from self._file(export, export.format, export.chat, self._bytes(file), file.suffix)
+
+    def _file(self, export: Export, format_: str, name: str, data: bytes, suffix: str) -> Iterator[Chat]:
+        """The chats of one file, named or begun with `name`."""
+        source = export.source
+        if format_ == "whatsapp":
+            yield read_whatsapp(decoded(data), name, source.timezone, source.date_order)
+        elif format_ == "discord":
+            yield read_discord(data, name)
+        elif format_ == "mbox":
+            yield from _threads(data, name, self.mail, self.threads)
+        elif format_ == "table":
+            table, faults = _table(data, suffix.lower(), name + suffix)
+            chat = read_table(table, name, source.timezone)
+            entries = sorted(chat.entries, key=lambda e: e.at)
+            yield replace(chat, entries=entries, faults=[*faults, *chat.faults])
+        else:
+            raise ChatFormatError(
+                f"no_slack: a Slack export is a folder or a zip with {' or '.join(_SLACK_FILES)}, not one file"
+            )
+
+    def _zipped(self, export: Export) -> Iterator[Chat]:
+        """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the files one by one."""
+        with ZippedExport(export.files[0], self.settings) as archive:
+            format_, names = _contents(archive.names, export.source.format)
+            if format_ == "slack":
+                yield from self._zipped_slack(export, archive, names)
+            elif format_ == "whatsapp":
+                yield from self._file(export, format_, export.chat, archive.read(names[0]), ".txt")
+            else:
+                for name in names:
+                    place = PurePosixPath(export.chat, name)
+                    chat, suffix = str(place.with_suffix("")), place.suffix
+                    try:
+                        data = archive.read(name)
+                        yield from self._file(export, _FORMATS[suffix.lower()], chat, data, suffix)
+                    except (ChatFormatError, pa.ArrowException) as error:
+                        yield unread(str(place), error)
+
+    def _zipped_slack(self, export: Export, archive: ZippedExport, names: Sequence[str]) -> Iterator[Chat]:
+        users = [_slack_users(archive.read(n)) for n in names if PurePosixPath(n).name == "users.json"]
+        days = [n for n in names if PurePosixPath(n).name not in _SLACK_FILES]
+        for channel, listed in groupby(days, key=lambda n: PurePosixPath(n).parent.name):
+            held = [(PurePosixPath(n).name, archive.read(n)) for n in listed]
+            yield read_slack(held, users[0] if users else [], f"{export.chat}/{channel}")
+
+    def _bytes(self, file: Path) -> bytes:
+        size = file.stat().st_size
+        if size > self.settings.max_chat_bytes:
+            raise ChatFormatError(
+                f"too_large: {size:,} bytes, conversations.max_chat_bytes is {self.settings.max_chat_bytes:,}"
+            )
+        return file.read_bytes()
+
+
+def unread(name: str, error: Exception) -> Chat:
+    """What stands for a chat that cannot be read: no entries, and the fault."""
+    reason = str(error) if isinstance(error, ChatFormatError) else f"unreadable: {str(error).splitlines()[0]}"
+    return Chat(name, [], faults=[Fault(name, reason, b"")])
+
+
+def _plain_name(name: str) -> str:
+    place = PurePosixPath(name)
+    if place.suffix.lower() in _SUFFIXES:
+        place = place.with_suffix("")
+    prefix = next((p for p in _PREFIXES if place.name.startswith(p) and place.name != p), "")
+    return str(place.with_name(place.name.removeprefix(prefix)))
+
+
+def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
+    """What a zip with these files is, and those of them that are read; ChatFormatError if it holds no chat.
+
+    Of a WhatsApp export this is one text, of a Slack export `users.json` and the days, of others (`files`) all.
+    """
+    folders = [PurePosixPath(n).parent for n in names if PurePosixPath(n).name in _SLACK_FILES]
+    if folders and format_ in ("auto", "slack"):
+        top = min(folders, key=lambda f: (len(f.parts), str(f)))
+        places = {n: PurePosixPath(n) for n in names if n.lower().endswith(".json")}
+        days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
+        return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
+    read = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
+    texts = [n for n in names if read[n] == "whatsapp"]
+    texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
+    if texts and (format_ == "whatsapp" or "_chat.txt" in texts[0] or "WhatsApp" in texts[0]):
+        return "whatsapp", texts[:1]
+    files = [n for n in names if read[n] and (format_ in ("auto", read[n])) and read[n] != "whatsapp"]
+    if files:
+        return "files", files
+    if texts and format_ == "auto":
+        return "whatsapp", texts[:1]
+    wanted = "" if format_ == "auto" else f" of the format {format_}"
+    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{wanted}")
+
+
+def _slack_users(data: bytes) -> Sequence[Mapping[str, Any]]:
+    try:
+        users = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ChatFormatError("no_json: users.json is no JSON") from error
+    return users if isinstance(users, list) else []
+
+
+def decoded(data: bytes) -> str:
+    """The text of an export; ChatFormatError (`no_text`) if it is none."""
+    try:
+        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ChatFormatError(f"no_text: byte {error.start} is no UTF-8, which all exports are in") from error
+
+
+def _threads(
+    data: bytes, name: str, settings: MailSettings, thread_settings: ThreadSettings
+) -> Iterator[Chat]:
+    """Each discussion of two and more mails in an mbox file as a chat."""
+    mails, refused = mail.split_mbox(data, name=name)
+    made = mail.read_mail([*mails, *refused], source="mbox", unit=name, list_id=name, settings=settings)
+    frame = pl.from_arrow(made.messages)
+    assert isinstance(frame, pl.DataFrame)
+    frame = frame.unique("message_id", keep="first", maintain_order=True)
+    columns = ["source", "unit", "message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+    lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
+    built = threads.build_threads(frame.select(columns).to_arrow(), lists, thread_settings)
+    place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))
+    assert isinstance(place, pl.DataFrame)
+    joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
+    people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
+    for (thread,), rows in joined.sort("effective_at", "message_id").group_by(
+        "thread_id", maintain_order=True
+    ):
+        if len(rows) > 1:
+            entries = [
+                Entry(r["effective_at"], r["from_name"] or r["from_addr"] or "unknown", r["body"], "message")
+                for r in rows.iter_rows(named=True)
+            ]
+            yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, people)
+    bad = [Fault(r["place"], r["reason"], b"") for r in made.quarantine.to_pylist()]
+    if bad:
+        yield Chat(name, [], faults=bad)
+
+
+def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
+    if suffix == ".parquet":
+        return pq.read_table(io.BytesIO(data)), []
+    if suffix == ".csv":
+        parse = pa_csv.ParseOptions(newlines_in_values=True)
+        names = pa_csv.open_csv(io.BytesIO(data), parse_options=parse).schema.names
+        convert = pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        )
+        return pa_csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert), []
+    return _json_lines(data, name)
+
+
+def _json_lines(data: bytes, name: str) -> tuple[pa.Table, list[Fault]]:
+    rows: list[dict[str, Any]] = []
+    faults = []
+    for number, line in enumerate(data.split(b"\n")):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            faults.append(Fault(f"{name}:{number}", "no_json: the line is no JSON object", line))
+    columns: Sequence[str] = sorted({k for r in rows for k in r})
+    return pa.table({c: [_plain(r.get(c)) for r in rows] for c in columns}), faults
+
+
+def _plain(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
