@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from transforms.errors import WeftError
+from transforms.errors import QuerySyntaxError, WeftError
 
 CONFIG = click.option(
     "--config",
@@ -30,9 +30,9 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
             command(*args, **kwargs)
         except WeftError as fault:
             if kwargs.get("as_json"):
-                click.echo(
-                    json.dumps({"outcome": outcome, "error": str(fault), "kind": type(fault).__name__})
-                )
+                place = {"position": fault.position} if isinstance(fault, QuerySyntaxError) else {}
+                kind = type(fault).__name__
+                click.echo(json.dumps({"outcome": outcome, "error": str(fault), "kind": kind, **place}))
             click.echo(f"error: {fault}", err=True)
             sys.exit(fault.exit_code)
 

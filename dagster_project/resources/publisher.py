@@ -385,6 +385,7 @@ class _Build:
         entries = {
             "version": version,
             "layout": self.publisher.layout,
+            "layout_version": published.LAYOUT,
             "model": self.publisher.embedding.model_id,
             "dimensions": str(self.publisher.embedding.dimensions),
             "vector_search": vector_search,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from dagster_project.resources.described_hits import described
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.filters import Conditions, Filters, Resolved, Understood
 from dagster_project.resources.hit_facts import HitFacts, Judging
+from dagster_project.resources.published import LAYOUT
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.rerankers import Reranker
 from transforms import labels, lexical, pipeline, ranking, terms
@@ -32,6 +34,18 @@ from transforms.vectors import stacked
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
 _MANY_TERMS = 400
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Faults of the database while `path` is read, as IndexUnavailableError."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise IndexUnavailableError(
+            f"{path} cannot be read as a published index ({str(error).splitlines()[0]}); delete it and run "
+            "`weft build`, which publishes a new one"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -127,15 +141,15 @@ class SearchIndex:
     ):
         self.path, self.embedder, self.reranker = path, embedder, reranker
         self.term_settings, self.settings = term_settings, settings
-        try:
+        with _reading(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
-        except duckdb.Error as error:
+            self.connection.execute("SET TimeZone = 'UTC'")
+        if (layout := self.manifest.get("layout_version")) != LAYOUT:
             raise IndexUnavailableError(
-                f"{path} cannot be opened as a published index ({str(error).splitlines()[0]}); "
-                "`weft build` publishes a new one"
-            ) from error
-        self.connection.execute("SET TimeZone = 'UTC'")
+                f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "
+                "run `weft build`, which publishes a new file"
+            )
         held = (self.manifest["model"], int(self.manifest["dimensions"]))
         if held != (embedder.model, embedder.dimensions):
             raise ModelMismatchError(
@@ -166,16 +180,17 @@ class SearchIndex:
         """
         start = time.perf_counter()
         read = plain_query if plain else parsed_query
-        asked = [self._conditions.resolved(read(query), filters) for query in queries]
-        found = self._found(asked, filters, limit)
-        hits = described(
-            self.connection,
-            found.hits,
-            found.constituents,
-            self._wanted([query.text for query in asked]),
-            self.term_settings,
-            self.settings,
-        )
+        with _reading(self.path):
+            asked = [self._conditions.resolved(read(query), filters) for query in queries]
+            found = self._found(asked, filters, limit)
+            hits = described(
+                self.connection,
+                found.hits,
+                found.constituents,
+                self._wanted([query.text for query in asked]),
+                self.term_settings,
+                self.settings,
+            )
         understood = tuple(query.understood for query in asked)
         return SearchResult(hits, found.labels, understood, self.vector_path, time.perf_counter() - start)
 

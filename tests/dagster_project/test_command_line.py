@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -241,6 +243,109 @@ def test_a_damaged_index_is_explained_and_the_next_build_publishes_anew(built: W
     assert "weft build" in result.stderr
     assert weft(built, "build").exit_code == 0
     assert weft(built, "search", "compactor").exit_code == 0
+
+
+def _truncated(current: Path) -> None:
+    current.write_bytes(current.read_bytes()[: current.stat().st_size // 2])
+
+
+def _hollow(current: Path) -> None:
+    data = current.read_bytes()
+    current.write_bytes(data[:20_000] + b"\x00" * (len(data) - 40_000) + data[-20_000:])
+
+
+def _a_folder(current: Path) -> None:
+    current.unlink()
+    current.mkdir()
+
+
+def _without(table: str) -> Callable[[Path], None]:
+    def drop(current: Path) -> None:
+        with duckdb.connect(str(current)) as connection:
+            connection.execute(f"DROP TABLE {table}")
+
+    return drop
+
+
+def _of_layout(value: str) -> Callable[[Path], None]:
+    def change(current: Path) -> None:
+        with duckdb.connect(str(current)) as connection:
+            connection.execute("UPDATE manifest SET value = ? WHERE key = 'layout_version'", [value])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda current: current.write_bytes(b""), "cannot be read"),
+        (_truncated, "cannot be read"),
+        (_hollow, "cannot be read"),
+        (_a_folder, "cannot be read"),
+        (_without("manifest"), "cannot be read"),
+        (_without("postings"), "cannot be read"),
+        (_of_layout("1"), "layout 1"),
+    ],
+    ids=["empty", "truncated", "hollow", "folder", "no manifest", "no postings", "layout"],
+)
+def test_an_unusable_index_is_explained(built: Workspace, damage: Callable[[Path], object], said: str):
+    current = (built.index / "CURRENT").resolve()
+    damage(current)
+    result = weft(built, "search", "compactor", "--json")
+    assert result.exit_code == 5, result.output
+    assert said in result.stderr and "weft build" in result.stderr and str(current) in result.stderr
+    assert json.loads(result.stdout)["outcome"] == "ERROR"
+    if damage in (_truncated, _a_folder):  # what was opened stays open in the process of a test
+        shutil.rmtree(current) if current.is_dir() else current.unlink()
+        assert weft(built, "build").exit_code == 0
+        assert weft(built, "search", "compactor").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["x", "--list", "'; DROP TABLE chunks; --"],
+        ["x", "--source", '" OR 1=1'],
+        ["x", "--tag", "a\x00b"],
+        ["x l:dev' OR '1'='1"],
+    ],
+)
+def test_hostile_names_are_unknown_names(built_once: Workspace, arguments: list[str]):
+    result = weft(built_once, "search", *arguments)
+    assert result.exit_code == 2 and "the index holds" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compactor", "--from", "p1' OR '1'='1"],
+        ["compactor", "--path", "%'; DROP TABLE chunks; --"],
+        ["m:x'--"],
+        ["<x';DROP TABLE chunks@y>", "--list", "dev", "--since", "2030-01-01"],
+        ['"x\'); DROP TABLE chunks; --"'],
+        ["'\x00' f:\x00"],
+    ],
+)
+def test_hostile_values_find_nothing_and_change_nothing(built_once: Workspace, arguments: list[str]):
+    assert weft(built_once, "search", *arguments).exit_code == 3
+    assert weft(built_once, "search", "compactor").exit_code == 0
+
+
+def test_faults_of_a_query_point_at_their_character(built_once: Workspace):
+    result = weft(built_once, "search", 'load "not closed', "--json")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[1:] == ['  load "not closed', "       ^"]
+    assert json.loads(result.stdout)["position"] == 5
+    assert weft(built_once, "search", 'load "not closed', "--plain").exit_code == 0
+
+
+def test_a_search_says_what_it_understood(built_once: Workspace):
+    query = "f:p1 load -shell"
+    result = weft(built_once, "search", query, "--json")
+    understood = json.loads(result.stdout)["queries"][0]["understood"]
+    assert (understood["text"], understood["order"]) == ("load", "score")
+    assert [c["condition"] for c in understood["conditions"]] == ["f:p1", "-shell"]
+    assert "only f:p1 (" in weft(built_once, "search", query).stdout
 
 
 def test_an_index_of_another_model_is_refused(built: Workspace):
