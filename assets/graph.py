@@ -1,14 +1,13 @@
-"""The graph of documents: classes, stripes, keywords and prompts over the whole lake, and the export."""
-
-from typing import Any
+"""The graph of documents: classes, stripes and keywords of a partition's chunks, what spans partitions, the export."""
 
 import dagster as dg
 import ibis
 import numpy as np
 import pyarrow as pa
 
-from assets.partitions import table_metadata
+from assets.partitions import GRAPH, described
 from assets.protocols import Embedder, EmbeddingCache, GraphExporter
+from assets.stages import Fingerprint, stage_asset
 from transforms import chunk_classes as classes_transforms
 from transforms import document_graph as graph_transforms
 from transforms import keywords as keyword_transforms
@@ -25,75 +24,99 @@ TABLES = {
     "chunk_keywords": schemas.CHUNK_KEYWORDS,
     "prompt_hashes": schemas.PROMPT_HASHES,
 }
-"""The tables of the graph that are published."""
+"""The tables of the graph that are published; those that `GRAPH` does not name have no partitions."""
+
+FINGERPRINTS: dict[str, Fingerprint] = {
+    "chunk_context": lambda context, partition, chunks, *_: stripes.texts_hash(chunks, context),
+    "keywords": lambda words, partition, *_: keyword_transforms.keywords_hash(_of_source(words, partition)),
+}
+"""What of a table without partitions concerns one of documents, given its chunks."""
 
 
-def graph_assets(settings: GraphSettings, term_settings: TermSettings) -> list[dg.AssetsDefinition]:
-    """The assets of the graph in order; none unless it is enabled, so that mail alone pays nothing."""
+def graph_assets(
+    settings: GraphSettings, term_settings: TermSettings, vectors_version: str
+) -> list[dg.AssetsDefinition]:
+    """The assets of the graph in order; none unless it is enabled, so that mail alone pays nothing.
+
+    `vectors_version` is the code version of the asset `embeddings`.
+    """
     if not settings.enabled:
         return []
     return [
-        stripes_asset(settings),
+        chunk_classes_asset(settings),
+        stripes_asset(settings, vectors_version),
         keywords_asset(settings, term_settings),
+        chunk_keywords_asset(settings, term_settings),
         prompt_hashes_asset(settings),
         document_graph_asset(settings),
     ]
 
 
-def stripes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
-    """The multi-asset `chunk_classes`, `chunk_similarities`, `stripe_orders`."""
-    version = f"{classes_transforms.VERSION}-{stripes.VERSION}-{settings.digest()}"
-
-    @dg.multi_asset(
-        name="build_stripes",
-        group_name="graph",
-        outs=_outs(("chunk_classes", "chunk_similarities", "stripe_orders"), version),
+def chunk_classes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
+    """The asset `chunk_classes`."""
+    return stage_asset(
+        GRAPH,
+        "classify_chunks",
+        {"chunk_classes": schemas.CHUNK_CLASSES},
+        ["documents", "document_chunks"],
+        f"{classes_transforms.VERSION}-{settings.digest()}",
+        lambda partition, documents, chunks: (classes_transforms.chunk_classes(documents, chunks, settings),),
     )
-    def build_stripes(
-        documents: ibis.Table,
-        document_chunks: ibis.Table,
-        chunk_context: ibis.Table,
-        embeddings: ibis.Table,
-    ) -> tuple[Any, Any, Any]:
-        texts = documents.select("doc_id", "format", "text", "body_start").to_pyarrow()
-        columns = ["chunk_id", "doc_id", "chunk_index", "text_display", "spans", "is_code"]
-        classes = classes_transforms.chunk_classes(
-            texts, document_chunks.select(columns).to_pyarrow(), settings
-        )
-        chunks = stripes.embedded_chunks(document_chunks, chunk_context, embeddings).to_pyarrow()
-        similarities = stripes.chunk_similarities(chunks, classes, settings)
-        return classes, similarities, stripes.stripe_orders(similarities)
 
-    return build_stripes
+
+def stripes_asset(settings: GraphSettings, vectors_version: str) -> dg.AssetsDefinition:
+    """The multi-asset `chunk_similarities`, `stripe_orders`."""
+    return stage_asset(
+        GRAPH,
+        "build_stripes",
+        {"chunk_similarities": schemas.CHUNK_SIMILARITIES, "stripe_orders": schemas.STRIPE_ORDERS},
+        ["document_chunks", "chunk_classes"],
+        f"{stripes.VERSION}-{settings.digest()}",
+        lambda partition, chunks, classes, context, embeddings: stripes.stripes_of(
+            chunks, classes, context, embeddings, settings
+        ),
+        whole={
+            "chunk_context": FINGERPRINTS["chunk_context"],
+            "embeddings": lambda *_: vectors_version,
+        },
+    )
 
 
 def keywords_asset(settings: GraphSettings, term_settings: TermSettings) -> dg.AssetsDefinition:
-    """The multi-asset `keywords`, `chunk_keywords`."""
+    """The asset `keywords`, over the whole lake, since authority is that of a term in all of a tree."""
     version = f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
 
-    @dg.multi_asset(
-        name="build_keywords", group_name="graph", outs=_outs(("keywords", "chunk_keywords"), version)
-    )
-    def build_keywords(documents: ibis.Table, document_chunks: ibis.Table) -> tuple[Any, Any]:
+    @dg.asset(group_name=GRAPH.name, **described(schemas.KEYWORDS, version, "polars"))
+    def keywords(documents: ibis.Table) -> pa.Table:
         pages = documents.select("doc_id", "source", "path", "title", "text", "body_start").to_pyarrow()
-        chunks = document_chunks.select("chunk_id", "doc_id", "text_display").to_pyarrow()
-        words = keyword_transforms.keywords(pages, settings, term_settings)
-        return words, keyword_transforms.chunk_keywords(chunks, pages, words, term_settings)
+        return keyword_transforms.keywords(pages, settings, term_settings)
 
-    return build_keywords
+    return keywords
+
+
+def chunk_keywords_asset(settings: GraphSettings, term_settings: TermSettings) -> dg.AssetsDefinition:
+    """The asset `chunk_keywords`."""
+    return stage_asset(
+        GRAPH,
+        "find_keywords",
+        {"chunk_keywords": schemas.CHUNK_KEYWORDS},
+        ["document_chunks", "documents"],
+        f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}",
+        lambda partition, chunks, documents, words: (
+            keyword_transforms.chunk_keywords(chunks, documents, _of_source(words, partition), term_settings),
+        ),
+        whole={"keywords": FINGERPRINTS["keywords"]},
+    )
 
 
 def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
-    """The asset `prompt_hashes`; new questions are embedded."""
+    """The asset `prompt_hashes`; new questions are embedded.
 
-    @dg.asset(
-        group_name="graph",
-        kinds={"parquet"},
-        pool="embedding",
-        code_version=f"{prompt_transforms.VERSION}-{settings.digest()}",
-        description=schemas.PROMPT_HASHES.comment,
-        metadata=table_metadata(schemas.PROMPT_HASHES),
-    )
+    Over the whole lake: a question goes to the nearest chunks of all partitions in the folder of its list.
+    """
+    version = f"{prompt_transforms.VERSION}-{settings.digest()}"
+
+    @dg.asset(group_name=GRAPH.name, pool="embedding", **described(schemas.PROMPT_HASHES, version, "polars"))
     def prompt_hashes(
         context: dg.AssetExecutionContext,
         documents: ibis.Table,
@@ -122,14 +145,10 @@ def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
 
 def document_graph_asset(settings: GraphSettings) -> dg.AssetsDefinition:
     """The asset `document_graph`: the files of the graph, written after the index is published."""
+    version = f"{graph_transforms.VERSION}-{settings.digest()}"
 
     @dg.asset(
-        group_name="graph",
-        kinds={"json"},
-        deps=["search_index"],
-        code_version=f"{graph_transforms.VERSION}-{settings.digest()}",
-        description=schemas.DOCUMENT_GRAPH.comment,
-        metadata=table_metadata(schemas.DOCUMENT_GRAPH),
+        group_name=GRAPH.name, deps=["search_index"], **described(schemas.DOCUMENT_GRAPH, version, "json")
     )
     def document_graph(
         context: dg.AssetExecutionContext,
@@ -176,13 +195,6 @@ def _question_vectors(questions: list[str], embedder: Embedder, cache: Embedding
     return stripes.matrix(found.column("vector"))[[places[text_hash(q)] for q in questions]]
 
 
-def _outs(names: tuple[str, ...], version: str) -> dict[str, dg.AssetOut]:
-    return {
-        name: dg.AssetOut(
-            description=TABLES[name].comment,
-            code_version=version,
-            metadata=table_metadata(TABLES[name]),
-            kinds={"parquet", "polars"},
-        )
-        for name in names
-    }
+def _of_source(words: ibis.Table, partition: str) -> pa.Table:
+    """The keywords of a partition's source."""
+    return words.filter(words.source == partition.partition("/")[0]).to_pyarrow()

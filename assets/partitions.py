@@ -1,9 +1,10 @@
-"""How a partitioned asset goes through its partitions: read, transform, stage, one after the other."""
+"""The families of partitions, what Dagster shows of a table, and how a partitioned asset goes through its partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -65,6 +66,12 @@ CONVERSATIONS = Family(
     ),
 )
 FAMILIES = (MAIL, DOCUMENTS, CONVERSATIONS)
+GRAPH = Family(
+    "graph",
+    DOCUMENTS.partitions,
+    ("chunk_classes", "chunk_similarities", "stripe_orders", "chunk_keywords"),
+)
+"""What the graph makes of each partition of documents, when vectors and keywords are there; only where it is enabled."""
 CONTEXT_TABLES = ("conversation_candidates", "conversation_documents", "conversation_context")
 """What is found for conversations in the published index; made after it, and no part of it."""
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)
@@ -84,6 +91,21 @@ def table_metadata(table: schemas.Table) -> dict[str, object]:
     return {"dagster/column_schema": dg.TableSchema(columns), "key": ", ".join(table.key)}
 
 
+def described(table: schemas.Table, version: str, *kinds: str) -> dict[str, Any]:
+    """Arguments of `dg.asset` or `dg.AssetOut` for what makes a table of the lake by the code `version`."""
+    return {
+        "description": table.comment,
+        "code_version": version,
+        "metadata": table_metadata(table),
+        "kinds": {"parquet", *kinds},
+    }
+
+
+def outs(tables: Mapping[str, schemas.Table], version: str, *kinds: str) -> dict[str, dg.AssetOut]:
+    """The outputs of a multi-asset that makes several tables of the lake."""
+    return {name: dg.AssetOut(**described(table, version, *kinds)) for name, table in tables.items()}
+
+
 def stage_partitions(
     context: dg.AssetExecutionContext,
     lake: Lake,
@@ -92,14 +114,15 @@ def stage_partitions(
     inputs: Sequence[Partitions],
     make: Callable[..., Sequence[pa.Table]],
     *,
-    fingerprint: Callable[[str], str] | None = None,
+    fingerprints: Mapping[str, Callable[..., str]] | None = None,
     compared: str | None = None,
 ) -> list[dict[str, Staged]]:
     """For each of `outputs`, the staged partitions of this run by key.
 
     `make(partition, *tables)` gets the partition's input tables and returns one table per output.
-    What a partition was made from (the inputs' content hashes, or the unit's fingerprint) is
-    written into its files, so that a later run can tell whether it is still right. The metadata of
+    What a partition was made from (the inputs' content hashes, and of what has no partitions its
+    fingerprint, a function of the same arguments) is written into its files, so that a later run
+    can tell whether it is still right. The metadata of
     the output `compared` says how many of its ids came, stayed and went. One partition is in
     memory at a time.
     """
@@ -108,10 +131,10 @@ def stage_partitions(
     keys = context.partition_keys
     for partition in keys:
         loaded = [p.read(partition) for p in inputs]
+        given = [part.table for part in loaded]
         made_from = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
-        if fingerprint:
-            made_from["unit"] = fingerprint(partition)
-        tables = make(partition, *(part.table for part in loaded))
+        made_from |= {name: of(partition, *given) for name, of in (fingerprints or {}).items()}
+        tables = make(partition, *given)
         for name, data, parts in zip(outputs, tables, staged, strict=True):
             facts = _ids_compared(lake, name, partition, data) if name == compared else {}
             parts[partition] = lake.stage(

@@ -97,8 +97,8 @@ class Lake(Protocol):
     def ids(self, table: str, partition: str) -> set[str]:
         """The first column of the table that is stored for the partition; empty if there is none."""
 
-    def stored(self, table: str, columns: Sequence[str]) -> pa.Table | None:
-        """Columns of a stored table without partitions; None if there is none or it is damaged."""
+    def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """Columns of a stored table, or of one partition of it; None if there is none or it is damaged."""
 
 
 @dataclass(frozen=True)

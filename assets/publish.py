@@ -7,7 +7,7 @@ import ibis
 import pyarrow as pa
 
 from assets import embedding
-from assets.partitions import FAMILIES, table_metadata
+from assets.partitions import FAMILIES, described
 from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
 from transforms import checks, safety, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed
@@ -17,17 +17,20 @@ REUSE = "unchanged_texts_are_reused"
 _LEAST_REUSE = 0.99
 
 
+def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -> str:
+    """The code version of the asset `embeddings`: it changes whenever a text may get another vector."""
+    screens = f"-{safety.VERSION}-{screening.digest()}" if settings.is_remote else ""
+    return settings.digest() + screens
+
+
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The asset `embeddings`: the vector of every text that is published, new texts embedded."""
-    screens = f"-{safety.VERSION}-{screening.digest()}" if settings.is_remote else ""
+    version = embeddings_version(settings, screening)
 
     @dg.asset(
         group_name="publish",
-        kinds={"parquet"},
         pool="embedding",
-        code_version=settings.digest() + screens,
-        description=schemas.embeddings(settings.dimensions).comment,
-        metadata=table_metadata(schemas.embeddings(settings.dimensions)),
+        **described(schemas.embeddings(settings.dimensions), version),
         check_specs=[
             dg.AssetCheckSpec(
                 REUSE,

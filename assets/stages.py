@@ -1,14 +1,18 @@
 """The partitioned stages of every family, made by two functions: one that reads units, one that transforms tables."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.partitions import BACKFILL, Family, stage_partitions, table_metadata
+from assets.partitions import BACKFILL, Family, outs, stage_partitions
 from assets.protocols import Lake, Progress, Sources, Unit
 from transforms import schemas
+
+Fingerprint = Callable[..., str]
+"""A hash of what an Ibis table holds for a partition: takes the table, the partition's key and its input tables."""
 
 
 def reading_asset(
@@ -25,7 +29,7 @@ def reading_asset(
         partitions_def=family.partitions,
         backfill_policy=BACKFILL,
         group_name=family.name,
-        outs=_outs(tables, version, {"parquet"}),
+        outs=outs(tables, version),
     )
     def read_units(
         context: dg.AssetExecutionContext,
@@ -40,7 +44,7 @@ def reading_asset(
             list(tables),
             [],
             lambda partition: read(sources, sources.unit(partition)),
-            fingerprint=lambda partition: sources.unit(partition).fingerprint,
+            fingerprints={"unit": lambda partition: sources.unit(partition).fingerprint},
         )
         yield from map(dg.Output, staged, tables)
 
@@ -54,20 +58,23 @@ def stage_asset(
     inputs: Sequence[str],
     version: str,
     make: Callable[..., Sequence[pa.Table]],
+    whole: Mapping[str, Fingerprint] | None = None,
 ) -> dg.AssetsDefinition:
     """The multi-asset `name`: `tables` made of the tables `inputs` of the same partition.
 
-    `make` takes the partition's key and its input tables in their order, and returns one table for
-    each of `tables`.
+    `make` takes the partition's key, its input tables in their order, then as Ibis tables those that
+    `whole` names, which have no partitions, and returns one table for each of `tables`. `whole` says of
+    each what of it concerns a partition, as a hash: when that changes, the partition is made again.
     """
+    joined = whole or {}
 
     @dg.multi_asset(
         name=name,
         partitions_def=family.partitions,
         backfill_policy=BACKFILL,
         group_name=family.name,
-        ins={table: dg.AssetIn(table) for table in inputs},
-        outs=_outs(tables, version, {"parquet", "polars"}),
+        ins={table: dg.AssetIn(table) for table in (*inputs, *joined)},
+        outs=outs(tables, version, "polars"),
     )
     def transform(
         context: dg.AssetExecutionContext,
@@ -81,18 +88,10 @@ def stage_asset(
             progress,
             list(tables),
             [loaded[table] for table in inputs],
-            make,
+            lambda partition, *given: make(partition, *given, *(loaded[table] for table in joined)),
+            fingerprints={table: partial(of, loaded[table]) for table, of in joined.items()},
             compared=next((name for name, table in tables.items() if table.key == ("chunk_id",)), None),
         )
         yield from map(dg.Output, staged, tables)
 
     return transform
-
-
-def _outs(tables: Mapping[str, schemas.Table], version: str, kinds: set[str]) -> dict[str, dg.AssetOut]:
-    return {
-        name: dg.AssetOut(
-            description=table.comment, code_version=version, metadata=table_metadata(table), kinds=kinds
-        )
-        for name, table in tables.items()
-    }

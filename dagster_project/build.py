@@ -12,10 +12,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CONTEXT_TABLES
+from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
 from dagster_project.composition import make_assets, make_embedding_cache, make_lake, make_sources
 from dagster_project.definitions import CONTEXT, PUBLISH, build_definitions, refresh_job
-from dagster_project.plan import Plan, context_is_right, make_plan, ranges, sync_partitions
+from dagster_project.plan import Plan, context_is_right, make_plan, ranges, stale_graph, sync_partitions
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
@@ -96,7 +96,7 @@ def make_texts(
         plan = _planned(settings, instance)
         on_plan(plan)
         if plan.publish:
-            _make(settings, instance, plan, CountedProgress(tell), without=("embeddings", "search_index"))
+            _make(settings, instance, plan, CountedProgress(tell), only_texts=True)
 
 
 def _build(
@@ -114,11 +114,10 @@ def _build(
     published: dict[str, Any] | None = None
     figures: dict[str, Any] = {}
     if plan.publish:
-        result = _make(settings, instance, plan, progress)
+        made = _make(settings, instance, plan, progress)
         progress.step("search_index", None, 0)
-        (event,) = result.asset_materializations_for_node("search_index")
-        published = {k: v.value for k, v in event.metadata.items()}
-        figures = _figures(result, "embeddings")
+        published = made["search_index"]
+        figures = _figures(made["embeddings"])
     _find_context(settings, instance, plan, progress)
     timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
     return BuildResult(plan, published, time.monotonic() - start, timings, figures)
@@ -155,23 +154,52 @@ def _make(
     instance: dg.DagsterInstance,
     plan: Plan,
     progress: CountedProgress,
-    without: Sequence[str] = (),
-) -> dg.ExecuteInProcessResult:
-    """Make the plan's stale tables, then those over the whole lake but `without`; the last run's result."""
+    *,
+    only_texts: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Make the plan's stale tables, then those over the whole lake; the metadata of the latter by table.
+
+    With `only_texts` no more is made than what vectors are made of.
+    """
     definitions = build_definitions(settings, {"progress": progress})
-    for family, first, last, tables in ranges(instance, plan):
-        job = definitions.resolve_job_def(refresh_job(family))
-        _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, ROOT_TAG: str(settings.root)})
-    whole = [k.path[-1] for d in make_assets(settings) if d.partitions_def is None for k in d.keys]
-    wanted = [table for table in whole if table not in (*without, *CONTEXT_TABLES)]
-    return _run(definitions.resolve_job_def(PUBLISH), instance, wanted, {ROOT_TAG: str(settings.root)})
+    of_lake = {ROOT_TAG: str(settings.root)}
+
+    def make_partitions(stale: Mapping[str, tuple[str, ...]], families: Sequence[Family]) -> None:
+        for family, first, last, tables in ranges(instance, stale, families):
+            job = definitions.resolve_job_def(refresh_job(family))
+            _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, **of_lake})
+
+    def make_whole(tables: Sequence[str]) -> dict[str, dict[str, Any]]:
+        result = _run(definitions.resolve_job_def(PUBLISH), instance, tables, of_lake)
+        events = (e.materialization for e in result.get_asset_materialization_events())
+        return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
+
+    make_partitions(plan.stale, FAMILIES)
+    before, after = _around_graph(settings)
+    if only_texts:
+        return make_whole(before[: before.index("embeddings")])
+    if not settings.graph.enabled:
+        return make_whole([*before, *after])
+    made = make_whole(before)
+    make_partitions(stale_graph(settings, plan.units, make_lake(settings)), [GRAPH])
+    return made | make_whole(after)
 
 
-def _figures(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+def _around_graph(settings: Settings) -> tuple[list[str], list[str]]:
+    """The tables over the whole lake in order: those before the graph's partitions, and those made of these."""
+    before: list[str] = []
+    after: list[str] = []
+    for definition in make_assets(settings):
+        needed = {key.path[-1] for key in definition.dependency_keys}
+        own = [key.path[-1] for key in definition.keys]
+        if definition.partitions_def is None and not set(own) & set(CONTEXT_TABLES):
+            (after if needed & {*GRAPH.tables, *after} else before).extend(own)
+    return before, after
+
+
+def _figures(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers in the metadata of an asset that a run made, without those of Dagster's own names."""
-    (event,) = result.asset_materializations_for_node(asset)
-    numbers = {k: v.value for k, v in event.metadata.items()}
-    return {k: v for k, v in numbers.items() if isinstance(v, int | float) and "/" not in k}
+    return {k: v for k, v in metadata.items() if isinstance(v, int | float) and "/" not in k}
 
 
 def _run(

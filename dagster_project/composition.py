@@ -13,7 +13,7 @@ from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.mail import mail_assets
-from assets.publish import embeddings_asset, search_index_asset
+from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.references import message_links_asset
 from assets.relations import (
     chunk_context_asset,
@@ -215,7 +215,9 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             ),
             corpus_measures_asset(settings.measures),
             embeddings_asset(settings.embedding, settings.safety),
-            *graph.graph_assets(settings.graph, settings.terms),
+            *graph.graph_assets(
+                settings.graph, settings.terms, embeddings_version(settings.embedding, settings.safety)
+            ),
             search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
             *context_assets(settings.context, PackagedTokenCounter()),
         ]

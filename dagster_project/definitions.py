@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.evaluation import GROUP
-from assets.partitions import CONTEXT_TABLES, FAMILIES, Family
+from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
 from assets.publish import publish_checks
 from dagster_project.composition import make_assets, make_evaluation_assets, make_resources
 from dagster_project.schedules import hourly_job, hourly_schedule
@@ -24,6 +24,10 @@ EVALUATE = "evaluate"
 """The job that measures what is published; nothing else runs it."""
 
 
+_REFRESHES = "Read, parse and chunk {}, for the partitions of the run."
+_REFRESHES_GRAPH = "Classify and order the embedded chunks of documents, for the partitions of the run."
+
+
 def refresh_job(family: Family) -> str:
     """Name of the job that makes a family's partitions."""
     return f"refresh_{family.name}"
@@ -31,7 +35,8 @@ def refresh_job(family: Family) -> str:
 
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
-    partitioned = dg.AssetSelection.assets(*(table for family in FAMILIES for table in family.tables))
+    families = (*FAMILIES, GRAPH) if settings.graph.enabled else FAMILIES
+    partitioned = dg.AssetSelection.assets(*(table for family in families for table in family.tables))
     context = dg.AssetSelection.assets(*CONTEXT_TABLES)
     evaluation = dg.AssetSelection.groups(GROUP)
     return dg.Definitions(
@@ -42,10 +47,10 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
                 dg.define_asset_job(
                     refresh_job(family),
                     selection=dg.AssetSelection.assets(*family.tables),
-                    description=f"Read, parse and chunk {family.name}, for the partitions of the run.",
+                    description=_REFRESHES.format(family.name) if family != GRAPH else _REFRESHES_GRAPH,
                     executor_def=dg.in_process_executor,
                 )
-                for family in FAMILIES
+                for family in families
             ),
             dg.define_asset_job(
                 PUBLISH,

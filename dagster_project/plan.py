@@ -6,9 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
+import ibis
 
 from assets.conversations import context_assets
-from assets.partitions import BACKFILL, CONTEXT_TABLES, CONVERSATIONS, FAMILIES, Family
+from assets.graph import FINGERPRINTS
+from assets.partitions import (
+    BACKFILL,
+    CONTEXT_TABLES,
+    CONVERSATIONS,
+    DOCUMENTS,
+    FAMILIES,
+    GRAPH,
+    Family,
+)
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
@@ -52,8 +62,8 @@ def stages(settings: Settings) -> list[Stage]:
     for definition in make_assets(settings):
         if definition.partitions_def is None:
             continue
-        (family,) = (f for f in FAMILIES if f.partitions == definition.partitions_def)
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
+        (family,) = (f for f in (*FAMILIES, GRAPH) if set(tables) <= set(f.tables))
         inputs = tuple(sorted(k.path[-1] for k in definition.keys_by_input_name.values()))
         versions = set(definition.code_versions_by_key.values())
         assert len(versions) == 1, f"{tables} must share one code version"
@@ -69,7 +79,11 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     """
     units = sources.discover()
     order = stages(settings)
-    stale = {u.partition: tables for u in units if (tables := _stale_tables(u, order, lake))}
+    stale = {
+        u.partition: tables
+        for u in units
+        if (tables := _stale_tables(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake))
+    }
     present = {u.partition for u in units}
     kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
     vanished = tuple(p for p in kept if p not in present)
@@ -79,6 +93,7 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
         or not _whole_tables_are_right(settings, lake)
         or not publisher.is_current({u.partition: u.family for u in units})
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
+        or bool(stale_graph(settings, units, lake))
     )
     context = not publish and not context_is_right(settings, units, lake)
     return Plan(tuple(units), stale, vanished, publish, context)
@@ -105,13 +120,43 @@ def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLak
     )
 
 
-def _stale_tables(unit: Unit, order: Sequence[Stage], lake: ParquetLake) -> tuple[str, ...]:
+def stale_graph(settings: Settings, units: Sequence[Unit], lake: ParquetLake) -> dict[str, tuple[str, ...]]:
+    """By partition the tables of the graph that were made from others than the lake holds now.
+
+    To be asked when the tables without partitions are right: the graph is made after them.
+    """
+    order = _of(GRAPH.name, stages(settings))
+    if not order:
+        return {}
+    vectors, words = lake.footer("embeddings"), lake.read("keywords").table
+    context = ibis.memtable(lake.stored("chunk_context", ["chunk_id", "checksum"]))
+    found = {}
+    for partition in (u.partition for u in units if u.family == DOCUMENTS.name):
+        chunks = lake.stored("document_chunks", ["chunk_id", "checksum"], partition)
+        footers = {table: lake.footer(table, partition) for table in ("documents", "document_chunks")}
+        hashes = {table: footer.content_hash for table, footer in footers.items() if footer}
+        hashes |= {
+            "embeddings": vectors.code_version if vectors else "",
+            "chunk_context": FINGERPRINTS["chunk_context"](context, partition, chunks),
+            "keywords": FINGERPRINTS["keywords"](ibis.memtable(words), partition),
+        }
+        if tables := _stale_tables(partition, order, hashes, lake):
+            found[partition] = tables
+    return found
+
+
+def _of(family: str, order: Sequence[Stage]) -> list[Stage]:
+    return [stage for stage in order if stage.family == family]
+
+
+def _stale_tables(
+    partition: str, order: Sequence[Stage], given: Mapping[str, str], lake: ParquetLake
+) -> tuple[str, ...]:
+    """The stale tables of a partition; `given` are hashes of what the stages of `order` do not make."""
     stale: list[str] = []
-    hashes = {"unit": unit.fingerprint}
+    hashes = dict(given)
     for stage in order:
-        if stage.family != unit.family:
-            continue
-        footers = [lake.footer(table, unit.partition) for table in stage.tables]
+        footers = [lake.footer(table, partition) for table in stage.tables]
         expected = {name: hashes.get(name) for name in stage.inputs or ("unit",)}
         if set(stage.inputs) & set(stale) or not all(_is_right(f, stage, expected) for f in footers):
             stale += stage.tables
@@ -160,14 +205,16 @@ def _name(family: Family) -> str:
     return family.partitions.name
 
 
-def ranges(instance: dg.DagsterInstance, plan: Plan) -> list[tuple[Family, str, str, tuple[str, ...]]]:
+def ranges(
+    instance: dg.DagsterInstance, stale: Mapping[str, tuple[str, ...]], families: Sequence[Family] = FAMILIES
+) -> list[tuple[Family, str, str, tuple[str, ...]]]:
     """Family, first and last partition and tables of each run: neighbours with equal needs together."""
     most = BACKFILL.max_partitions_per_run or 1
     groups: list[tuple[Family, list[str], tuple[str, ...]]] = []
-    for family in FAMILIES:
+    for family in families:
         previous: tuple[str, ...] | None = None
         for partition in instance.get_dynamic_partitions(_name(family)):
-            tables = plan.stale.get(partition)
+            tables = stale.get(partition)
             if tables is not None:
                 if tables == previous and len(groups[-1][1]) < most:
                     groups[-1][1].append(partition)

@@ -36,6 +36,9 @@ _STAGES = {
     "conversation_terms": "counting terms",
     "conversation_context": "finding context",
     "embeddings": "embedding texts",
+    "chunk_classes": "finding code",
+    "chunk_similarities": "ordering chunks",
+    "chunk_keywords": "finding keywords",
     "search_index": "publishing",
 }
 _PIPED_WIDTH = 120

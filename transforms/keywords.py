@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
+from transforms.hashing import parts_hash
 from transforms.markdown import outline
 from transforms.prompt_hashes import is_question_list
 from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
@@ -99,6 +100,14 @@ def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSe
     made = pl.concat([_frame(part) for part in parts]).unique(["source", "folder", "keyword"], keep="first")
     order = ["source", "folder", "score", "keyword"]
     return KEYWORDS.conform(made.sort(order, descending=[False, False, True, False]).to_arrow())
+
+
+def keywords_hash(words: pa.Table) -> str:
+    """A hash of keywords and their scores."""
+    rows = _frame(words).sort("source", "folder", "keyword")
+    return parts_hash(
+        "\0".join(map(str, row)) for row in rows.select("source", "folder", "keyword", "score").rows()
+    )
 
 
 def list_folder(path: str) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from transforms.hashing import parts_hash
 from transforms.schemas import CHUNK_SIMILARITIES, STRIPE_ORDERS
 from transforms.settings import GraphSettings
 
@@ -22,6 +23,7 @@ DECIMALS = 6
 """Decimals of a similarity, so that orders do not hang on the last bit of a sum."""
 WORD = r"[\p{L}\p{M}\p{N}_]+"
 _ROWS_AT_ONCE = 1 << 16
+_SHOWN = ("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display")
 
 
 def stripe_factor(count: pl.Expr) -> pl.Expr:
@@ -36,18 +38,36 @@ def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings
 
     Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
     """
-    added = context.select("chunk_id", context_hash="checksum")
     vectors = embeddings.select("text_hash", "vector")
-    chunks = document_chunks.select(
-        "chunk_id", "doc_id", "chunk_index", "heading_path", "text_display", "checksum"
-    )
-    joined = chunks.left_join(added, "chunk_id")
-    hashed = joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
+    hashed = _embedded_as(document_chunks, context)
     return (
         hashed.join(vectors, hashed.hashed == vectors.text_hash)
-        .select("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display", "vector")
+        .select(*_SHOWN, "vector")
         .order_by("doc_id", "chunk_index")
     )
+
+
+def texts_hash(chunks: pa.Table, context: ibis.Table) -> str:
+    """A hash of what is embedded of `chunks`, whose own texts `chunk_context` may replace."""
+    own = ibis.memtable(chunks.select(["chunk_id", "checksum"]))
+    hashed = _embedded_as(own, context).select("chunk_id", "hashed").order_by("chunk_id")
+    return parts_hash(hashed.to_pyarrow().column("hashed").to_pylist())
+
+
+def _embedded_as(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
+    """`chunks` with the column `hashed`, the hash of the text that is embedded of each."""
+    joined = chunks.left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
+    return joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
+
+
+def stripes_of(
+    chunks: pa.Table, classes: pa.Table, context: ibis.Table, embeddings: ibis.Table, settings: GraphSettings
+) -> tuple[pa.Table, pa.Table]:
+    """The tables `chunk_similarities` and `stripe_orders` of some chunks of whole documents."""
+    own = ibis.memtable(chunks.select([*_SHOWN, "checksum"]))
+    embedded = embedded_chunks(own, context, embeddings).to_pyarrow()
+    similarities = chunk_similarities(embedded, classes, settings)
+    return similarities, stripe_orders(similarities)
 
 
 def matrix(vectors: pa.ChunkedArray) -> np.ndarray:

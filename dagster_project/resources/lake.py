@@ -149,12 +149,12 @@ class ParquetLake:
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
 
-    def stored(self, table: str, columns: Sequence[str]) -> pa.Table | None:
-        """Columns of a stored table without partitions; None if there is none or it is damaged."""
-        if self.footer(table) is None:
+    def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """Columns of a stored table, or of one partition of it; None if there is none or it is damaged."""
+        if self.footer(table, partition) is None:
             return None
         try:
-            with self.path(table).open("rb") as stream:
+            with self.path(table, partition).open("rb") as stream:
                 return pq.ParquetFile(stream).read(list(columns))
         except (pa.ArrowException, OSError):
             return None
@@ -203,9 +203,9 @@ class ParquetLake:
 class LakeIOManager(UPathIOManager):
     """Dagster's way into the lake.
 
-    A partitioned asset hands over its staged partitions and receives a `Partitions` reader; an
-    unpartitioned asset hands over an Arrow or Ibis table and receives, of each upstream asset,
-    an Ibis table over all partitions of the units that exist.
+    A partitioned asset hands over its staged partitions and receives a `Partitions` reader of each
+    partitioned upstream asset; an unpartitioned asset hands over an Arrow or Ibis table. All other
+    inputs are Ibis tables, over all partitions of the units that exist where there are any.
     """
 
     extension = ".parquet"
@@ -234,9 +234,10 @@ class LakeIOManager(UPathIOManager):
             obj[partition].commit()
 
     def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
-        """A partition reader for a partitioned asset, an Ibis table for an unpartitioned one."""
+        """A partition reader between partitioned assets, else an Ibis table."""
         table = context.asset_key.path[-1]
-        if context.step_context.has_partition_key or context.step_context.has_partition_key_range:
+        step = context.step_context
+        if context.has_asset_partitions and (step.has_partition_key or step.has_partition_key_range):
             return Partitions(table, lambda partition: self.lake.read(table, partition))
         keys = context.asset_partition_keys if context.has_asset_partitions else [None]
         return self.table(table, keys)

@@ -18,7 +18,7 @@ import duckdb
 import polars as pl
 
 from assets import graph
-from assets.partitions import FAMILIES
+from assets.partitions import DOCUMENTS, FAMILIES, GRAPH
 from dagster_project.resources import published, published_macros
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
@@ -58,6 +58,13 @@ class Published:
     rows: Mapping[str, int] = field(default_factory=dict)
     vector_search: str = "exact"
     unusable: str | None = None
+
+
+def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:
+    """The files of a table that is published whole: one, or for the graph one per partition of documents."""
+    if table not in GRAPH.tables:
+        return [None]
+    return [p for p in sorted(partitions) if partitions[p] == DOCUMENTS.name]
 
 
 class DuckDBPublisher:
@@ -162,19 +169,23 @@ class DuckDBPublisher:
         return link.resolve() if link.is_symlink() and link.exists() else None
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """Content hash of every table of every partition, and of the whole tables under the key ''."""
-        hashes: dict[str, dict[str, str]] = {}
-        per_unit = [(p, _TABLES[partitions[p]]) for p in sorted(partitions)]
-        for partition, tables in [("", self.whole), *per_unit]:
-            for table in tables:
-                footer = self.lake.footer(table, partition or None)
-                if footer is None:
-                    place = self.lake.path(table, partition or None)
-                    raise WeftError(
-                        f"cannot publish: {place} is missing or damaged; `weft build` makes it again"
-                    )
-                hashes.setdefault(partition, {})[table] = footer.content_hash
+        """Content hash of every table of every partition, and of what is published whole under the key ''."""
+        hashes = {
+            p: {t: self._content_hash(t, p) for t in _TABLES[partitions[p]]} for p in sorted(partitions)
+        }
+        hashes[""] = {
+            table: parts_hash(parts) if table in GRAPH.tables else parts[0]
+            for table in self.whole
+            for parts in [[self._content_hash(table, p) for p in whole_parts(table, partitions)]]
+        }
         return hashes
+
+    def _content_hash(self, table: str, partition: str | None) -> str:
+        footer = self.lake.footer(table, partition)
+        if footer is None:
+            place = self.lake.path(table, partition)
+            raise WeftError(f"cannot publish: {place} is missing or damaged; `weft build` makes it again")
+        return footer.content_hash
 
     def published_partitions(self) -> set[str]:
         """The partitions in the current version."""
@@ -280,7 +291,8 @@ class _Build:
                 "CREATE TABLE prev.partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
             )
         for name in (*_WHOLE, *graph.TABLES):
-            self._from_lake(f"lake_{name}", name, [None] if name in self.publisher.whole else [])
+            parts = whole_parts(name, self.partitions) if name in self.publisher.whole else []
+            self._from_lake(f"lake_{name}", name, parts)
 
     def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
         """A temporary view over stored files, with the column `partition`."""
