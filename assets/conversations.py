@@ -7,7 +7,7 @@ import ibis
 import polars as pl
 import pyarrow as pa
 
-from assets.partitions import CONVERSATIONS, table_metadata
+from assets.partitions import CONVERSATIONS, described
 from assets.protocols import Lake, PublishedIndex, TokenCounter
 from assets.stages import reading_asset, stage_asset
 from transforms import conversation_chunks, conversation_context, conversations, query_chunks, schemas, terms
@@ -79,13 +79,7 @@ def _version(settings: ContextSettings) -> str:
 
 
 def _described(table: schemas.Table, settings: ContextSettings) -> dict[str, Any]:
-    return {
-        "group_name": "context",
-        "kinds": {"parquet", "polars"},
-        "code_version": _version(settings),
-        "description": table.comment,
-        "metadata": table_metadata(table),
-    }
+    return {"group_name": "context", **described(table, _version(settings), "polars")}
 
 
 def _candidates_asset(settings: ContextSettings) -> dg.AssetsDefinition:

@@ -1,19 +1,20 @@
 """What crosses partitions: memberships, threads and the context of short replies, over the whole lake."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import table_metadata
+from assets.partitions import described, outs
 from assets.protocols import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
 from transforms import context as context_transforms
 from transforms import families as families_transforms
 from transforms import inferred_quotes as quotes
-from transforms import links, measures, schemas, sentences, terms, threads
+from transforms import links, measures, references, schemas, sentences, terms
+from transforms import threads as threads_transforms
 from transforms.settings import (
     ChunkSettings,
     FamilySettings,
@@ -24,21 +25,16 @@ from transforms.settings import (
     TermSettings,
     ThreadSettings,
 )
-from transforms.threads import canonical
+
+GROUP = "relations"
 
 
 def memberships_asset() -> dg.AssetsDefinition:
     """The asset `memberships`."""
 
-    @dg.asset(
-        group_name="relations",
-        kinds={"parquet", "ibis"},
-        code_version=threads.VERSION,
-        description=schemas.MEMBERSHIPS.comment,
-        metadata=table_metadata(schemas.MEMBERSHIPS),
-    )
+    @dg.asset(group_name=GROUP, **described(schemas.MEMBERSHIPS, threads_transforms.VERSION, "ibis"))
     def memberships(messages: ibis.Table) -> ibis.Table:
-        return threads.memberships(messages)
+        return threads_transforms.memberships(messages)
 
     return memberships
 
@@ -46,20 +42,9 @@ def memberships_asset() -> dg.AssetsDefinition:
 def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     """The multi-asset `threads`, `thread_tree`."""
     tables = {"threads": schemas.THREADS, "thread_tree": schemas.THREAD_TREE}
+    version = f"{threads_transforms.VERSION}-{settings.digest()}"
 
-    @dg.multi_asset(
-        name="build_threads",
-        group_name="relations",
-        outs={
-            name: dg.AssetOut(
-                description=table.comment,
-                code_version=f"{threads.VERSION}-{settings.digest()}",
-                metadata=table_metadata(table),
-                kinds={"parquet"},
-            )
-            for name, table in tables.items()
-        },
-    )
+    @dg.multi_asset(name="build_threads", group_name=GROUP, outs=outs(tables, version))
     def build_threads(messages: ibis.Table, memberships: ibis.Table) -> tuple[Any, Any]:
         columns = [
             "source",
@@ -71,28 +56,23 @@ def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
             "from_addr",
             "effective_at",
         ]
-        mails = threads.canonical(messages.select(columns), memberships)
+        mails = threads_transforms.canonical(messages.select(columns), memberships)
         lists = memberships.select("message_id", "list_id")
-        return threads.build_threads(mails.to_pyarrow(), lists.to_pyarrow(), settings)
+        return threads_transforms.build_threads(mails.to_pyarrow(), lists.to_pyarrow(), settings)
 
     return build_threads
 
 
 def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
     """The asset `families`."""
+    version = f"{families_transforms.VERSION}-{settings.digest()}"
 
-    @dg.asset(
-        group_name="relations",
-        kinds={"parquet", "polars"},
-        code_version=f"{families_transforms.VERSION}-{settings.digest()}",
-        description=schemas.FAMILIES.comment,
-        metadata=table_metadata(schemas.FAMILIES),
-    )
+    @dg.asset(group_name=GROUP, **described(schemas.FAMILIES, version, "polars"))
     def families(
         messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
     ) -> pa.Table:
         columns = ["source", "unit", "message_id", "subject", "from_addr", "from_name", "effective_at"]
-        mails = threads.canonical(messages.select(columns), memberships)
+        mails = threads_transforms.canonical(messages.select(columns), memberships)
         return families_transforms.families(
             mails.to_pyarrow(), thread_tree.to_pyarrow(), message_links.to_pyarrow(), settings
         )
@@ -102,21 +82,16 @@ def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
 
 def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinition:
     """The asset `inferred_quotes`."""
+    version = f"{quotes.VERSION}-{settings.digest()}"
 
-    @dg.asset(
-        group_name="relations",
-        kinds={"parquet", "polars"},
-        code_version=f"{quotes.VERSION}-{settings.digest()}",
-        description=schemas.INFERRED_QUOTES.comment,
-        metadata=table_metadata(schemas.INFERRED_QUOTES),
-    )
+    @dg.asset(group_name=GROUP, **described(schemas.INFERRED_QUOTES, version, "polars"))
     def inferred_quotes(
         messages: ibis.Table, memberships: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table
     ) -> pa.Table:
         columns = ["source", "unit", "message_id", "subject", "from_addr", "body"]
-        mails = threads.canonical(messages.select(columns), memberships)
+        mails = threads_transforms.canonical(messages.select(columns), memberships)
         columns = ["source", "unit", "doc_id", "attachment_id", "spans", "has_patch_markers"]
-        chunks = threads.canonical(message_chunks.select(columns), memberships, "doc_id")
+        chunks = threads_transforms.canonical(message_chunks.select(columns), memberships, "doc_id")
         of_bodies = chunks.filter(chunks.attachment_id.isnull())
         return quotes.inferred_quotes(
             mails.to_pyarrow(), of_bodies.to_pyarrow(), thread_tree.to_pyarrow(), settings
@@ -125,16 +100,25 @@ def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinitio
     return inferred_quotes
 
 
+def message_links_asset() -> dg.AssetsDefinition:
+    """The asset `message_links`."""
+
+    @dg.asset(group_name=GROUP, **described(schemas.LINKS, references.VERSION, "polars"))
+    def message_links(
+        message_references: ibis.Table, messages: ibis.Table, memberships: ibis.Table
+    ) -> pa.Table:
+        columns = ["source", "unit", "message_id", "subject", "effective_at"]
+        mails = threads_transforms.canonical(messages.select(columns), memberships)
+        named = threads_transforms.canonical(message_references, memberships)
+        return references.message_links(named.to_pyarrow(), mails.to_pyarrow())
+
+    return message_links
+
+
 def document_links_asset() -> dg.AssetsDefinition:
     """The asset `document_links`."""
 
-    @dg.asset(
-        group_name="relations",
-        kinds={"parquet", "polars"},
-        code_version=links.VERSION,
-        description=schemas.LINKS.comment,
-        metadata=table_metadata(schemas.LINKS),
-    )
+    @dg.asset(group_name=GROUP, **described(schemas.LINKS, links.VERSION, "polars"))
     def document_links(
         context: dg.AssetExecutionContext,
         document_references: ibis.Table,
@@ -175,16 +159,8 @@ def chunk_context_asset(
 
     @dg.multi_asset(
         name="build_chunk_context",
-        group_name="relations",
-        outs={
-            name: dg.AssetOut(
-                description=table.comment,
-                code_version=version,
-                metadata=table_metadata(table),
-                kinds={"parquet", "ibis"},
-            )
-            for name, table in tables.items()
-        },
+        group_name=GROUP,
+        outs=outs(tables, version, "ibis"),
     )
     def build_chunk_context(
         context: dg.AssetExecutionContext,
@@ -200,26 +176,21 @@ def chunk_context_asset(
         language_model: dg.ResourceParam[LanguageModel],
         answer_cache: dg.ResourceParam[AnswerCache],
     ) -> tuple[Any, Any]:
-        published = canonical(message_chunks, memberships, "doc_id")
-        parents = context_transforms.parent_texts(published, thread_tree, settings).to_pyarrow()
-        requoted = context_transforms.requoted(published, inferred_quotes)
-        bodies = canonical(messages.select("source", "unit", "message_id", "body"), memberships)
-        needed = bodies.semi_join(inferred_quotes, "message_id").to_pyarrow()
-        restated = context_transforms.restated(requoted.to_pyarrow(), needed)
-        added = context_transforms.chunk_context(parents, restated, settings)
+        added, restated = context_transforms.joined_context(
+            message_chunks, memberships, messages, thread_tree, inferred_quotes, settings
+        )
         if told:
             chunks = context_transforms.published_chunks(
                 message_chunks, document_chunks, conversation_chunks, memberships
-            )
-            chosen = chunks.filter(chunks.source.isin(list(told)))
-            mails = canonical(messages, memberships)
+            ).filter(lambda t: t.source.isin(list(told)))
+            mails = threads_transforms.canonical(messages, memberships)
             known = sentences.Known(mails, thread_tree, threads, documents)
-            placed = sentences.placed(chosen, known).to_pyarrow()
+            placed = sentences.placed(chunks, known).to_pyarrow()
             made, report = chunk_sentences(
                 placed, told, sentence_settings, safety, language_model, answer_cache
             )
             context.add_output_metadata(report.metadata(), output_name="chunk_context")
-            texts = chosen.select("chunk_id", "text_embed").to_pyarrow()
+            texts = chunks.select("chunk_id", "text_embed").to_pyarrow()
             added = schemas.CHUNK_CONTEXT.conform(sentences.with_sentences(added, texts, made))
         return added, terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
 
@@ -228,14 +199,9 @@ def chunk_context_asset(
 
 def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
     """The asset `corpus_measures`, its values also as metadata."""
+    version = f"{measures.VERSION}-{settings.digest()}"
 
-    @dg.asset(
-        group_name="relations",
-        kinds={"parquet", "polars"},
-        code_version=f"{measures.VERSION}-{settings.digest()}",
-        description=schemas.CORPUS_MEASURES.comment,
-        metadata=table_metadata(schemas.CORPUS_MEASURES),
-    )
+    @dg.asset(group_name=GROUP, **described(schemas.CORPUS_MEASURES, version, "polars"))
     def corpus_measures(
         context: dg.AssetExecutionContext,
         messages: ibis.Table,
@@ -246,24 +212,10 @@ def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
         thread_tree: ibis.Table,
         chunk_context: ibis.Table,
     ) -> pa.Table:
-        def published(table: ibis.Table, columns: Sequence[str], key: str = "message_id") -> ibis.Table:
-            return threads.canonical(table.select("source", "unit", *columns), memberships, key)
-
-        tree = thread_tree.to_pyarrow()
-        blocks = measures.quote_blocks(message_blocks)
-        pairs = measures.quoted_sample(blocks, tree, settings)
-        bodies = measures.compared_bodies(published(messages, ("message_id", "body")), pairs).to_pyarrow()
-        chunks = published(message_chunks, measures.CHUNK_COLUMNS, "doc_id").to_pyarrow()
-        measured = measures.corpus_measures(
-            measures.MailTables(
-                published(messages, measures.MESSAGE_COLUMNS).to_pyarrow(),
-                chunks,
-                tree,
-                chunk_context.select("chunk_id", "context_kind").to_pyarrow(),
-                published(attachments, ("message_id",)).to_pyarrow(),
+        measured = measures.measures_of_lake(
+            measures.LakeTables(
+                messages, memberships, message_blocks, message_chunks, attachments, thread_tree, chunk_context
             ),
-            measures.quoted_lines(pairs, bodies, blocks, settings),
-            measures.anchors_found(pairs, bodies, chunks, settings),
             settings,
         )
         context.add_output_metadata(measures.as_metadata(measured))

@@ -14,7 +14,6 @@ from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.mail import mail_assets
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
-from assets.references import message_links_asset
 from assets.relations import (
     chunk_context_asset,
     corpus_measures_asset,
@@ -22,6 +21,7 @@ from assets.relations import (
     families_asset,
     inferred_quotes_asset,
     memberships_asset,
+    message_links_asset,
     threads_asset,
 )
 from dagster_project.evaluation import make_evaluator, make_quality_guard

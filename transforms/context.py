@@ -16,6 +16,26 @@ _SUBSTANCE = re.compile(r"[^\W_]")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
+def joined_context(
+    chunks: ibis.Table,
+    memberships: ibis.Table,
+    messages: ibis.Table,
+    tree: ibis.Table,
+    quotes: ibis.Table,
+    settings: ChunkSettings,
+) -> tuple[pa.Table, pa.Table]:
+    """The table `chunk_context` without sentences, and the result of `restated`, of the lake's mail.
+
+    `chunks` and `messages` have a row for every copy of a mail; `quotes` is `inferred_quotes`.
+    """
+    published = threads.canonical(chunks, memberships, "doc_id")
+    parents = parent_texts(published, tree, settings).to_pyarrow()
+    bodies = threads.canonical(messages.select("source", "unit", "message_id", "body"), memberships)
+    needed = bodies.semi_join(quotes, "message_id").to_pyarrow()
+    own = restated(requoted(published, quotes).to_pyarrow(), needed)
+    return chunk_context(parents, own, settings), own
+
+
 def parent_texts(chunks: ibis.Table, tree: ibis.Table, settings: ChunkSettings) -> ibis.Table:
     """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
 

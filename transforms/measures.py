@@ -5,6 +5,7 @@ These are the counts that the evaluation plan of the pginbox design (seed 000) a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import ibis
@@ -14,6 +15,7 @@ import pyarrow as pa
 from transforms import schemas
 from transforms.inferred_quotes import body_lines
 from transforms.settings import MeasureSettings
+from transforms.threads import canonical
 
 VERSION = "2"
 
@@ -36,6 +38,40 @@ class MailTables(NamedTuple):
     tree: pa.Table
     context: pa.Table
     attachments: pa.Table
+
+
+class LakeTables(NamedTuple):
+    """What is measured, as it lies in the lake: messages, blocks, chunks and attachments of every copy of a mail."""
+
+    messages: ibis.Table
+    memberships: ibis.Table
+    blocks: ibis.Table
+    chunks: ibis.Table
+    attachments: ibis.Table
+    tree: ibis.Table
+    context: ibis.Table
+
+
+def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
+    """The result of `corpus_measures`, a mail with several copies counted once."""
+
+    def once(table: ibis.Table, columns: Sequence[str], key: str = "message_id") -> ibis.Table:
+        return canonical(table.select("source", "unit", *columns), lake.memberships, key)
+
+    tree = lake.tree.to_pyarrow()
+    blocks = quote_blocks(lake.blocks)
+    pairs = quoted_sample(blocks, tree, settings)
+    bodies = compared_bodies(once(lake.messages, ("message_id", "body")), pairs).to_pyarrow()
+    chunks = once(lake.chunks, CHUNK_COLUMNS, "doc_id").to_pyarrow()
+    mail = MailTables(
+        once(lake.messages, MESSAGE_COLUMNS).to_pyarrow(),
+        chunks,
+        tree,
+        lake.context.select("chunk_id", "context_kind").to_pyarrow(),
+        once(lake.attachments, ("message_id",)).to_pyarrow(),
+    )
+    quoted = quoted_lines(pairs, bodies, blocks, settings)
+    return corpus_measures(mail, quoted, anchors_found(pairs, bodies, chunks, settings), settings)
 
 
 def quote_blocks(blocks: ibis.Table) -> pl.DataFrame:
