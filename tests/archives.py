@@ -89,6 +89,13 @@ class Workspace:
         path.write_bytes(mails if isinstance(mails, bytes) else mbox(mails))
         return path
 
+    def put(self, name: str, text: str) -> Path:
+        """Write a text file below the folder."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
     def configure(self, *sources: Mapping[str, str], **sections: Mapping[str, object]) -> Workspace:
         """Write the settings file; without sources there is one, `dev`, over mail/*.mbox."""
         named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
@@ -191,8 +198,7 @@ def two_lists(folder: Path, **sections: Mapping[str, object]) -> Workspace:
 
 def rebuilt(original: Workspace, folder: Path) -> Workspace:
     """A workspace with the same sources and settings, built from nothing."""
+    shutil.copytree(original.folder, folder, ignore=shutil.ignore_patterns("state"))
     made = Workspace(folder)
-    shutil.copytree(original.folder / "mail", folder / "mail", dirs_exist_ok=True)
-    made.config.write_text(original.config.read_text())
     made.build()
     return made

@@ -34,3 +34,9 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def built(built_once: Workspace, tmp_path: Path) -> Workspace:
     """A copy of `built_once` that a test may change."""
     return built_once.copied(tmp_path / "work")
+
+
+@pytest.fixture
+def made(made_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy, which a test may change, of the workspace that its module built as `made_once`."""
+    return made_once.copied(tmp_path / "work")

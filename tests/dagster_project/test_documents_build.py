@@ -11,8 +11,9 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 
+from assets import graph
 from dagster_project.cli import main
-from tests.archives import Workspace, differences, discussion, embedded
+from tests.archives import Workspace, differences, discussion, embedded, rebuilt
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
@@ -69,29 +70,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         "docs/guide/index.md": GUIDE,
         "docs/reference/options.md": OPTIONS,
     }.items():
-        write(work, name, text)
+        work.put(name, text)
     work.build()
     return work
-
-
-@pytest.fixture
-def made(made_once: Workspace, tmp_path: Path) -> Workspace:
-    """A copy of `made_once` that a test may change."""
-    return made_once.copied(tmp_path / "work")
-
-
-def write(work: Workspace, name: str, text: str) -> None:
-    path = work.folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def built_anew(work: Workspace, folder: Path) -> Workspace:
-    """The same sources and settings, built from nothing."""
-    shutil.copytree(work.folder, folder, ignore=shutil.ignore_patterns("state"))
-    anew = Workspace(folder)
-    anew.build()
-    return anew
 
 
 def test_each_grain_makes_its_units(made_once: Workspace):
@@ -154,7 +135,7 @@ def test_a_second_build_does_nothing(made: Workspace):
 
 
 def test_an_edit_makes_one_unit_again_and_embeds_the_changed_section_alone(made: Workspace):
-    write(made, "notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink"))
+    made.put("notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink"))
     with made.instance() as instance:
         result = made.build()
         event = instance.get_latest_materialization_event(dg.AssetKey("document_chunks"))
@@ -175,7 +156,7 @@ def test_a_moved_note_keeps_its_vectors(made: Workspace):
 
 
 def _edit(work: Workspace) -> None:
-    write(work, "docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
+    work.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
 
 
 def _delete(work: Workspace) -> None:
@@ -187,8 +168,8 @@ def _delete_a_unit(work: Workspace) -> None:
 
 
 def _add(work: Workspace) -> None:
-    write(work, "notes/Nowhere.md", "Now it is somewhere.")
-    write(work, "docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
+    work.put("notes/Nowhere.md", "Now it is somewhere.")
+    work.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
 
 
 def _mail(work: Workspace) -> None:
@@ -204,7 +185,7 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path, change: Callab
     change(made)
     result = made.build()
     assert result.published and result.published["built_on_previous"]
-    assert differences(made.index, built_anew(made, tmp_path / "anew").index) == {}
+    assert differences(made.index, rebuilt(made, tmp_path / "anew").index) == {}
 
 
 def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
@@ -251,14 +232,14 @@ def test_an_unknown_source_is_an_error_that_names_the_known_ones(made_once: Work
 @pytest.mark.parametrize("chunker", ["tree", "sections", "semantic"])
 def test_each_chunker_is_chosen_per_source(tmp_path: Path, chunker: str):
     work = Workspace(tmp_path / "work").configure({**NOTES, "chunker": chunker})
-    write(work, "notes/Compaction.md", COMPACTION)
+    work.put("notes/Compaction.md", COMPACTION)
     work.build()
     assert [c.split("-")[0] for c in work.column("SELECT DISTINCT chunker FROM chunks")] == [chunker]
 
 
 def test_a_source_may_have_documents_alone(tmp_path: Path):
     work = Workspace(tmp_path / "work").configure(NOTES)
-    write(work, "notes/a.md", "Just a note.")
+    work.put("notes/a.md", "Just a note.")
     assert work.build().published
     assert work.column("SELECT text_display FROM chunks") == ["Just a note."]
 
@@ -268,8 +249,19 @@ def test_a_source_may_have_documents_alone(tmp_path: Path):
 )
 def test_a_renamed_note_keeps_its_vectors(tmp_path: Path, text: str):
     work = Workspace(tmp_path / "work").configure(NOTES)
-    write(work, "notes/before.md", text)
+    work.put("notes/before.md", text)
     work.build()
     (work.folder / "notes/before.md").rename(work.folder / "notes/after.md")
     assert embedded(work.build()) == 0
     assert work.column("SELECT DISTINCT doc_id FROM chunks") == ["notes:after.md"]
+
+
+def test_without_the_setting_there_is_no_graph_and_its_tables_are_empty(made_once: Workspace):
+    root = made_once.settings.root
+    assert not (root / "graph").exists()
+    assert not [p for p in (root / "lake").iterdir() if p.stem in graph.TABLES]
+    assert made_once.column("SELECT count(*) FROM stripe('docs:guide/index.md', 3)") == [0]
+    for command, code in ((["stripe", "index.md"], 2), (["serve-graph"], 5)):
+        shown = CliRunner().invoke(main, [command[0], "--config", str(made_once.config), *command[1:]])
+        assert shown.exit_code == code
+        assert "set `enabled = true` in [graph]" in shown.output

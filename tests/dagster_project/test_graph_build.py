@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli import main
-from tests.archives import Workspace, differences, discussion
+from dagster_project.plan import stale_graph
+from tests.archives import Workspace, differences, discussion, rebuilt
 from transforms.document_graph import CHUNKS
 from transforms.graph_schema import SCHEMA
 
@@ -42,30 +43,26 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         document_chunks={"min_chars": 1},
     )
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
-    write(work, "docs/guide/manual.md", MANUAL)
-    write(work, "docs/guide/index.md", INDEX)
-    write(work, "docs/guide/qa-pairs.md", PAIRS)
-    write(work, "docs/notes/one.md", "One note about the weather.")
+    work.put("docs/guide/manual.md", MANUAL)
+    work.put("docs/guide/index.md", INDEX)
+    work.put("docs/guide/qa-pairs.md", PAIRS)
+    work.put("docs/notes/one.md", "One note about the weather.")
+    work.put("docs/old/gone.md", "Soon gone.")
     work.build()
     return work
-
-
-@pytest.fixture
-def made(made_once: Workspace, tmp_path: Path) -> Workspace:
-    """A copy of `made_once` that a test may change."""
-    return made_once.copied(tmp_path / "work")
-
-
-def write(work: Workspace, name: str, text: str) -> None:
-    path = work.folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def graph(work: Workspace) -> dict[str, bytes]:
     """The exported files by path."""
     folder = work.settings.root / "graph"
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def stripes(work: Workspace) -> dict[str, tuple[int, int]]:
+    """What a file that is written again changes, of the lake's files of orders by partition."""
+    lake = work.lake
+    paths = {p: Path(str(lake.path("stripe_orders", p))) for p in lake.partitions("stripe_orders")}
+    return {p: (path.stat().st_ino, path.stat().st_mtime_ns) for p, path in paths.items()}
 
 
 def run(work: Workspace, *arguments: str):
@@ -144,43 +141,46 @@ def test_other_questions_are_searched(made_once: Workspace, arguments: list[str]
 
 def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     text = MANUAL.replace("## Reading", "## Deleting\n\nA deleted key is gone.\n\n## Reading")
-    write(made, "docs/guide/manual.md", text.replace("level by level", "one after the other"))
-    write(made, "docs/guide/qa-pairs.md", PAIRS + "\n## Q: What costs a snapshot?\n\nA: Nothing.\n")
-    write(made, "docs/added/more.md", "# More\n\nSee [the manual](../guide/manual.md).\n")
+    made.put("docs/guide/manual.md", text.replace("level by level", "one after the other"))
+    made.put("docs/guide/qa-pairs.md", PAIRS + "\n## Q: What costs a snapshot?\n\nA: Nothing.\n")
+    made.put("docs/added/more.md", "# More\n\nSee [the manual](../guide/manual.md).\n")
     (made.folder / "docs/guide/index.md").unlink()
-    shutil.rmtree(made.folder / "docs/notes")
+    shutil.rmtree(made.folder / "docs/old")
+    before = stripes(made)
     made.build()
+    assert {p for p, state in stripes(made).items() if before.get(p) != state} == {"docs/added", "docs/guide"}
     after = graph(made)
-    assert not [name for name in after if "index.md" in name or name.startswith("docs/notes")]
-    anew = Workspace(tmp_path / "anew")
-    shutil.copytree(made.folder, anew.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("state"))
-    anew.build()
+    assert not [name for name in after if "index.md" in name or name.startswith("docs/old")]
+    anew = rebuilt(made, tmp_path / "anew")
     assert graph(anew) == after
     assert differences(made.index, anew.index) == {}
 
 
-def test_an_unchanged_build_writes_nothing_and_a_lost_export_comes_back(made: Workspace):
+def test_new_mail_touches_no_file_of_the_graph_and_a_lost_export_is_missed(made: Workspace):
     folder = made.settings.root / "graph"
-    files = graph(made)
-    before = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}
-    assert not made.build().published
+    before, orders = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}, stripes(made)
+    assert made.plan().is_empty
     made.write("dev.2004-02.mbox", discussion(50, 2, "cache"))
     assert made.build().published
     assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")} == before
+    assert stripes(made) == orders
+    assert made.plan().is_empty
     shutil.rmtree(folder)
-    made.build()
-    assert graph(made) == files
+    assert made.plan().publish
 
 
-def test_without_the_setting_there_is_no_graph_and_its_tables_are_empty(tmp_path: Path):
-    work = Workspace(tmp_path / "work").configure(DOCS)
-    write(work, "docs/guide/manual.md", MANUAL)
-    result = work.build()
-    assert not {"build_stripes", "document_graph"} & set(result.stages)
-    assert not (work.settings.root / "graph").exists()
-    assert work.column("SELECT count(*) FROM stripe('docs:guide/manual.md', 3)") == [0]
-    shown = run(work, "stripe", "manual.md")
-    assert shown.exit_code == 2
-    assert "set `enabled = true` in [graph]" in shown.output
-    served = run(work, "serve-graph")
-    assert served.exit_code == 5
+@pytest.mark.parametrize(
+    ("table", "stale"),
+    [
+        ("chunk_classes", ("chunk_classes", "chunk_similarities", "stripe_orders")),
+        ("stripe_orders", ("chunk_similarities", "stripe_orders")),
+        ("chunk_keywords", ("chunk_keywords",)),
+    ],
+)
+def test_a_lost_table_of_the_graph_is_made_again_with_what_depends_on_it(
+    made: Workspace, table: str, stale: tuple[str, ...]
+):
+    made.lake.path(table, "docs/notes").unlink()
+    plan = made.plan()
+    assert plan.publish and not plan.stale
+    assert stale_graph(made.settings, plan.units, made.lake) == {"docs/notes": stale}

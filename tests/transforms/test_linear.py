@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
+from tests.timing import seconds
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
 from transforms.mail import RawMail, read_mail
@@ -77,20 +77,12 @@ def corpora() -> tuple[Corpus, Corpus]:
     return Corpus(FEW), Corpus(FEW * TIMES)
 
 
-def seconds(stage: Callable[[Corpus], object], corpus: Corpus) -> float:
-    """Processor time of the best of three runs."""
-    taken = []
-    for _ in range(3):
-        start = time.process_time()
-        stage(corpus)
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
 @pytest.mark.parametrize("name", STAGES)
 def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
     few, many = corpora
-    ratio = seconds(STAGES[name], many) / max(seconds(STAGES[name], few), 1e-3)
+    stage = STAGES[name]
+    few_seconds = max(seconds(lambda: stage(few)), 1e-3)
+    ratio = seconds(lambda: stage(many)) / few_seconds
     assert ratio < ALLOWED, f"{name}: {TIMES} times the mail took {ratio:.1f} times the time"
 
 
@@ -110,11 +102,6 @@ def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, C
 def test_one_long_body_costs_what_its_size_costs(unit: str):
     def taken(size: int) -> float:
         mail = pa.table({"message_id": ["m"], "body": [unit * (size // len(unit))]})
-        times = []
-        for _ in range(2):
-            start = time.process_time()
-            message_blocks(mail, BlockSettings(), threads=1)
-            times.append(time.process_time() - start)
-        return min(times)
+        return seconds(lambda: message_blocks(mail, BlockSettings(), threads=1), runs=2)
 
     assert taken(2_000_000) / max(taken(200_000), 5e-3) < ALLOWED

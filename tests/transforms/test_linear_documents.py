@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.documents import read
+from tests.timing import seconds
 from transforms.links import document_links, document_references
 from transforms.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings
@@ -44,20 +45,12 @@ def corpora(request: pytest.FixtureRequest) -> tuple[Corpus, Corpus]:
     return Corpus(FEW, request.param), Corpus(FEW * TIMES, request.param)
 
 
-def seconds(stage: Callable[[Corpus], object], corpus: Corpus) -> float:
-    """Processor time of the better of two runs."""
-    taken = []
-    for _ in range(2):
-        start = time.process_time()
-        stage(corpus)
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
 @pytest.mark.parametrize("name", STAGES)
 def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
     few, many = corpora
-    ratio = seconds(STAGES[name], many) / max(seconds(STAGES[name], few), 1e-3)
+    stage = STAGES[name]
+    few_seconds = max(seconds(lambda: stage(few), runs=2), 1e-3)
+    ratio = seconds(lambda: stage(many), runs=2) / few_seconds
     assert ratio < ALLOWED, f"{name}: {TIMES} times the text took {ratio:.1f} times the time"
 
 
