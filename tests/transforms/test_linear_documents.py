@@ -5,17 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.documents import read
 from tests.timing import seconds
+from transforms import schemas
+from transforms.chunk_classes import chunk_classes
+from transforms.document_graph import Folder, GraphTables, graph_folders
+from transforms.keywords import chunk_keywords, keywords
 from transforms.links import document_links, document_references
 from transforms.nodes import document_nodes
-from transforms.settings import DocumentChunkSettings
+from transforms.settings import DocumentChunkSettings, GraphSettings, TermSettings
+from transforms.stripes import chunk_similarities, stripe_orders
 from transforms.tree_chunks import tree_chunks
 
 FEW, TIMES, ALLOWED = 250, 10, 25
+GRAPH = GraphSettings()
 SECTION = "## Same title {n}\n\nText *é* of `x{n}` %%c%% with [[d{m}#Same title {m}|a]] and [b](d{m}.md).\n\n"
 
 
@@ -29,6 +36,34 @@ class Corpus:
         self.documents: pa.Table = read(self.files).documents
         self.nodes = document_nodes(self.documents)
         self.references = document_references(self.documents)
+        self.chunks = tree_chunks(self.documents, self.nodes, DocumentChunkSettings()).chunks.sort_by(
+            [("doc_id", "ascending"), ("chunk_index", "ascending")]
+        )
+        self.embedded = with_vectors(self.chunks)
+        self.classes = chunk_classes(self.documents, self.chunks, GRAPH)
+        self.similarities = chunk_similarities(self.embedded, self.classes, GRAPH)
+        self.keywords = keywords(self.documents, GRAPH, TermSettings())
+
+    def folders(self) -> list[Folder]:
+        """The exported graph."""
+        tables = GraphTables(
+            self.documents,
+            self.embedded,
+            self.classes,
+            self.similarities,
+            stripe_orders(self.similarities),
+            chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()),
+            schemas.PROMPT_HASHES.empty(),
+            schemas.LINKS.empty().select(["from_id", "to_id"]),
+        )
+        return list(graph_folders(tables, GRAPH))
+
+
+def with_vectors(chunks: pa.Table) -> pa.Table:
+    """`chunks` with the column `vector`."""
+    vectors = np.random.default_rng(0).normal(size=(chunks.num_rows, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return chunks.append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16))
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
@@ -36,6 +71,10 @@ STAGES: dict[str, Callable[[Corpus], object]] = {
     "document_nodes": lambda c: document_nodes(c.documents),
     "document_references": lambda c: document_references(c.documents),
     "document_links": lambda c: document_links(c.references, c.documents, c.nodes),
+    "chunk_classes": lambda c: chunk_classes(c.documents, c.chunks, GRAPH),
+    "stripes": lambda c: stripe_orders(chunk_similarities(c.embedded, c.classes, GRAPH)),
+    "keywords": lambda c: keywords(c.documents, GRAPH, TermSettings()),
+    "keywords and files of the graph": Corpus.folders,
     "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes, DocumentChunkSettings()),
 }
 
