@@ -1,4 +1,4 @@
-"""What crosses partitions: memberships, threads and the context of short replies, over the whole lake."""
+"""What crosses partitions: memberships, threads, links, the context of short replies, over the whole lake."""
 
 from collections.abc import Mapping
 from typing import Any

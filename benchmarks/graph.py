@@ -1,6 +1,6 @@
 """The document graph measured: what stripes show of a document, and what a search by hash finds.
 
-    python benchmarks/graph.py
+    pip install -e .[dev,bench] && python benchmarks/graph.py
 
 Prints the share of a document's sections that the first chunks of several orders touch; how well
 questions are matched to chunks by a threshold and by rank; and how often a search by SimHash answers
