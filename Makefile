@@ -12,9 +12,9 @@ run: $(STAMP)
 	@$(BIN)/weft build
 	@$(BIN)/weft search --limit 2 "torn WAL records after a power cut" "last() scans the whole store" \
 	  "copying the file while somebody writes to it"
+	@$(BIN)/weft eval run
 	@printf '\n%s\n\n' "What the index knows about a group chat on three topics:"
 	@$(BIN)/weft context --budget 1500 "data/sample/chat/WhatsApp Chat with Withy Brook gauges.txt"
-	@$(BIN)/weft eval run
 	@printf '%s\n' "What next:" \
 	  "  make ui                                          the assets, runs and schedule in the browser" \
 	  "  $(BIN)/weft search \"your question\" --list quern-users    one list only; --json for programs" \
