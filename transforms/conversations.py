@@ -17,7 +17,7 @@ from transforms.hashing import bytes_sha256, parts_hash, text_hash
 from transforms.pseudonyms import Pseudonym, masked_texts
 from transforms.settings import WindowSettings
 
-VERSION = "2"
+VERSION = "3"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)

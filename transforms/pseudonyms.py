@@ -70,7 +70,9 @@ def _mentions(names: set[str]) -> dict[str, str]:
     """What may stand behind an `@`, in lower case, and whom it names: a name, a first name of one alone, a number."""
     firsts: dict[str, set[str]] = {}
     for name in sorted(names):
-        firsts.setdefault(name.split(" ")[0].casefold(), set()).add(name)
+        # Before a name may stand what is none: `~ Bob` is a contact that the phone does not know.
+        first = next(part for part in name.split(" ") if _WORD.search(part))
+        firsts.setdefault(first.casefold(), set()).add(name)
     found = {first: next(iter(full)) for first, full in firsts.items() if len(full) == 1}
     found |= {digits: n for n in sorted(names) if len(digits := re.sub(r"\D", "", n)) >= _NUMBER}
     return found | {n.casefold(): n for n in sorted(names)}

@@ -21,9 +21,10 @@ _MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 _BLANK = "[ \u00a0\u202f\u2009]"
 # `27.03.25, 18:02 - ` (Android) or `[27/03/2025, 6:02:33 PM] ` (iOS), direction marks before it.
 _HEAD = re.compile(
-    rf"^[{_MARKS}]*(?P<open>\[?)(?P<a>\d{{1,4}})(?P<sep>[./-])[{_MARKS}]?(?P<b>\d{{1,2}})(?P=sep)[{_MARKS}]?(?P<c>\d{{1,4}})"
-    rf"[,.]?{_BLANK}+(?P<h>\d{{1,2}})[:.](?P<m>\d\d)(?:[:.](?P<s>\d\d))?"
-    rf"(?:{_BLANK}?(?P<half>[AaPp])\.?{_BLANK}?[Mm]\.?)?(?P<close>\]?){_BLANK}(?P<dash>[-\u2013]{_BLANK})?",
+    rf"^[{_MARKS}]*(?P<open>\[?)(?P<a>\d{{1,4}})[{_MARKS}]?(?P<sep>[./-])[{_MARKS}]?"
+    rf"(?P<b>\d{{1,2}})[{_MARKS}]?(?P=sep)[{_MARKS}]?(?P<c>\d{{1,4}})"
+    rf"[,.\u060c]?{_BLANK}+(?P<h>\d{{1,2}})[:.](?P<m>\d\d)(?:[:.](?P<s>\d\d))?"
+    rf"(?:{_BLANK}?(?:(?P<half>[AaPp])\.?{_BLANK}?[Mm]\.?|(?P<arabic>[\u0635\u0645])))?(?P<close>\]?){_BLANK}(?P<dash>[-\u2013]{_BLANK})?",
     re.M,
 )
 _AUTHOR = re.compile(rf"[{_MARKS}]*(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*:(?:{_BLANK}|(?=\n|\Z))")
@@ -110,14 +111,13 @@ def _heads(text: str) -> list[_Head]:
             continue
         parts = (match["a"], match["b"], match["c"])
         hour = int(match["h"])
-        if match["half"]:
-            hour = hour % 12 + (12 if match["half"] in "pP" else 0)
+        half = match["half"] or match["arabic"]
+        if half:
+            hour = hour % 12 + (12 if half in "pP\u0645" else 0)
         clock = (hour, int(match["m"]), int(match["s"] or 0))
         a, b, c = (int(p) for p in parts)
         la, lb, lc = (len(p) for p in parts)
-        found.append(
-            _Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(match["half"]))
-        )
+        found.append(_Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(half)))
     return found
 
 

@@ -124,16 +124,20 @@ def test_a_pseudonym_is_stable_keyed_and_in_the_form_of_a_uuid():
         ("mail me@Bob.example", "mail me@{bob}.example"),
         ("> Maud Fenwick wrote: yes", "> {maud} wrote: yes"),
         ("<Ada@Example.ORG> wrote", "<{ada}> wrote"),
+        ("@Zoe and ~ Zoe", "@{zoe} and {zoe}"),
+        ("## Message 1", "{heading}"),
     ],
 )
 def test_known_names_in_texts_are_replaced(text: str, masked: str):
-    names = ["Maud Fenwick", "Bob", "+44 7700 900123", "Jo", "ada@example.org"]
+    names = ["Maud Fenwick", "Bob", "+44 7700 900123", "Jo", "ada@example.org", "~\u202fZoe", "## Message 1"]
     expected = masked.format(
         maud=NAMED("Maud Fenwick"),
         other=NAMED("Somebody Else"),
         phone=NAMED("+44 7700 900123"),
         bob=NAMED("Bob"),
         ada=NAMED("ada@example.org"),
+        zoe=NAMED("~ Zoe"),
+        heading=NAMED("## Message 1"),
     )
     assert masked_texts([text], names, NAMED) == [expected]
 
