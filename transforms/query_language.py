@@ -190,7 +190,8 @@ def _tokens(query: str) -> Iterator[Token]:
     Quotes, parentheses, `-` and fields count at the start of a word alone, so that f(x), 5" and
     std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
     """
-    shouted = _SQL.search(query) is not None or (query == query.upper() and len(query.split()) > 4)
+    said = re.sub(r'"[^"]*"', "", query)
+    shouted = _SQL.search(said) is not None or (said == said.upper() and len(said.split()) > 4)
     opened: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
     at = 0
     while at < len(query):

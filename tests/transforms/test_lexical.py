@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from transforms.lexical import FIELDS, Postings, bm25_scores
-from transforms.settings import SearchSettings
+from transforms.settings import SearchSettings, TermSettings
+from transforms.terms import counted_terms, query_terms
 
 WORDS = [f"w{n}" for n in range(40)]
 ONE_FIELD = SearchSettings(title_weight=0, text_weight=1, quote_weight=0)
@@ -81,3 +82,27 @@ def test_an_occurrence_counts_by_the_weight_of_its_field(field: str, setting: st
 def test_an_empty_index_and_an_empty_query_score_nothing():
     assert bm25_scores(queries(["fox"]), 1, postings([]), ONE_FIELD).shape == (1, 0)
     assert bm25_scores(queries([]), 1, postings([["fox"]]), ONE_FIELD).tolist() == [[0.0]]
+
+
+def test_scores_of_mail_are_those_of_bm25s_on_the_same_tokens():
+    paragraphs = [
+        "The index scan on pg_stat_activity was slower than CVE-2024-0001 would suggest; C++ and C# agree.",
+        "An index is scanned; scanning indexes is what an index scan does, says src/backend/access/nbtree.c.",
+        "VACUUM in v16.2 reads array_cosine_distance twice.",
+        "Nothing of this kind.",
+    ] * 5
+    settings = TermSettings()
+    counted = counted_terms(pl.Series(paragraphs), settings)
+    texts: list[list[str]] = [[] for _ in paragraphs]
+    for row, term, tf in counted.iter_rows():
+        texts[row] += [term] * tf
+    asked = query_terms(["index scans", "pg_stat_activity C++", "nbtree.c in v16.2", "cosine"], settings)
+    by_query: dict[int, list[str]] = {}
+    for query, term in zip(asked.column("query").to_pylist(), asked.column("term").to_pylist(), strict=True):
+        by_query.setdefault(query, []).append(term)
+    reference = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    reference.index(texts, show_progress=False)
+    expected = np.array([reference.get_scores(by_query[q]) for q in sorted(by_query)])
+    scores = bm25_scores(asked, 4, postings(texts), ONE_FIELD)
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    assert (scores.max(axis=1) > 0).all()

@@ -57,6 +57,7 @@ def test_a_text_without_syntax_is_taken_as_it_stands(text: str):
         ('x (a b) OR "c d"', "x a b c d", ['((a AND b) OR "c d")']),
         ('(a "b c") d', "a b c d", ['"b c"']),
         ("-(a b)", "", ["-(a AND b)"]),
+        ('"DROP COLUMN" AND -"ALTER TABLE"', "DROP COLUMN", ['("DROP COLUMN" AND -"ALTER TABLE")']),
         ("f:tom d:2004..2006 vacuum", "vacuum", ["f:tom", "d:2004..2006"]),
         ('from:"Tom Lane" date:2004-05 -list:pgsql-sql', "", ['f:"Tom Lane"', "d:2004-05", "-l:pgsql-sql"]),
         ("s:vacuum nq:full", "vacuum full", ["s:vacuum", "nq:full"]),

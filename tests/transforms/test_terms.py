@@ -32,6 +32,11 @@ def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
         ("and/or, 1/2, https://x.org/a/b.c", ["1", "2", "a", "and", "b", "c", "https", "or", "org", "x"]),
         ("array_cosine_distance", ["array", "array_cosine_distance", "cosine", "distance"]),
         ("0x1f", ["0x1f"]),
+        ("std::vector<int>", ["int", "std", "vector"]),
+        ("v16 and PG_VERSION_NUM", ["and", "num", "pg", "pg_version_num", "v16", "version"]),
+        ("(CVE-2024-0001).", ["0001", "2024", "cve", "cve-2024-0001"]),
+        ("foo->bar.baz[0]", ["0", "bar", "baz", "foo"]),
+        ("readZstdBlock", ["readzstdblock"]),
         (
             "na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e",
             ["na\u00efve", "\u0436\u0443\u043a", "\u65e5\u672c\u8a9e"],
