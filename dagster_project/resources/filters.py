@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -160,22 +160,19 @@ class Conditions:
     """Conditions evaluated on the tables of one published index.
 
     A condition holds for a mail, document or window as a whole: a phrase may stand in any of its
-    chunks, and `-word` leaves out all chunks of a mail that holds the word in one. `document` gives
-    the number of the document of every chunk.
+    chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
     """
 
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        document: Callable[[], np.ndarray],
-        term_settings: TermSettings,
-    ):
-        self.connection, self._document, self.term_settings = connection, document, term_settings
+    def __init__(self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings):
+        self.connection, self.term_settings = connection, term_settings
 
     @cached_property
     def document(self) -> np.ndarray:
         """Number of the document of each chunk."""
-        return self._document()
+        rows = self.connection.execute(
+            "SELECT dense_rank() OVER (ORDER BY doc_id) - 1 AS document FROM chunks ORDER BY chunk_no"
+        ).fetchnumpy()
+        return np.asarray(rows["document"], dtype=np.int64)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
         """Which chunks meet all filters and conditions, by chunk number; None if there are none.

@@ -159,7 +159,7 @@ class SearchIndex:
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
         self.vector_path = "exact"
-        self._conditions = Conditions(self.connection, lambda: self.places.document, term_settings)
+        self._conditions = Conditions(self.connection, term_settings)
 
     def close(self) -> None:
         """Let go of the file."""
