@@ -7,15 +7,18 @@ import logging
 import os
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dagster_project.cli_eval import evaluate
-from dagster_project.cli_options import CONFIG, JSON, explained
-from transforms.query_language import HAS, KINDS
+from dagster_project.cli_explain import explain
+from dagster_project.cli_options import CONFIG, JSON, explained, filtered
+
+if TYPE_CHECKING:
+    from dagster_project.resources.filters import Filters
 
 NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
@@ -62,25 +65,13 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
 @CONFIG
 @JSON
 @click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
-@click.option("--list", "list_id", help="Only mail of this mailing list; * stands for any characters.")
-@click.option("--from", "author", help="Only mail of this author: words of a name, or an address.")
-@click.option("--path", help="Only documents and changes of files at this path; * stands for any characters.")
-@click.option("--tag", help="Only documents with this tag, or one below it.")
-@click.option("--has", type=click.Choice(HAS), help="Only mail that has one.")
-@click.option("--source", help="Only what comes from this source.")
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    help="Only hits of this kind.",
-)
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on.")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
 )
 @click.option(
     "--turn", "turns", multiple=True, help="An earlier turn of the conversation; several from the oldest on."
 )
+@filtered
 @explained
 def search(
     queries: tuple[str, ...],
@@ -88,15 +79,7 @@ def search(
     config: Path | None,
     as_json: bool,
     plain: bool,
-    list_id: str | None,
-    author: str | None,
-    path: str | None,
-    tag: str | None,
-    has: str | None,
-    source: str | None,
-    kind: str | None,
-    since: datetime | None,
-    until: datetime | None,
+    filters: Filters,
     limit: int | None,
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass.
@@ -108,7 +91,6 @@ def search(
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
     """
     from dagster_project.resources.embedders import make_embedder
-    from dagster_project.resources.filters import Filters
     from dagster_project.resources.query_rewriting import make_rewriter
     from dagster_project.resources.rerankers import make_reranker
     from dagster_project.resources.search_index import open_current
@@ -119,8 +101,6 @@ def search(
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
-    since, until = (day and day.replace(tzinfo=UTC) for day in (since, until))
-    filters = Filters(list_id, source, kind, since, until, author, path, tag, has)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
     asked = [rewriter.standalone(query, turns) for query in queries]
     result = index.search([q.used for q in asked], filters, limit, plain)
@@ -449,6 +429,7 @@ def ui(config: Path | None, port: int) -> None:
 
 
 main.add_command(evaluate)
+main.add_command(explain)
 
 if __name__ == "__main__":
     main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from transforms.errors import QuerySyntaxError, WeftError
+from transforms.query_language import HAS, KINDS
 
 CONFIG = click.option(
     "--config",
@@ -36,4 +38,36 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
             click.echo(f"error: {fault}", err=True)
             sys.exit(fault.exit_code)
 
+    return run
+
+
+_FILTERS = (
+    click.option("--list", "list_id", help="Only mail of this mailing list; * stands for any characters."),
+    click.option("--from", "author", help="Only mail of this author: words of a name, or an address."),
+    click.option(
+        "--path", help="Only documents and changes of files at this path; * stands for any characters."
+    ),
+    click.option("--tag", help="Only documents with this tag, or one below it."),
+    click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
+    click.option("--source", help="Only what comes from this source."),
+    click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
+    click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on."),
+    click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day."),
+)
+_FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
+
+
+def filtered(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that filter hits; it gets them as `filters`."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        from dagster_project.resources.filters import Filters
+
+        given = {name: kwargs.pop(name) for name in _FILTERED_BY}
+        days = {name: given[name] and given[name].replace(tzinfo=UTC) for name in ("since", "until")}
+        command(*args, filters=Filters(**{**given, **days}), **kwargs)
+
+    for option in reversed(_FILTERS):
+        run = option(run)
     return run

@@ -37,7 +37,7 @@ _MANY_TERMS = 400
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Faults of the database while `path` is read, as IndexUnavailableError."""
     try:
         yield
@@ -141,7 +141,7 @@ class SearchIndex:
     ):
         self.path, self.embedder, self.reranker = path, embedder, reranker
         self.term_settings, self.settings = term_settings, settings
-        with _reading(path):
+        with reading(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
             self.connection.execute("SET TimeZone = 'UTC'")
@@ -179,10 +179,9 @@ class SearchIndex:
         meets them, the newest first; these hits have no scores.
         """
         start = time.perf_counter()
-        read = plain_query if plain else parsed_query
-        with _reading(self.path):
-            asked = [self._conditions.resolved(read(query), filters) for query in queries]
-            found = self._found(asked, filters, limit)
+        with reading(self.path):
+            asked = self.resolved(queries, filters, plain)
+            found = self.found(asked, filters, limit)
             hits = described(
                 self.connection,
                 found.hits,
@@ -193,6 +192,13 @@ class SearchIndex:
             )
         understood = tuple(query.understood for query in asked)
         return SearchResult(hits, found.labels, understood, self.vector_path, time.perf_counter() - start)
+
+    def resolved(
+        self, queries: Sequence[str], filters: Filters = Filters(), plain: bool = False
+    ) -> list[Resolved]:
+        """The queries as `search` reads them, with what they and the filters allow."""
+        read = plain_query if plain else parsed_query
+        return [self._conditions.resolved(read(query), filters) for query in queries]
 
     def rank(
         self,
@@ -207,19 +213,23 @@ class SearchIndex:
         Up to `per_document` chunks of each document are hits of their own. `report` is told the list
         that each stage makes. Queries are plain text.
         """
-        return self._found(queries, filters, limit, per_document, report).hits
+        return self.found(queries, filters, limit, per_document, report).hits
 
-    def _found(
+    def found(
         self,
         queries: Sequence[str | Resolved],
-        filters: Filters,
-        limit: int | None,
+        filters: Filters = Filters(),
+        limit: int | None = None,
         per_document: int | None = None,
         report: Report | None = None,
+        settings: SearchSettings | None = None,
     ) -> Found:
-        """What the queries find under these filters; resolved ones have them applied already."""
+        """What the queries find under these filters; resolved ones have them applied already.
+
+        `settings` are others than those of the index.
+        """
         changed = {"limit": limit, "per_document": per_document}
-        settings = self.settings.model_copy(update={k: v for k, v in changed.items() if v})
+        settings = (settings or self.settings).model_copy(update={k: v for k, v in changed.items() if v})
         asked = [
             self._conditions.resolved(plain_query(query), filters) if isinstance(query, str) else query
             for query in queries

@@ -1,0 +1,55 @@
+"""`weft explain`: what every stage of a search did, and what became of one id."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dagster_project.cli_options import CONFIG, JSON, explained, filtered
+
+if TYPE_CHECKING:
+    from dagster_project.resources.filters import Filters
+
+
+@click.command()
+@click.argument("query")
+@click.argument("ident", metavar="[ID]", required=False)
+@CONFIG
+@JSON
+@click.option("--limit", type=click.IntRange(1, 1000), help="Hits; default: search.limit of the settings.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Hits shown of each stage, and as many of those it dropped.",
+)
+@filtered
+@explained
+def explain(
+    query: str,
+    ident: str | None,
+    config: Path | None,
+    as_json: bool,
+    filters: Filters,
+    limit: int | None,
+    rows: int,
+) -> None:
+    """Say what every stage of the search for QUERY did to every hit, and how long it took.
+
+    With ID (a Message-ID, document, node or chunk) also what became of that: "why is it not in the results".
+    """
+    from dagster_project.evaluation import open_index
+    from dagster_project.resources.explaining import explanation
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal_explain import print_explanation
+
+    index = open_index(load_settings(config))
+    made = explanation(index, query, ident, filters, limit)
+    if as_json:
+        click.echo(json.dumps(made.as_json(rows), ensure_ascii=False))
+    else:
+        print_explanation(made, rows)

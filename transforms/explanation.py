@@ -1,0 +1,73 @@
+"""What every stage of a search did to every hit: its place before and after, its score, why it went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from transforms.hits import place
+
+STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "chunk_no": pl.Int64,
+    "rank_before": pl.Int32,
+    "rank": pl.Int32,
+    "score_before": pl.Float64,
+    "score": pl.Float64,
+    "reason": pl.String,
+    "into": pl.Int64,
+}
+"""Columns of what a stage did: hits that stay by their rank, then those it dropped by their rank before, with the
+reason and the chunk of the hit that stands for them. Null is before what came from nowhere, after what went."""
+
+INDEPENDENT = ("lexical", "vector", "fused")
+"""Stages whose list is made of the index and not of the list before."""
+
+
+class StageTable(NamedTuple):
+    """The name of a stage, its time in seconds, and STEPS."""
+
+    stage: str
+    seconds: float
+    steps: pl.DataFrame
+
+
+def stage_steps(before: pl.DataFrame | None, hits: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
+    """STEPS of one query: of the hits before a stage (None if it makes them) and what `hits.Report` is told."""
+    after = hits.select("chunk_no", "score", rank=place())
+    if before is None:
+        steps = after.with_columns(pl.lit(None, STEPS[n]).alias(n) for n in STEPS if n not in after.columns)
+        return steps.select(*STEPS)
+    first = before.select("chunk_no", score_before="score", rank_before=place())
+    gone = dropped.select("chunk_no", "reason", "into")
+    joined = first.join(after, on="chunk_no", how="left").join(gone, on="chunk_no", how="left")
+    return joined.select(*STEPS).sort(pl.col("rank").is_null(), "rank", "rank_before")
+
+
+class Moment(NamedTuple):
+    """What became of something in one stage: the place of its best chunk, or why all of them went."""
+
+    stage: str
+    chunk_no: int
+    rank: int | None
+    score: float | None
+    reason: str | None
+    into: int | None
+
+
+def fate(tables: Sequence[StageTable], chunks: Sequence[int]) -> list[Moment]:
+    """What became of these chunks, stage by stage, up to the one that dropped the last of them.
+
+    Empty where none is a candidate. A stage that lost no chunk but the worse ones tells of the best.
+    """
+    moments = []
+    for table in tables:
+        found = table.steps.filter(pl.col("chunk_no").is_in(list(chunks)))
+        if found.is_empty():
+            continue
+        chunk, rank, score, before, reason, into = found.select(
+            "chunk_no", "rank", "score", "score_before", "reason", "into"
+        ).row(0)
+        moments.append(Moment(table.stage, chunk, rank, before if rank is None else score, reason, into))
+    return moments
