@@ -615,7 +615,7 @@ class SearchSettings(CandidateSettings):
         None,
         ge=-1,
         le=1,
-        description="cosine below which what the vector search found is no hit; default: none (seed 001 names no value)",
+        description="cosine below which what the vector search found is no hit; none by default (seed 001)",
     )
     gate_lexical: bool = Field(
         False,
