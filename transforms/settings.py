@@ -649,14 +649,14 @@ class SearchSettings(CandidateSettings):
     elbow_maximum: int = Field(20, gt=0, description="hits where no elbow is found (seed 002)")
     aggregation: Literal["off", "after_elbow", "before_elbow"] = Field(
         "off",
-        description="show the section or document in place of its parts if enough of them are hits (seed 002: "
-        "after_elbow)",
+        description="show the section or document in place of its parts if enough of them are hits (the "
+        "design: after_elbow)",
     )
     aggregation_threshold: float = Field(
         0.5, gt=0, le=1, description="share of the children of a heading that must be hits (seed 002)"
     )
     aggregation_siblings: int = Field(
-        1, gt=0, description="children that must be hits at least (seed 002; its later version: 2)"
+        1, gt=0, description="children that must be hits at least (the design: 1, later 2)"
     )
     aggregation_score: Literal["max", "root_sum_squares"] = Field(
         "max", description="score of a heading from those of its parts (its later version: root_sum_squares)"
