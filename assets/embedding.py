@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import ibis
+import numpy as np
 import pyarrow as pa
 
 from assets.protocols import Embedded, Embedder, EmbeddingCache, Progress
 from transforms import safety, vectors
-from transforms.errors import BudgetError, EmbeddingError
+from transforms.errors import BudgetError, RefusedTextError
+from transforms.hashing import text_hash
 
 TASK = "document"
+QUERY_TASK = "query"
 _READ_TEXTS = 4096
 
 
@@ -34,6 +37,7 @@ class EmbeddingReport:
 
     `found` counts the secrets and personal data that did not leave this machine, by kind, `held` the
     texts that did not. `sent_as` has the hash of what was sent for the texts that were altered.
+    `refused` says why texts have no vector, by their hash, now or in an earlier run.
     """
 
     texts: int
@@ -53,13 +57,13 @@ class EmbeddingReport:
         self.tokens += done.tokens
         self.calls += done.calls
         self.truncated += done.truncated
-        self.refused |= {names[place]: why for place, why in done.refused.items()}
 
     def include(self, other: EmbeddingReport) -> None:
         """Add what another run over the same texts did."""
         self.embedded |= other.embedded
         self.tokens, self.calls = self.tokens + other.tokens, self.calls + other.calls
         self.truncated += other.truncated
+        self.refused = other.refused
 
     def reuse_of(self, before: set[str]) -> float:
         """Share of the texts `before` that were not embedded again; 1 if there were none."""
@@ -79,17 +83,28 @@ class EmbeddingReport:
             "estimated_cost_usd": round(self.tokens * self.dollars_per_million / 1e6, 6),
             **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
             **({"held_back_texts": self.held} if self.held else {}),
+            **({"refused_texts": len(self.refused)} if self.refused else {}),
         }
 
 
 def missing_texts(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache
 ) -> tuple[list[str], list[str]]:
-    """The hashes of `texts` (text_hash, text), sorted: all, and those without a vector."""
+    """The hashes of `texts` (text_hash, text), sorted: all, and those that have no vector and may get one."""
     hashes = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()
     names = hashes.column("text_hash").to_pylist()
-    known = cache.hashes(embedder.model, embedder.dimensions, TASK)
-    return names, [n for n in names if n not in known]
+    return names, _open_texts(names, embedder, cache)
+
+
+def _open_texts(
+    names: Sequence[str], embedder: Embedder, cache: EmbeddingCache, task: str = TASK
+) -> list[str]:
+    """Those of `names` that have no vector and that the model has not refused."""
+    key = (embedder.model, embedder.dimensions, task)
+    known = cache.hashes(*key)
+    missing = [n for n in names if n not in known]
+    refused = cache.refusals(*key, missing)
+    return [n for n in missing if n not in refused]
 
 
 def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Estimate:
@@ -119,21 +134,27 @@ def _estimate(
 def vectors_of(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
 ) -> tuple[pa.Table, EmbeddingReport]:
-    """Columns `text_hash` and `vector` for every text of `texts`, and what it took to make the missing ones.
+    """Columns `text_hash` and `vector` for the texts of `texts`, and what it took to make the missing ones.
 
     A text that is altered before it is sent has the vector of what is sent, and in the cache its hash.
+    A text that the model refuses has no vector but a reason in the report.
     """
     given, sent = texts, _sent(texts, embedder)
     texts = sent.texts
     names, report = embed_missing(texts, embedder, cache, progress)
     found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
-    if found.num_rows < len(names):
+    if found.num_rows < len(names) - len(report.refused):
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
         names, again = embed_missing(texts, embedder, cache, progress)
         found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
         report.include(again)
     report.found, report.held, report.sent_as = sent.found, sent.held, sent.renamed
-    return _under_their_own_hash(found, given, sent.renamed), report
+    if not sent.renamed:
+        return found, report
+    own = given.select("text_hash").distinct().order_by("text_hash").to_pyarrow()["text_hash"].to_pylist()
+    sent_as = {name: sent.renamed.get(name, name) for name in own}
+    report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
+    return _under_their_own_hash(found, sent_as), report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
@@ -141,14 +162,12 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
     return safety.Sent(texts) if embedder.safety is None else safety.texts_sent(texts, embedder.safety)
 
 
-def _under_their_own_hash(found: pa.Table, texts: ibis.Table, sent_as: Mapping[str, str]) -> pa.Table:
-    """`found` (text_hash, vector) by the hashes of `texts`, where it is by the hashes of what was sent."""
-    if not sent_as:
-        return found
-    names = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()["text_hash"].to_pylist()
+def _under_their_own_hash(found: pa.Table, sent_as: Mapping[str, str]) -> pa.Table:
+    """`found` (text_hash, vector) by the hashes of the texts, where it is by the hashes of what was sent."""
     places = {name: i for i, name in enumerate(found.column("text_hash").to_pylist())}
-    rows = pa.array([places[sent_as.get(name, name)] for name in names], pa.int64())
-    return pa.table({"text_hash": pa.array(names, pa.string()), "vector": found.column("vector").take(rows)})
+    own = [name for name, sent in sent_as.items() if sent in places]
+    rows = pa.array([places[sent_as[name]] for name in own], pa.int64())
+    return pa.table({"text_hash": pa.array(own, pa.string()), "vector": found.column("vector").take(rows)})
 
 
 def embed_missing(
@@ -156,9 +175,9 @@ def embed_missing(
 ) -> tuple[list[str], EmbeddingReport]:
     """Give every text of `texts` (text_hash, text) a vector in the cache; all hashes, and what it took.
 
-    Each batch is stored when it is done. What other processes embed meanwhile is left to them.
-    BudgetError before the first call if a paid model would need more tokens than its budget;
-    EmbeddingError after the last batch if the model refused texts.
+    Each batch is stored when it is done. What other processes embed meanwhile is left to them. A text
+    that the model refuses is not asked for again; the report says why.
+    BudgetError before the first call if a paid model would need more tokens than its budget.
     """
     names, missing = missing_texts(texts, embedder, cache)
     report = EmbeddingReport(len(names), embedder.price)
@@ -172,12 +191,37 @@ def embed_missing(
         attempt = _Pass(texts, missing, counts, embedder, cache)
         attempt.run(report, progress)
         cache.await_others(embedder.model, embedder.dimensions, TASK, attempt.left_to_others)
-        known = cache.hashes(embedder.model, embedder.dimensions, TASK)
-        missing = [n for n in attempt.left_to_others if n not in known]
+        missing = _open_texts(attempt.left_to_others, embedder, cache)
     cache.compact(embedder.model, embedder.dimensions, TASK)
-    if report.refused:
-        raise EmbeddingError(_refusal(report.refused, embedder.model))
+    without = set(names) - cache.hashes(embedder.model, embedder.dimensions, TASK)
+    report.refused = cache.refusals(embedder.model, embedder.dimensions, TASK, sorted(without))
     return names, report
+
+
+def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache) -> dict[str, np.ndarray]:
+    """The vector of each text that is searched with, by the text; none for those that the model refuses.
+
+    A text is embedded once, and a refused one not asked for again.
+    """
+    key = (embedder.model, embedder.dimensions, QUERY_TASK)
+    by_hash = {text_hash(text): text for text in texts}
+    missing = _open_texts(sorted(by_hash), embedder, cache, QUERY_TASK)
+    while missing:
+        try:
+            made = embedder.embed_queries([by_hash[name] for name in missing])
+        except RefusedTextError as error:
+            reasons = {missing[place]: why for place, why in error.reasons.items()}
+            cache.refuse(*key, reasons)
+            missing = [name for name in missing if name not in reasons]
+            continue
+        cache.store(*key, missing, made)
+        cache.compact(*key)
+        break
+    found = cache.vectors(*key, sorted(by_hash))
+    flat = found.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    rows = flat.reshape(-1, embedder.dimensions)
+    names = found.column("text_hash").to_pylist()
+    return {by_hash[name]: row for name, row in zip(names, rows, strict=True)}
 
 
 class _Pass:
@@ -204,6 +248,7 @@ class _Pass:
                 names = self.under_way[done.batch]
                 kept = [i for i in range(len(names)) if i not in done.refused]
                 self.cache.store(*self.key, [names[i] for i in kept], done.vectors[kept])
+                self.cache.refuse(*self.key, {names[i]: why for i, why in done.refused.items()})
                 self.cache.release(*self.key, self.under_way.pop(done.batch))
                 report.add(done, names)
                 progress.step("embeddings", None, len(kept))
@@ -232,10 +277,10 @@ class _Pass:
             claimed = self.cache.claim(*self.key, names)
             self.left_to_others += [n for n in names if n not in claimed]
         # Looked up after claiming: what another process stored before it let go is seen now.
-        stored = self.cache.hashes(*self.key) & claimed
+        open_texts = set(_open_texts(sorted(claimed), self.embedder, self.cache))
         if self.embedder.is_paid:
-            self.cache.release(*self.key, stored)
-        return claimed - stored
+            self.cache.release(*self.key, claimed - open_texts)
+        return open_texts
 
 
 def _require_budget(needed: Estimate, embedder: Embedder) -> None:
@@ -245,11 +290,3 @@ def _require_budget(needed: Estimate, embedder: Embedder) -> None:
             f"(some {needed.dollars:.2f} US dollars), the budget of a run is {embedder.budget:,}: nothing was asked "
             "for; raise gemini.budget_tokens, or build fewer sources first"
         )
-
-
-def _refusal(refused: Mapping[str, str], model: str) -> str:
-    shown = "; ".join(f"{name}: {why}" for name, why in sorted(refused.items())[:3])
-    return (
-        f"{model} refuses {len(refused)} texts, all others are embedded and kept. Take their mail out of the "
-        f"source, or choose another model. By hash of the text: {shown}"
-    )

@@ -4,7 +4,9 @@ import dagster as dg
 import ibis
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from assets.embedding import query_vectors
 from assets.partitions import GRAPH, described
 from assets.protocols import Embedder, EmbeddingCache, GraphExporter
 from assets.stages import Fingerprint, stage_asset
@@ -12,8 +14,7 @@ from transforms import chunk_classes as classes_transforms
 from transforms import document_graph as graph_transforms
 from transforms import keywords as keyword_transforms
 from transforms import prompt_hashes as prompt_transforms
-from transforms import schemas, stripes, vectors
-from transforms.hashing import text_hash
+from transforms import schemas, stripes
 from transforms.settings import GraphSettings, TermSettings
 
 TABLES = {
@@ -132,13 +133,17 @@ def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
         asked = prompt_transforms.document_questions(
             lists.select("doc_id", "source", "path", "text").to_pyarrow()
         )
-        context.add_output_metadata({"questions": asked.num_rows})
-        if not asked.num_rows:
+        vectors = query_vectors(asked.column("question").to_pylist(), embedder, embedding_cache)
+        taken = asked.filter(pc.is_in(asked.column("question"), value_set=pa.array(vectors, pa.string())))
+        context.add_output_metadata(
+            {"questions": asked.num_rows, "questions_refused": asked.num_rows - taken.num_rows}
+        )
+        if not taken.num_rows:
             return schemas.PROMPT_HASHES.empty()
-        made = _question_vectors(asked.column("question").to_pylist(), embedder, embedding_cache)
+        made = np.stack([vectors[question] for question in taken.column("question").to_pylist()])
         chunks = stripes.embedded_chunks(document_chunks, chunk_context, embeddings).to_pyarrow()
         places = documents.select("doc_id", "source", "path").to_pyarrow()
-        return prompt_transforms.prompt_hashes(chunks, places, asked, made, settings)
+        return prompt_transforms.prompt_hashes(chunks, places, taken, made, settings)
 
     return prompt_hashes
 
@@ -179,20 +184,6 @@ def document_graph_asset(settings: GraphSettings) -> dg.AssetsDefinition:
         return files
 
     return document_graph
-
-
-def _question_vectors(questions: list[str], embedder: Embedder, cache: EmbeddingCache) -> np.ndarray:
-    """A unit-length row for each question, from the cache where it has been embedded before."""
-    by_hash = {text_hash(question): question for question in questions}
-    missing = sorted(set(by_hash) - cache.hashes(embedder.model, embedder.dimensions, "query"))
-    if missing:
-        made = embedder.embed_queries([by_hash[name] for name in missing])
-        vectors.require_usable(made, len(missing), embedder.dimensions)
-        cache.store(embedder.model, embedder.dimensions, "query", missing, made)
-        cache.compact(embedder.model, embedder.dimensions, "query")
-    found = cache.vectors(embedder.model, embedder.dimensions, "query", sorted(by_hash))
-    places = {name: place for place, name in enumerate(found.column("text_hash").to_pylist())}
-    return stripes.matrix(found.column("vector"))[[places[text_hash(q)] for q in questions]]
 
 
 def _of_source(words: ibis.Table, partition: str) -> pa.Table:

@@ -150,7 +150,10 @@ class Embedder(Protocol):
         """Vectors of texts that are searched, float32 of shape (texts, dimensions)."""
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
+        """Vectors of texts that are searched with, float32 of shape (texts, dimensions).
+
+        RefusedTextError names the texts that the model will not embed.
+        """
 
 
 class TokenCounter(Protocol):
@@ -182,6 +185,12 @@ class EmbeddingCache(Protocol):
 
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
+
+    def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
+        """Keep why the model will not embed texts, by their hash; durable when the call returns."""
+
+    def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
+        """Why those of `hashes` that the model refused have no vector."""
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""
@@ -230,7 +239,7 @@ class ContextIndex(Protocol):
         """
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
-        """The vector of each chunk."""
+        """The vector of each chunk; zeros for one that has none."""
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them."""

@@ -1,19 +1,21 @@
 """Vectors for what is published, the checks before it, and the one asset that publishes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 import ibis
 import pyarrow as pa
 
 from assets import embedding
-from assets.partitions import FAMILIES, described
+from assets.partitions import FAMILIES, described, outs
 from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
 from transforms import checks, safety, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed
 from transforms.settings import EmbeddingSettings, SafetySettings
 
 REUSE = "unchanged_texts_are_reused"
+REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
 
 
@@ -24,19 +26,23 @@ def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -
 
 
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
-    """The asset `embeddings`: the vector of every text that is published, new texts embedded."""
-    version = embeddings_version(settings, screening)
+    """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
+    tables = {
+        "embeddings": schemas.embeddings(settings.dimensions),
+        "embedding_refusals": schemas.EMBEDDING_REFUSALS,
+    }
+    warnings = {
+        REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
+        REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
+    }
 
-    @dg.asset(
+    @dg.multi_asset(
+        name="embeddings",
         group_name="publish",
         pool="embedding",
-        **described(schemas.embeddings(settings.dimensions), version),
+        outs=outs(tables, embeddings_version(settings, screening)),
         check_specs=[
-            dg.AssetCheckSpec(
-                REUSE,
-                asset="embeddings",
-                description=f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
-            )
+            dg.AssetCheckSpec(name, asset="embeddings", description=rule) for name, rule in warnings.items()
         ],
     )
     def embeddings(
@@ -56,9 +62,12 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         )
         before = vectors.text_hashes(lake.stored("embeddings", ["text_hash", "model"]), embedder.model)
         found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
-        made = vectors.embeddings(found, embedder.model, embedder.dimensions)
-        yield dg.Output(made, metadata=report.metadata())
-        yield _reuse(report.reuse_of(before))
+        model = embedder.model, embedder.dimensions
+        yield dg.Output(vectors.embeddings(found, *model), "embeddings", metadata=report.metadata())
+        yield dg.Output(vectors.embedding_refusals(report.refused, *model), "embedding_refusals")
+        share = report.reuse_of(before)
+        yield _warning(REUSE, share >= _LEAST_REUSE, {"reuse_ratio": share})
+        yield _warning(REFUSED, not report.refused, {"reasons": sorted(set(report.refused.values()))[:5]})
 
     return embeddings
 
@@ -75,14 +84,14 @@ def published_texts(
     return texts_to_embed(published, chunk_context)
 
 
-def _reuse(share: float) -> dg.AssetCheckResult:
-    """The check that warns when texts were embedded again that had a vector."""
+def _warning(name: str, passed: bool, metadata: Mapping[str, Any]) -> dg.AssetCheckResult:
+    """The result of a check on the embeddings that stops nothing."""
     return dg.AssetCheckResult(
-        check_name=REUSE,
+        check_name=name,
         asset_key="embeddings",
-        passed=share >= _LEAST_REUSE,
+        passed=passed,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"reuse_ratio": share},
+        metadata=metadata,
     )
 
 
@@ -105,6 +114,7 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
             "chunk_context",
             "context_terms",
             "embeddings",
+            "embedding_refusals",
             *graph,
         ],
         description="The published DuckDB file: tables, vectors, inverted index and manifest.",
@@ -123,6 +133,7 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     """The blocking checks between the tables and the publisher."""
     inputs = [
         "embeddings",
+        "embedding_refusals",
         "message_chunks",
         "document_chunks",
         "conversation_chunks",
@@ -145,6 +156,7 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     )
     def check(
         embeddings: ibis.Table,
+        embedding_refusals: ibis.Table,
         message_chunks: ibis.Table,
         document_chunks: ibis.Table,
         conversation_chunks: ibis.Table,
@@ -160,6 +172,7 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
             message_terms.union(document_terms, conversation_terms),
             chunk_context,
             embeddings,
+            embedding_refusals,
             settings.model_id,
             settings.dimensions,
         )

@@ -24,6 +24,9 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 ROOT_TAG = "weft/root"
 """Tag of the runs of a build: the storage root, whose build lock they ran under."""
 
+_VECTORS = ("embeddings", "embedding_refusals", "search_index")
+"""What is made of the texts of the lake."""
+
 
 @dataclass(frozen=True)
 class BuildResult:

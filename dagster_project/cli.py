@@ -379,14 +379,18 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
 @click.option(
     "--other-models", is_flag=True, help="Drop all vectors of models that the settings do not name, too."
 )
+@click.option(
+    "--refused", is_flag=True, help="Forget refused texts instead; the next build asks for them again."
+)
 @explained
-def prune(config: Path | None, as_json: bool, other_models: bool) -> None:
+def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool) -> None:
     """Drop the vectors of texts that are no longer in the lake."""
     from dagster_project.settings import load_settings
     from dagster_project.vector_upkeep import prune as drop
 
-    dropped = drop(load_settings(config), other_models)
-    click.echo(json.dumps({"dropped": dropped}) if as_json else f"{dropped:,} vectors dropped.")
+    dropped = drop(load_settings(config), other_models, refused)
+    facts = ", ".join(f"{count:,} {what}" for what, count in dropped.items())
+    click.echo(json.dumps(dropped) if as_json else f"{facts} dropped.")
 
 
 @cache.command("import")

@@ -80,6 +80,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "corpus_measures": schemas.CORPUS_MEASURES,
         "context_terms": schemas.TERMS,
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
+        "embedding_refusals": schemas.EMBEDDING_REFUSALS,
         **graph.TABLES,
         "document_graph": schemas.DOCUMENT_GRAPH,
         "evaluation_queries": schemas.EVALUATION_QUERIES,

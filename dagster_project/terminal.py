@@ -128,6 +128,11 @@ class BuildView:
             if f"rows_{name}" in result.published:
                 table.add_row(name, f"{result.published[f'rows_{name}']:,}")
         self.console.print(table)
+        if refused := result.embedding.get("refused_texts"):
+            self.console.print(
+                f"{refused:,} texts are refused by the model and found by their words alone: see the table "
+                "embedding_refusals"
+            )
         self.console.print(f"{result.published['path']}  ({result.seconds:.1f} s)", soft_wrap=True)
 
 

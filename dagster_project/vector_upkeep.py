@@ -19,6 +19,7 @@ from dagster_project.resources.lake import LakeIOManager
 from dagster_project.settings import Settings
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import text_hash
+from transforms.prompt_hashes import FILE_NAME, document_questions
 from transforms.safety import screened, texts_sent
 from transforms.settings import SafetySettings
 
@@ -44,19 +45,23 @@ def embedding_estimate(settings: Settings) -> Estimate:
     )
 
 
-def prune(settings: Settings, other_models: bool) -> int:
-    """Drop the vectors of texts that no chunk of the lake has; with `other_models` all of models not in use.
+def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, int]:
+    """Drop the vectors of texts that the lake does not hold; with `other_models` all of models not in use.
 
-    Returns how many were dropped. BusyError while a build runs.
+    With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
+    Returns how many were dropped, by what they are. BusyError while a build runs.
     """
     with only_build(settings.root):
-        used = _used_hashes(settings)
+        cache = make_embedding_cache(settings)
+        if refused:
+            make_lake(settings).discard("embedding_refusals")
+            return {"refusals": cache.forget_refusals()}
         models = [settings.embedding.model_id] if other_models else None
-        return make_embedding_cache(settings).prune(used, models)
+        return {"vectors": cache.prune(_used_hashes(settings), models)}
 
 
 def _used_hashes(settings: Settings) -> set[str]:
-    """The hash of every text in the lake that may be embedded; WeftError if there is none."""
+    """The hash of every text in the lake that may be embedded or searched with; WeftError if there is none."""
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
     tables: list[ibis.Table] = [
@@ -67,6 +72,15 @@ def _used_hashes(settings: Settings) -> set[str]:
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
     # Vectors of a service may be kept beside those of the model in use: they go by the hash of what was sent.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
+    asked = manager.table("conversation_query_chunks", lake.partitions("conversation_query_chunks"))
+    hashes |= {text_hash(text) for text in asked.text.to_pyarrow().to_pylist()}
+    questions = document_questions(
+        manager.table("documents", lake.partitions("documents"))
+        .filter(lambda t: t.path.lower().endswith(FILE_NAME))
+        .select("doc_id", "source", "path", "text")
+        .to_pyarrow()
+    )
+    hashes |= {text_hash(text) for text in questions.column("question").to_pylist()}
     if not hashes:
         raise WeftError(
             f"the lake in {lake.base} holds no chunk, so every vector would go: run `weft build` first, or delete "

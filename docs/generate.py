@@ -73,6 +73,8 @@ MADE_TYPES = {
     **{("chunk_lengths", f"{field}_length"): "INTEGER" for field in lexical.FIELDS},
     ("chunks", "chunk_no"): "INTEGER",
     ("chunks", "partition"): "VARCHAR",
+    **{("embedding_refusals", name): "VARCHAR" for name in ("chunk_id", "doc_id", "model", "reason")},
+    ("embedding_refusals", "chunk_no"): "INTEGER",
     ("embeddings", "chunk_id"): "VARCHAR",
     ("embeddings", "chunk_no"): "INTEGER",
     ("embeddings", "model"): "VARCHAR",

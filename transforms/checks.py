@@ -8,7 +8,7 @@ from transforms.context import texts_to_embed
 
 RULES = {
     "chunk_ids_are_unique": "No two published chunks have the same id.",
-    "every_chunk_has_its_vector": "The text of every published chunk has a vector.",
+    "every_chunk_has_its_vector": "The text of every published chunk has a vector, or a reason why the model refuses it.",
     "every_chunk_has_its_terms": "Every published chunk has at least one term.",
     "vectors_are_of_the_model": "All vectors are of the configured model, width and task.",
 }
@@ -19,6 +19,7 @@ def broken(
     terms: ibis.Table,
     context: ibis.Table,
     embeddings: ibis.Table,
+    refusals: ibis.Table,
     model: str,
     dimensions: int,
 ) -> dict[str, ibis.Table]:
@@ -30,7 +31,9 @@ def broken(
     )
     return {
         "chunk_ids_are_unique": counted.filter(counted.rows > 1).select(id="chunk_id"),
-        "every_chunk_has_its_vector": hashes.filter(~hashes.id.isin(embeddings.text_hash)),
+        "every_chunk_has_its_vector": hashes.filter(
+            ~hashes.id.isin(embeddings.text_hash) & ~hashes.id.isin(refusals.text_hash)
+        ),
         "every_chunk_has_its_terms": chunks.filter(~chunks.chunk_id.isin(terms.chunk_id)).select(
             id="chunk_id"
         ),

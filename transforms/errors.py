@@ -1,5 +1,7 @@
 """The faults Weft reports: each names the thing, the place and the remedy."""
 
+from collections.abc import Mapping
+
 _SHOWN = 60
 """Characters of a query shown on either side of a fault."""
 _ONE_LINE = dict.fromkeys([*range(32), 127, *range(0x80, 0xA0), 0x2028, 0x2029], " ")
@@ -47,6 +49,16 @@ class ModelMismatchError(WeftError):
 
 class EmbeddingError(WeftError):
     """An embedder returned something that is no usable vector."""
+
+
+class RefusedTextError(WeftError):
+    """A model will not embed some of the texts it was given; `reasons` says why, by their place."""
+
+    exit_code = 9
+
+    def __init__(self, message: str, reasons: Mapping[int, str]):
+        super().__init__(message)
+        self.reasons = reasons
 
 
 class ServiceError(WeftError):

@@ -65,11 +65,17 @@ class VectorScores(Protocol):
 
 
 class ExactScores:
-    """The scores of all chunks at hand, `allowed` masking those that a filter keeps."""
+    """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
+
+    A chunk without a vector has the score -inf: it is no candidate of the vector search, and counts
+    as the least similar chunk where its terms make it one.
+    """
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None):
         self.scores, self.allowed = scores, allowed
         kept = scores if allowed is None else scores[allowed]
+        if len(kept) and not np.isfinite(kept.min()):
+            kept = kept[np.isfinite(kept)]
         self.low, self.high = (float(kept.min()), float(kept.max())) if len(kept) else (0.0, 0.0)
 
     def best(self, k: int) -> np.ndarray:
@@ -78,7 +84,7 @@ class ExactScores:
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64."""
-        return self.scores[chunks].astype(np.float64)
+        return np.maximum(self.scores[chunks], self.low).astype(np.float64)
 
 
 def fused_candidates(

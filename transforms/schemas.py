@@ -952,6 +952,19 @@ SEARCH_HITS = Table(
 )
 
 
+EMBEDDING_REFUSALS = Table(
+    "embedding_refusals",
+    "A text that the model refuses to embed; its chunks are found by their words alone.",
+    ("text_hash",),
+    (
+        _column("text_hash", pa.string(), "hash of the text; the checksum of a chunk"),
+        _column("model", pa.string(), "model that refuses it"),
+        _column("dimensions", pa.int32(), "width of the vector that was asked for"),
+        _column("reason", pa.string(), "what the model's service says"),
+    ),
+)
+
+
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""
     return Table(

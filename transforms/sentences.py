@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, Field, create_model
 
-from transforms.hashing import parts_hash, text_hash
+from transforms.hashing import text_hash
 from transforms.safety import screened
 from transforms.settings import SafetySettings, SentenceSettings
 
@@ -131,7 +131,7 @@ def _said(before: str, what: pl.Expr, after: str = "") -> pl.Expr:
 
 @dataclass(frozen=True)
 class Request:
-    """What a language model reads of one chunk; `key` names its answer in the cache."""
+    """What a language model reads of one chunk; `key` names its answer in the cache: model, prompt version, hash."""
 
     chunk_id: str
     key: str
@@ -166,7 +166,7 @@ def requests(
     found = []
     for chunk_id, earlier, text, place in made.iter_rows():
         data = {"place": place, "before": earlier, "text": text}
-        key = parts_hash([model, PROMPT_VERSION, json.dumps(data, sort_keys=True)])
+        key = f"{model}/{PROMPT_VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
         found.append(Request(chunk_id, key, data))
     return found, shown.found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import ibis
 import numpy as np
@@ -102,3 +102,17 @@ def embeddings(found: pa.Table, model: str, dimensions: int) -> pa.Table:
         }
     )
     return schemas.embeddings(dimensions).conform(table)
+
+
+def embedding_refusals(reasons: Mapping[str, str], model: str, dimensions: int) -> pa.Table:
+    """The `embedding_refusals` table from the reasons by hash of the text."""
+    count = len(reasons)
+    table = pa.table(
+        {
+            "text_hash": pa.array(sorted(reasons), pa.string()),
+            "model": pa.array([model] * count, pa.string()),
+            "dimensions": pa.array([dimensions] * count, pa.int32()),
+            "reason": pa.array([reasons[name] for name in sorted(reasons)], pa.string()),
+        }
+    )
+    return schemas.EMBEDDING_REFUSALS.conform(table)

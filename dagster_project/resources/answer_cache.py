@@ -1,15 +1,24 @@
-"""Answers of language models, kept by what was asked: one SQLite file that several processes may share."""
+"""What services answered, kept by what was asked: one SQLite file that several processes may share."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
 _BUSY_SECONDS = 60.0
 _AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file of the cache that cannot be trusted, and why."""
+
+    path: Path
+    reason: str
 
 
 class SQLiteAnswerCache:
@@ -32,11 +41,42 @@ class SQLiteAnswerCache:
                 )
         return found
 
+    def all_keys(self) -> list[str]:
+        """All keys, sorted."""
+        if not self.path.exists():
+            return []
+        with closing(self._open()) as connection:
+            return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
+
     def store(self, answers: Mapping[str, str]) -> None:
         """Keep answers; the first answer to a key stays."""
+        if not answers:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with closing(self._open()) as connection, connection:
             connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", sorted(answers.items()))
+
+    def drop(self, keys: Iterable[str]) -> int:
+        """Forget the answers to `keys` and give their room back; returns how many there were."""
+        gone = [(key,) for key in sorted(set(keys))]
+        if not gone or not self.path.exists():
+            return 0
+        with closing(self._open()) as connection:
+            with connection:
+                dropped = connection.executemany("DELETE FROM answers WHERE key = ?", gone).rowcount
+            connection.execute("VACUUM")
+        return dropped
+
+    def verify(self) -> list[Damage]:
+        """The file, if it cannot be read whole, with the reason."""
+        if not self.path.exists():
+            return []
+        try:
+            with closing(self._open()) as connection:
+                found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+        except sqlite3.DatabaseError as error:
+            found = [str(error)]
+        return [] if found == ["ok"] else [Damage(self.path, found[0])]
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS)

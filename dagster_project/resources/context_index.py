@@ -12,20 +12,19 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
 from dagster_project.resources.search_index import HnswScores, SearchIndex, open_current
 from transforms import lexical, ranking, terms
 from transforms.candidates import telling_terms
 from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
-from transforms.hashing import text_hash
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
 from transforms.vectors import stacked
 
 _CELLS_AT_ONCE = 1 << 25
 _QUERIES_AT_ONCE = 64
-_TASK = "query"
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
 
@@ -79,12 +78,14 @@ class IndexForContext:
         return self._named(found, queries)
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
-        """The vector of each chunk."""
+        """The vector of each chunk; zeros for one that has none."""
         rows = self.index.connection.execute(
             "SELECT chunk_id, vector FROM embeddings WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))",
             {"ids": sorted(set(chunk_ids))},
         ).fetchall()
-        return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in rows}
+        found = {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in rows}
+        none = np.zeros(int(self.index.manifest["dimensions"]), dtype=np.float32)
+        return {chunk: found.get(chunk, none) for chunk in chunk_ids}
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them, with the section or mail around each."""
@@ -101,20 +102,10 @@ class IndexForContext:
             return np.empty((0, embedder.dimensions), dtype=np.float32)
         if not embedder.is_paid:
             return embedder.embed_queries(texts)
-        hashes = [text_hash(text) for text in texts]
-        key = (embedder.model, embedder.dimensions, _TASK)
-        known = self._cached(key, hashes)
-        missing = {name: text for name, text in zip(hashes, texts, strict=True) if name not in known}
-        if missing:
-            made = embedder.embed_queries(list(missing.values()))
-            self.cache.store(*key, list(missing), made)
-            known |= dict(zip(missing, made, strict=True))
-        return np.stack([known[name] for name in hashes])
-
-    def _cached(self, key: tuple[str, int, str], hashes: Sequence[str]) -> dict[str, np.ndarray]:
-        found = self.cache.vectors(*key, hashes)
-        matrix = stacked(found, key[1]) if found.num_rows else np.empty((0, key[1]), dtype=np.float32)
-        return dict(zip(found.column("text_hash").to_pylist(), matrix, strict=True))
+        known = query_vectors(texts, embedder, self.cache)
+        # A refused text is like nothing: its words alone find something.
+        none = np.zeros(embedder.dimensions, dtype=np.float32)
+        return np.stack([known.get(text, none) for text in texts])
 
     def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
         """The telling terms of each text; none where lexical candidates are off."""
@@ -171,10 +162,10 @@ class IndexForContext:
             place = number % _QUERIES_AT_ONCE
             near = self._nearest(query, own, settings) if approximate else None
             if near is None and approximate:
-                np.matmul(self.index.vectors, query, out=block[place])
+                self.index.cosines(query[np.newaxis], out=block[place : place + 1])
             elif near is None and place == 0:
                 some = vectors[number : number + _QUERIES_AT_ONCE]
-                np.matmul(some, self.index.vectors.T, out=block[: len(some)])
+                self.index.cosines(some, out=block[: len(some)])
             yield near or ranking.ExactScores(block[place], _without(self.index.chunk_count, own))
 
     def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
@@ -197,11 +188,12 @@ class IndexForContext:
         self, query: np.ndarray, left_out: np.ndarray | None, settings: ContextSettings
     ) -> ranking.VectorScores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
-        wanted = min(settings.candidates * settings.overfetch, self.index.chunk_count)
+        embedded = self.index.chunk_count - len(self.index.unembedded)
+        wanted = min(settings.candidates * settings.overfetch, embedded)
         near = HnswScores(self.index.connection, query, wanted, self.index.vector_sample)
         if left_out is not None:
             near.nearest = near.nearest[~np.isin(near.nearest, left_out)]
-        others = self.index.chunk_count - (0 if left_out is None else len(left_out))
+        others = embedded - (0 if left_out is None else len(np.setdiff1d(left_out, self.index.unembedded)))
         return near if len(near.nearest) >= min(settings.candidates, others) else None
 
     def _named(self, found: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dagster_project.resources.answer_cache import Damage, SQLiteAnswerCache
 from dagster_project.resources.processes import is_left_over
 from transforms.errors import EmbeddingError
 from transforms.vectors import require_usable
@@ -29,14 +30,6 @@ _CLAIMS = ".claims"
 _SET_ASIDE = ".damaged"
 Key = tuple[str, int, str]
 """Model, dimensions and task of vectors."""
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A file of the cache that cannot be trusted, and why."""
-
-    path: Path
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -68,11 +61,13 @@ class ParquetEmbeddingCache:
     Pages carry checksums, so a flipped bit is damage and not a wrong vector.
 
     A claim is a lock on one byte of the file `.claims`, at an offset made of the hash: the system
-    gives it back when its process ends, however it ends.
+    gives it back when its process ends, however it ends. Why texts were refused is kept in one file
+    for all models.
     """
 
     def __init__(self, root: Path):
         self.root = root
+        self._refusals = SQLiteAnswerCache(root / "refusals.sqlite")
         self._known: dict[Key, _Known] = {}
         self._claims: dict[Key, IO[bytes]] = {}
 
@@ -121,6 +116,19 @@ class ParquetEmbeddingCache:
         order = pc.index_in(wanted, value_set=found.column("text_hash"))
         return found.take(pc.drop_null(order))
 
+    def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
+        """Keep why the model will not embed texts, by their hash; durable when the call returns."""
+        self._refusals.store({f"{model}/{dimensions}/{task}/{name}": why for name, why in reasons.items()})
+
+    def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
+        """Why those of `hashes` that the model refused have no vector."""
+        found = self._refusals.known([f"{model}/{dimensions}/{task}/{name}" for name in hashes])
+        return {key.rpartition("/")[2]: why for key, why in found.items()}
+
+    def forget_refusals(self) -> int:
+        """Let every refused text be asked for again; returns how many there were."""
+        return self._refusals.drop(self._refusals.all_keys())
+
     def claim(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
         """Those of `hashes` that no other process has claimed; they are this one's until released."""
         claims = self._claims_file((model, dimensions, task))
@@ -161,7 +169,7 @@ class ParquetEmbeddingCache:
 
     def verify(self) -> list[Damage]:
         """Every file that cannot be read whole, or holds a vector of wrong width or length, with the reason."""
-        found = []
+        found = self._refusals.verify()
         for key in self._keys():
             folder = self._folder(*key)
             found += [Damage(s, "set aside as damaged") for s in sorted(folder.glob(f"*{_SET_ASIDE}"))]
@@ -188,7 +196,8 @@ class ParquetEmbeddingCache:
     def prune(self, keep: Iterable[str], models: Iterable[str] | None = None) -> int:
         """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
 
-        Returns how many were dropped. To be called while nothing is embedded.
+        Returns how many were dropped. Their refusals are forgotten, too. To be called while nothing is
+        embedded.
         """
         wanted = pa.array(sorted(set(keep)), pa.string())
         allowed = None if models is None else set(models)
@@ -205,7 +214,16 @@ class ParquetEmbeddingCache:
                     if kept.num_rows:
                         self._write(self._folder(*key), kept)
                     segment.unlink()
+        self._prune_refusals(set(wanted.to_pylist()), allowed)
         return dropped
+
+    def _prune_refusals(self, wanted: set[str], models: set[str] | None) -> None:
+        refused = [(key, *key.rsplit("/", 3)) for key in self._refusals.all_keys()]
+        self._refusals.drop(
+            key
+            for key, model, _, _, name in refused
+            if name not in wanted or (models is not None and model not in models)
+        )
 
     def sweep(self) -> None:
         """Delete what killed processes left of batches in flight."""

@@ -10,7 +10,7 @@ import numpy as np
 from assets.protocols import Embedded
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
-from transforms.errors import EmbeddingError
+from transforms.errors import EmbeddingError, RefusedTextError
 from transforms.safety import screened
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.vectors import packed, unit_length
@@ -18,8 +18,9 @@ from transforms.vectors import packed, unit_length
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient
 
-_MOST_REFUSED = 10
-"""Texts refused one by one in a batch from which the request as such must be wrong."""
+_HARMLESS = "The weather is fine today."
+"""Embedded to tell a request that is wrong as such from one with a text that is refused."""
+_HARMLESS_TOKENS = 16
 
 
 class GeminiEmbedder:
@@ -72,12 +73,14 @@ class GeminiEmbedder:
     def _in_order(self, texts: Sequence[str], task: str) -> np.ndarray:
         texts = self._screened(texts)
         made = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        refused: dict[int, str] = {}
         counts = np.minimum(self.token_counts(texts), self.max_tokens or 0).tolist()
         for part in packed(counts, self.batch_texts, self.batch_tokens):
             done = self.service.result(self._job(0, [texts[i] for i in part], task))
-            if done.refused:
-                raise EmbeddingError(f"{self.model} refuses a text: {next(iter(done.refused.values()))}")
+            refused |= {part.start + place: why for place, why in done.refused.items()}
             made[part.start : part.stop] = done.vectors
+        if refused:
+            raise RefusedTextError(f"{self.model} refuses a text: {next(iter(refused.values()))}", refused)
         return made
 
     def _job(
@@ -88,8 +91,9 @@ class GeminiEmbedder:
         async def run(client: AsyncClient) -> Embedded:
             sent, counts, truncated = self._cut(self._screened(texts))
             sending = _Sending(self, client, sent, counts, task)
-            await sending.fill(range(len(texts)))
-            return Embedded(batch, sending.vectors, sum(counts), truncated, sending.calls, sending.refused)
+            await sending.fill()
+            tokens = sum(count for place, count in enumerate(counts) if place not in sending.refused)
+            return Embedded(batch, sending.vectors, tokens, truncated, sending.calls, sending.refused)
 
         return run
 
@@ -142,25 +146,48 @@ class _Sending:
         self.refused: dict[int, str] = {}
         self.calls = 0
 
-    async def fill(self, part: range) -> None:
-        """Set the vectors of `part`; what the service refuses is halved until the refused texts are found."""
-        embedder, texts = self.embedder, self.texts[part.start : part.stop]
+    async def fill(self) -> None:
+        """Set the vectors; what the service refuses is halved until the refused texts are found.
+
+        RefusedError if it refuses a harmless text as well: then it is no text that is wrong.
+        """
+        everything = range(len(self.texts))
         try:
-            self.vectors[part.start : part.stop], calls = await embedder.service.answer(
+            await self._send(everything)
+        except RefusedError as fault:
+            await self._answered([_HARMLESS], [_HARMLESS_TOKENS])
+            await self._divide(everything, fault)
+
+    async def _divide(self, part: range, fault: RefusedError) -> None:
+        """Send the halves of a refused part by themselves; a text that is refused alone has the reason."""
+        if len(part) == 1:
+            self.refused[part.start] = str(fault)
+            return
+        middle = (part.start + part.stop) // 2
+        for half in (range(part.start, middle), range(middle, part.stop)):
+            try:
+                await self._send(half)
+            except RefusedError as again:
+                await self._divide(half, again)
+
+    async def _send(self, part: range) -> None:
+        """Ask for the vectors of `part`."""
+        span = slice(part.start, part.stop)
+        self.vectors[span] = await self._answered(self.texts[span], self.counts[span])
+
+    async def _answered(self, texts: list[str], counts: list[int]) -> np.ndarray:
+        """The vectors of texts of so many tokens; RefusedError if the service will not embed them."""
+        embedder = self.embedder
+        try:
+            vectors, calls = await embedder.service.answer(
                 self.client,
                 len(texts),
-                sum(self.counts[part.start : part.stop]),
+                sum(counts),
                 lambda client: embedder.request(client, texts, self.task),
                 lambda answer: embedder.vectors(answer, len(texts)),
             )
-            self.calls += calls
-        except RefusedError as fault:
+        except RefusedError:
             self.calls += 1
-            if len(part) == 1:
-                self.refused[part.start] = str(fault)
-                if len(self.refused) > _MOST_REFUSED:
-                    raise
-                return
-            middle = (part.start + part.stop) // 2
-            await self.fill(range(part.start, middle))
-            await self.fill(range(middle, part.stop))
+            raise
+        self.calls += calls
+        return vectors

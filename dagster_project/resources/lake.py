@@ -170,6 +170,10 @@ class ParquetLake:
             if not p.name.startswith(_TEMPORARY)
         )
 
+    def discard(self, table: str) -> None:
+        """Delete a table without partitions, so that the next build makes it again."""
+        self.path(table).unlink(missing_ok=True)
+
     def remove(self, partition: str) -> None:
         """Delete a partition of every table; the first declared, by which partitions are listed, last."""
         for table in reversed(self.tables):

@@ -278,6 +278,14 @@ JOIN lake_embeddings e ON e.text_hash = coalesce(x.checksum, c.checksum)
 ORDER BY c.chunk_no
 """
 
+REFUSALS = """
+CREATE TABLE embedding_refusals AS
+SELECT c.chunk_no, c.chunk_id, c.doc_id, e.model, e.reason
+FROM chunks c LEFT JOIN lake_chunk_context x USING (chunk_id)
+JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
+ORDER BY c.chunk_no
+"""
+
 # Each statement counts the rows that break the rule.
 RULES = {
     "a message has one row": "SELECT count(*) - count(DISTINCT message_id) FROM messages",
@@ -290,7 +298,11 @@ RULES = {
         "(SELECT message_id FROM messages UNION ALL SELECT doc_id FROM documents "
         "UNION ALL SELECT doc_id FROM conversation_windows)"
     ),
-    "a chunk has one vector": "SELECT abs((SELECT count(*) FROM chunks) - (SELECT count(*) FROM embeddings))",
+    "a chunk has one vector, or a reason why it has none": (
+        "SELECT count(*) FROM chunks LEFT JOIN (SELECT chunk_no, count(*) AS n FROM "
+        "(SELECT chunk_no FROM embeddings UNION ALL SELECT chunk_no FROM embedding_refusals) GROUP BY chunk_no) "
+        "USING (chunk_no) WHERE n IS DISTINCT FROM 1"
+    ),
     "a chunk has terms": (
         f"SELECT count(*) FROM chunk_lengths WHERE {' + '.join(tf.replace('_tf', '_length') for tf in _OWN)} = 0"
     ),
@@ -382,6 +394,16 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "chunk_id": "the chunk",
             "model": "model that made the vector",
             "vector": "unit-length vector of the embedded text",
+        },
+    ),
+    "embedding_refusals": (
+        "A chunk without a vector, because the model refuses its text; it is found by its words alone.",
+        {
+            "chunk_no": "the chunk",
+            "chunk_id": "the chunk",
+            "doc_id": "its mail, document or window of a conversation",
+            "model": "model that refuses it",
+            "reason": "what the model's service says",
         },
     ),
     **VIEW_COMMENTS,

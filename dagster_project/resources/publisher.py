@@ -41,6 +41,7 @@ _WHOLE = (
     "context_terms",
     "corpus_measures",
     "embeddings",
+    "embedding_refusals",
 )
 _TABLES = {family.name: family.tables for family in FAMILIES}
 
@@ -369,6 +370,7 @@ class _Build:
                 f"{others[0][1]} dimensions, the settings name {wanted[0]} with {wanted[1]}: run `weft build`"
             )
         self.connection.execute(published.EMBEDDINGS.format(dimensions=self.publisher.embedding.dimensions))
+        self.connection.execute(published.REFUSALS)
 
     def _hnsw(self) -> str:
         """Build the HNSW index where there are enough vectors; returns how vectors are searched."""

@@ -110,9 +110,9 @@ class _Batch:
     def products(self) -> np.ndarray:
         """Cosine of every query with every chunk."""
         start = time.perf_counter()
-        made = self.vectors @ self.index.vectors.T
+        made = self.index.cosines(self.vectors)
         self.seconds["vector"] = time.perf_counter() - start
-        return np.asarray(made)
+        return made
 
     def lexical(self, settings: SearchSettings) -> tuple[np.ndarray, np.ndarray]:
         """BM25 scores of all chunks, and which queries ask for any term; kept until other scores are asked for."""
@@ -336,9 +336,31 @@ class SearchIndex:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions)."""
+        """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions); zeros for none."""
         table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
-        return stacked(table, int(self.manifest["dimensions"]))
+        found = stacked(table, int(self.manifest["dimensions"]))
+        if not len(self.unembedded):
+            return found
+        made = np.zeros((self.chunk_count, found.shape[1]), dtype=np.float32)
+        made[np.setdiff1d(np.arange(self.chunk_count), self.unembedded)] = found
+        return made
+
+    @cached_property
+    def unembedded(self) -> np.ndarray:
+        """The numbers of the chunks without a vector, because the model refuses their text."""
+        rows = self.connection.execute(
+            "SELECT chunk_no FROM chunks ANTI JOIN embeddings USING (chunk_no) ORDER BY chunk_no"
+        ).fetchnumpy()
+        return np.asarray(rows["chunk_no"], dtype=np.int64)
+
+    def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
+
+        Written to `out` if it is given.
+        """
+        made = np.matmul(queries, self.vectors.T, out=out)
+        made[:, self.unembedded] = -np.inf
+        return made
 
     @cached_property
     def vector_sample(self) -> np.ndarray:
@@ -396,7 +418,7 @@ class SearchIndex:
         self.vector_path = "exact"
         if self.manifest["vector_search"] == "hnsw" and all(mask is None for mask in allowed):
             self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
-            wanted = min(settings.candidates_vector, self.chunk_count)
+            wanted = min(settings.candidates_vector, self.chunk_count - len(self.unembedded))
             near = [HnswScores(self.connection, query, wanted, self.vector_sample) for query in batch.vectors]
             if all(len(scores.nearest) == wanted for scores in near):
                 self.vector_path = "hnsw"
@@ -472,9 +494,9 @@ class HnswScores:
             [query.tolist()],
         ).fetchnumpy()
         found = np.asarray(rows["chunk_no"], dtype=np.int64)
+        self.low = float((sample @ query).min())
         scores = self.of(found)
         self.nearest = found[np.lexsort((found, -scores))]
-        self.low = float((sample @ query).min())
         self.high = float(scores.max(initial=self.low))
 
     def best(self, k: int) -> np.ndarray:
@@ -482,13 +504,16 @@ class HnswScores:
         return self.nearest[:k]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
-        """The scores of these chunks, float64."""
+        """The scores of these chunks, float64; the lowest for a chunk without a vector."""
         numbers = ", ".join(str(int(n)) for n in chunks) or "-1"
         table = self.connection.execute(
             f"SELECT chunk_no, vector FROM embeddings WHERE chunk_no IN ({numbers}) ORDER BY chunk_no"
         ).to_arrow_table()
         scores = (stacked(table, len(self.query)) @ self.query).astype(np.float64)
-        return scores[np.searchsorted(table.column("chunk_no").to_numpy(), chunks)]
+        found = np.full(len(chunks), self.low)
+        _, asked, held = np.intersect1d(chunks, table.column("chunk_no").to_numpy(), return_indices=True)
+        found[asked] = scores[held]
+        return found
 
 
 def open_current(

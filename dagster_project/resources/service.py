@@ -28,6 +28,8 @@ KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _WINDOW = 61.0
 """Seconds in which the quota of a minute is spent; the one above it covers requests that travel faster."""
 _SHOWN_CHARS = 300
+_OF_CONTENT = (400, 413, 422)
+"""Codes that say that a request is wrong, not who sends it or where to."""
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 T = TypeVar("T")
 Call = Callable[["AsyncClient"], Awaitable[T]]
@@ -42,7 +44,7 @@ class TransientError(Exception):
 
 
 class RefusedError(ServiceError):
-    """The service will not take a request for what is in it."""
+    """The service will not take a request, perhaps for what is in it."""
 
 
 class Quota:
@@ -264,6 +266,8 @@ class GeminiService:
             )
         if error.code == 404:
             return ServiceError(f"the Gemini service does not know the model or address ({said})")
+        if error.code not in _OF_CONTENT or error.status == "FAILED_PRECONDITION":
+            return ServiceError(f"the Gemini service will not serve this account or place ({said})")
         return RefusedError(f"the Gemini service refuses a request ({said})")
 
     def shown(self, text: str) -> str:

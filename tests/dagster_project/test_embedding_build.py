@@ -14,7 +14,7 @@ from assets.publish import REUSE
 from dagster_project.cli import main
 from dagster_project.composition import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
-from tests.archives import Workspace, discussion, embedded
+from tests.archives import Mail, Workspace, discussion, embedded
 from tests.gemini_loopback import KEY, Loopback, loopback
 from transforms.errors import ModelMismatchError
 
@@ -101,6 +101,35 @@ def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini
     assert not gemini.requests
 
 
+def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, gemini: Loopback):
+    with_gemini(built, gemini.url)
+    built.write(
+        "dev/dev.2004-03.mbox", [Mail(800, f"The zeppelin has {server.FORBIDDEN} on it.", "Zeppelins")]
+    )
+    gemini.rule = server.blocks_forbidden
+    result = weft(built, "build")
+    assert result.exit_code == 0
+    assert "1 texts are refused by the model and found by their words alone" in result.stdout
+    ((mail, model, reason),) = built.sql("SELECT doc_id, model, reason FROM embedding_refusals")
+    assert (mail, model) == ("m800@example.org", "gemini-embedding-001")
+    assert "The content is blocked" in reason
+    hits = answer(weft(built, "search", "zeppelin", "compactor load", "--json"))["queries"]
+    assert (hits[0]["hits"][0]["doc_id"], hits[0]["hits"][0]["vector_rank"]) == (mail, None)
+    assert mail not in {h["doc_id"] for h in hits[1]["hits"] if h["vector_rank"]}
+
+    asked = gemini.asked[built.column("SELECT text_embed FROM chunks WHERE doc_id = 'm800@example.org'")[0]]
+    built.write("dev/dev.2004-04.mbox", [Mail(900, "Airships are older.", "Airships")])
+    assert answer(weft(built, "build", "--json"))["embedding"]["refused_texts"] == 1
+    assert built.plan().is_empty
+    gemini.rule = lambda texts: None
+    assert answer(weft(built, "cache", "prune", "--refused", "--json"))["refusals"] == 1
+    figures = answer(weft(built, "build", "--json"))["embedding"]
+    assert (figures["embedded"], figures.get("refused_texts")) == (1, None)
+    assert built.sql("SELECT count(*) FROM embedding_refusals") == [(0,)]
+    text = built.column("SELECT text_embed FROM chunks WHERE doc_id = 'm800@example.org'")[0]
+    assert gemini.asked[text] == asked + 1
+
+
 def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace, gemini: Loopback):
     with_gemini(built, gemini.url)
     publisher = make_publisher(built.settings, built.lake)
@@ -140,7 +169,7 @@ def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_p
     (built.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink()
     built.build()
     needed = len(set(built.column("SELECT vector::VARCHAR FROM embeddings")))
-    assert answer(weft(built, "cache", "prune", "--json")) == {"dropped": holding["vectors"] - needed}
+    assert answer(weft(built, "cache", "prune", "--json"))["vectors"] == holding["vectors"] - needed
 
     segments = list(make_embedding_cache(built.settings).root.rglob("*.parquet"))
     for segment in segments:

@@ -17,16 +17,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assets.embedding import query_vectors
+from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.gemini import GeminiEmbedder
 from dagster_project.resources.service import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector
-from transforms.errors import BudgetError, EmbeddingError, ServiceError, SettingsError, WeftError
+from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
 from transforms.settings import EmbeddingSettings, GeminiSettings
 
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+# Loading the library takes seconds, which no test is to be charged with.
+pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = texts_between(0, 60)
 
@@ -141,24 +144,74 @@ def test_nothing_hangs_past_the_time_limit(gemini: Loopback, tmp_path: Path):
     assert time.monotonic() - start < 3
 
 
-def test_a_refused_text_is_named_and_all_others_are_kept(gemini: Loopback, tmp_path: Path):
+FORBIDDEN = f"A text with {server.FORBIDDEN} in it."
+
+
+def test_a_refused_text_has_a_reason_is_not_asked_again_and_all_others_are_kept(
+    gemini: Loopback, tmp_path: Path
+):
     gemini.rule = server.blocks_forbidden
-    texts = [*TEXTS, f"A text with {server.FORBIDDEN} in it."]
-    for _ in range(2):
-        with pytest.raises(
-            EmbeddingError, match="refuses 1 texts, all others are embedded and kept.*blocked"
-        ):
-            embed(texts, tmp_path, gemini.url)
+    found, report = embed([*TEXTS[:30], FORBIDDEN, *TEXTS[30:]], tmp_path, gemini.url)
+    assert are_right(found, TEXTS)
     assert set(gemini.paid.values()) == {1}
-    assert gemini.asked.keys() == set(texts)
-    assert are_right(embed(TEXTS, tmp_path, gemini.url)[0], TEXTS)
+    assert report.metadata()["refused_texts"] == 1
+    ((name, reason),) = report.refused.items()
+    assert (name, "The content is blocked" in reason) == (text_hash(FORBIDDEN), True)
+    asked = len(gemini.requests)
+    again, report = embed([*TEXTS, FORBIDDEN], tmp_path, gemini.url)
+    assert (again, list(report.refused), len(gemini.requests)) == (found, [name], asked)
+    _, report = embed([FORBIDDEN, FORBIDDEN + " Altered."], tmp_path, gemini.url)
+    assert len(report.refused) == 2
+    _, report = embed([FORBIDDEN], tmp_path, gemini.url, dimensions=1536)
+    assert (len(report.refused), report.calls) == (1, 2)
 
 
-def test_a_request_that_is_wrong_as_such_is_not_taken_apart_for_ever(gemini: Loopback, tmp_path: Path):
-    gemini.rule = lambda texts: server.status(400, "INVALID_ARGUMENT", "no such field")
-    with pytest.raises(ServiceError, match="no such field"):
-        embed(texts_between(0, 400), tmp_path, gemini.url, request_texts=100)
-    assert len(gemini.requests) < 4 * 40
+@pytest.mark.parametrize("count", [1, 3, 120])
+def test_texts_that_are_all_refused_are_found_out_one_by_one(gemini: Loopback, tmp_path: Path, count: int):
+    gemini.rule = server.blocks_forbidden
+    found, report = embed([f"{FORBIDDEN} {n}" for n in range(count)], tmp_path, gemini.url)
+    assert (found, len(report.refused)) == ({}, count)
+
+
+WRONG_AS_SUCH = {
+    "a field": server.status(400, "INVALID_ARGUMENT", "no such field"),
+    "the place": server.status(400, "FAILED_PRECONDITION", "User location is not supported"),
+    "the account": server.status(402, "PAYMENT_REQUIRED", "pay first"),
+    "the method": server.status(405, "METHOD_NOT_ALLOWED", "not so"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_AS_SUCH)
+@pytest.mark.parametrize("count", [1, 400])
+def test_what_is_wrong_with_every_request_is_no_fault_of_the_texts(
+    gemini: Loopback, tmp_path: Path, name: str, count: int
+):
+    gemini.rule = lambda texts: WRONG_AS_SUCH[name]
+    with pytest.raises(ServiceError, match="the Gemini service"):
+        embed(texts_between(0, count), tmp_path, gemini.url, request_texts=100)
+    assert len(gemini.requests) <= 2 * 4
+    gemini.rule = lambda texts: None
+    found, report = embed(texts_between(0, count), tmp_path, gemini.url)
+    assert (are_right(found, texts_between(0, count)), report.refused) == (True, {})
+
+
+def test_a_refused_query_is_named(gemini: Loopback):
+    gemini.rule = server.blocks_forbidden
+    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    with pytest.raises(RefusedTextError, match="content is blocked") as raised:
+        embedder.embed_queries(["what", FORBIDDEN])
+    assert list(raised.value.reasons) == [1]
+
+
+def test_questions_are_embedded_once_and_refused_ones_left_out(gemini: Loopback, tmp_path: Path):
+    gemini.rule = server.blocks_forbidden
+    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    found = query_vectors(["what", FORBIDDEN, "why"], embedder, ParquetEmbeddingCache(tmp_path))
+    assert sorted(found) == ["what", "why"]
+    asked = len(gemini.requests)
+    again = query_vectors(["why", FORBIDDEN], embedder, ParquetEmbeddingCache(tmp_path))
+    assert np.array_equal(again["why"], found["why"])
+    assert len(gemini.requests) == asked
 
 
 def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(gemini: Loopback, tmp_path: Path):

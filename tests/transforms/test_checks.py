@@ -24,6 +24,7 @@ def sound() -> Tables:
             {"text_hash": h, "model": "m", "dimensions": 2, "task": "document"}
             for h in ("hash-a", "hash-of-b-with-parent")
         ],
+        "refusals": [],
     }
 
 
@@ -32,6 +33,7 @@ DECLARED = {
     "terms": schemas.TERMS,
     "context": schemas.CHUNK_CONTEXT,
     "embeddings": schemas.embeddings(2),
+    "refusals": schemas.EMBEDDING_REFUSALS,
 }
 
 
@@ -40,12 +42,21 @@ def found(tables: Tables) -> dict[str, list[str]]:
     for name, rows in tables.items():
         schema = pa.schema([(c.name, c.type) for c in DECLARED[name].columns])
         made[name] = ibis.memtable(pa.Table.from_pylist(rows, schema=schema))
-    rules = broken(made["chunks"], made["terms"], made["context"], made["embeddings"], "m", 2)
+    rules = broken(*(made[name] for name in DECLARED), "m", 2)
     return {rule: rows.to_pyarrow().column("id").to_pylist() for rule, rows in rules.items()}
 
 
 def test_sound_tables_break_no_rule():
     assert found(sound()) == {rule: [] for rule in RULES}
+
+
+def test_a_refused_text_needs_no_vector():
+    tables = sound()
+    gone = tables["embeddings"].pop(0)
+    tables["refusals"] = [
+        {"text_hash": gone["text_hash"], "model": "m", "dimensions": 2, "reason": "blocked"}
+    ]
+    assert found(tables) == {rule: [] for rule in RULES}
 
 
 def test_empty_tables_break_no_rule():
