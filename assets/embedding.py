@@ -22,10 +22,11 @@ _READ_TEXTS = 4096
 
 @dataclass(frozen=True)
 class Estimate:
-    """What embedding would take: texts in all, texts without a vector, their tokens and US dollars."""
+    """What embedding would take: texts in all, texts without a vector, batches, their tokens and US dollars."""
 
     texts: int
     missing: int
+    calls: int
     tokens: int
     dollars: float
     truncated: int
@@ -119,16 +120,18 @@ def _estimate(
 ) -> tuple[Estimate, dict[str, int]]:
     """The estimate, and the tokens of each missing text after it was cut."""
     counts: dict[str, int] = {}
-    truncated = 0
+    truncated = calls = 0
     for batch in vectors.batches(texts, missing, _READ_TEXTS):
         found = embedder.token_counts(batch.column("text").to_pylist())
         if embedder.max_tokens is not None:
             truncated += int((found > embedder.max_tokens).sum())
             found = found.clip(max=embedder.max_tokens)
         counts |= dict(zip(batch.column("text_hash").to_pylist(), found.tolist(), strict=True))
+        calls += len(list(vectors.packed(found.tolist(), embedder.batch_texts, embedder.batch_tokens)))
     tokens = sum(counts.values())
     dollars = tokens * embedder.price / 1e6
-    return Estimate(total, len(missing), tokens, dollars, truncated), counts
+    calls = calls if embedder.is_paid else 0
+    return Estimate(total, len(missing), calls, tokens, dollars, truncated), counts
 
 
 def vectors_of(
@@ -218,8 +221,7 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
         cache.compact(*key)
         break
     found = cache.vectors(*key, sorted(by_hash))
-    flat = found.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    rows = flat.reshape(-1, embedder.dimensions)
+    rows = vectors.stacked(found, embedder.dimensions)
     names = found.column("text_hash").to_pylist()
     return {by_hash[name]: row for name, row in zip(names, rows, strict=True)}
 
@@ -287,6 +289,6 @@ def _require_budget(needed: Estimate, embedder: Embedder) -> None:
     if embedder.budget is not None and needed.tokens > embedder.budget:
         raise BudgetError(
             f"{needed.missing:,} texts without a vector of {embedder.model} take about {needed.tokens:,} tokens "
-            f"(some {needed.dollars:.2f} US dollars), the budget of a run is {embedder.budget:,}: nothing was asked "
-            "for; raise gemini.budget_tokens, or build fewer sources first"
+            f"(some {needed.dollars:.2f} US dollars), the budget of a run has {embedder.budget:,} left: nothing "
+            "was asked for; raise gemini.budget_tokens, or build fewer sources first"
         )

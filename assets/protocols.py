@@ -123,7 +123,7 @@ class Embedder(Protocol):
 
     A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
     A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
-    What `is_paid` costs `price` US dollars per million tokens, and a run may take `budget` tokens.
+    What `is_paid` costs `price` US dollars per million tokens.
     `safety` says how texts are screened before they leave this machine; None where they stay on it.
     """
 
@@ -133,8 +133,11 @@ class Embedder(Protocol):
     batch_tokens: int | None
     is_paid: bool
     price: float
-    budget: int | None
     safety: SafetySettings | None
+
+    @property
+    def budget(self) -> int | None:
+        """Tokens that a run may still take; None where nothing is paid."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -198,18 +201,26 @@ class EmbeddingCache(Protocol):
 
 @dataclass(frozen=True)
 class Answer(Generic[Shape]):
-    """The answer to one prompt: its number, the value, or the reason why there is none, and the tokens it took."""
+    """The answer to one prompt: its number, the value, or the reason why there is none, and what it took.
+
+    `calls` are requests to the service, `dollars` US dollars by its list price.
+    """
 
     prompt: int
     value: Shape | None
     refusal: str | None
     tokens: int
+    calls: int = 1
+    dollars: float = 0.0
 
 
 class LanguageModel(Protocol):
     """Answers prompts in a given shape. A prompt is data, fenced as `transforms.prompts` says."""
 
     model: str
+
+    def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
+        """The tokens and the US dollars that answering prompts takes at most."""
 
     def answers(
         self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str

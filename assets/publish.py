@@ -8,7 +8,7 @@ import ibis
 import pyarrow as pa
 
 from assets import embedding
-from assets.partitions import FAMILIES, described, outs
+from assets.partitions import FAMILIES, outs
 from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
 from transforms import checks, safety, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed

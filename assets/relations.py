@@ -7,6 +7,7 @@ import dagster as dg
 import ibis
 import pyarrow as pa
 
+from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.partitions import described, outs
 from assets.protocols import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
@@ -176,22 +177,25 @@ def chunk_context_asset(
         language_model: dg.ResourceParam[LanguageModel],
         answer_cache: dg.ResourceParam[AnswerCache],
     ) -> tuple[Any, Any]:
-        added, restated = context_transforms.joined_context(
-            message_chunks, memberships, messages, thread_tree, inferred_quotes, settings
+        tables = ContextTables(
+            message_chunks=message_chunks,
+            document_chunks=document_chunks,
+            conversation_chunks=conversation_chunks,
+            documents=documents,
+            memberships=memberships,
+            messages=messages,
+            thread_tree=thread_tree,
+            threads=threads,
+            inferred_quotes=inferred_quotes,
         )
+        added, restated = joined_context(tables, settings)
         if told:
-            chunks = context_transforms.published_chunks(
-                message_chunks, document_chunks, conversation_chunks, memberships
-            ).filter(lambda t: t.source.isin(list(told)))
-            mails = threads_transforms.canonical(messages, memberships)
-            known = sentences.Known(mails, thread_tree, threads, documents)
-            placed = sentences.placed(chunks, known).to_pyarrow()
+            placed = placed_chunks(tables, told)
             made, report = chunk_sentences(
                 placed, told, sentence_settings, safety, language_model, answer_cache
             )
             context.add_output_metadata(report.metadata(), output_name="chunk_context")
-            texts = chunks.select("chunk_id", "text_embed").to_pyarrow()
-            added = schemas.CHUNK_CONTEXT.conform(sentences.with_sentences(added, texts, made))
+            added = told_context(tables, added, made)
         return added, terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
 
     return build_chunk_context

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets.protocols import AnswerCache, LanguageModel
 from transforms import sentences
@@ -16,25 +17,62 @@ from transforms.settings import SafetySettings, SentenceSettings
 
 @dataclass
 class SentenceReport:
-    """What a run did: sentences by kind, chunks asked about now, requests refused, tokens, finds by kind."""
+    """What a run did: sentences by kind, chunks asked about now and refused, what that took, finds by kind."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     asked: int = 0
     refused: int = 0
     unusable: int = 0
+    calls: int = 0
     tokens: int = 0
+    dollars: float = 0.0
     found: Counter[str] = field(default_factory=Counter)
 
-    def metadata(self) -> dict[str, int]:
+    def metadata(self) -> dict[str, int | float]:
         """The figures that are shown with the asset."""
         return {
             **{f"sentences_{kind}": count for kind, count in sorted(self.kinds.items())},
             "chunks_asked_about": self.asked,
             "chunks_refused": self.refused,
             "sentences_not_usable": self.unusable,
+            "calls": self.calls,
             "tokens": self.tokens,
+            "estimated_cost_usd": round(self.dollars, 6),
             **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
         }
+
+
+@dataclass(frozen=True)
+class SentenceEstimate:
+    """What asking for sentences would take: chunks that want one, those to ask about, calls, most tokens and dollars."""
+
+    chunks: int = 0
+    missing: int = 0
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+def estimate_sentences(
+    placed: pa.Table,
+    kinds: Mapping[str, str],
+    settings: SentenceSettings,
+    safety: SafetySettings,
+    model: LanguageModel,
+    cache: AnswerCache,
+) -> tuple[SentenceEstimate, pa.Table]:
+    """What `chunk_sentences` would ask for now, and what it would return if nobody was there to answer."""
+    known = sentences.structural_sentences(placed)
+    mask = _wanted(placed, kinds)
+    asked, _ = sentences.requests(placed.filter(mask), known.filter(mask), model.model, settings, safety)
+    answers = cache.known(sorted({r.key for r in asked}))
+    prompts = [
+        sentences.prompt(part) for part in _batches(_unanswered(asked, answers), settings.batch_chunks)
+    ]
+    tokens, dollars = model.most(prompts, sentences.INSTRUCTION)
+    missing = sum(r.key not in answers for r in asked)
+    written = {r.chunk_id: answers[r.key] for r in asked if answers.get(r.key)}
+    return SentenceEstimate(len(asked), missing, len(prompts), tokens, dollars), _made(known, written)
 
 
 def chunk_sentences(
@@ -53,23 +91,44 @@ def chunk_sentences(
     """
     report = SentenceReport()
     known = sentences.structural_sentences(placed)
-    wanted = [kinds.get(source) == "gemini" for source in placed.column("source").to_pylist()]
+    mask = _wanted(placed, kinds)
     written: dict[str, str] = {}
-    if any(wanted):
-        mask = pa.array(wanted)
+    if pc.any(mask).as_py():
         written = _written(placed.filter(mask), known.filter(mask), settings, safety, model, cache, report)
+    made = _made(known, written)
+    report.kinds.update(made.column("sentence_kind").to_pylist())
+    return made, report
+
+
+def _wanted(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
+    """Which chunks a language model is to write about."""
+    return pa.array(
+        [kinds.get(source) == "gemini" for source in placed.column("source").to_pylist()], pa.bool_()
+    )
+
+
+def _made(known: pa.Table, written: Mapping[str, str]) -> pa.Table:
+    """Columns chunk_id, sentence and sentence_kind: what was written, else what is known."""
     frame = pl.DataFrame(known).with_columns(
         by_model=pl.col("chunk_id").replace_strict(written, default=None, return_dtype=pl.String)
     )
-    made = frame.select(
+    return frame.select(
         "chunk_id",
         sentence=pl.coalesce("by_model", "sentence"),
         sentence_kind=pl.when(pl.col("by_model").is_null())
         .then(pl.lit("structural"))
         .otherwise(pl.lit("gemini")),
-    )
-    report.kinds.update(made.get_column("sentence_kind").to_list())
-    return made.to_arrow(), report
+    ).to_arrow()
+
+
+def _unanswered(asked: Sequence[sentences.Request], answers: Mapping[str, str]) -> list[sentences.Request]:
+    """What is to be asked, each question once."""
+    return list({r.key: r for r in asked if r.key not in answers}.values())
+
+
+def _batches(asked: Sequence[sentences.Request], size: int) -> list[Sequence[sentences.Request]]:
+    """The requests `size` a prompt, the last fewer."""
+    return [asked[start : start + size] for start in range(0, len(asked), size)]
 
 
 def _written(
@@ -84,7 +143,7 @@ def _written(
     """The model's usable sentence of each chunk that has one, by its id."""
     asked, report.found = sentences.requests(placed, known, model.model, settings, safety)
     answers = cache.known(sorted({r.key for r in asked}))
-    missing = list({r.key: r for r in asked if r.key not in answers}.values())
+    missing = _unanswered(asked, answers)
     refused: list[sentences.Request] = []
     size = settings.batch_chunks
     whole = len(missing) - len(missing) % size
@@ -112,12 +171,14 @@ def _ask(
     """
     if not asked:
         return []
-    batches = [asked[start : start + size] for start in range(0, len(asked), size)]
+    batches = _batches(asked, size)
     refused: list[sentences.Request] = []
     prompts = [sentences.prompt(batch) for batch in batches]
     for answer in model.answers(prompts, sentences.sentences_shape(size), sentences.INSTRUCTION):
         batch = batches[answer.prompt]
+        report.calls += answer.calls
         report.tokens += answer.tokens
+        report.dollars += answer.dollars
         if answer.value is None:
             refused += batch
             continue

@@ -24,9 +24,6 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 ROOT_TAG = "weft/root"
 """Tag of the runs of a build: the storage root, whose build lock they ran under."""
 
-_VECTORS = ("embeddings", "embedding_refusals", "search_index")
-"""What is made of the texts of the lake."""
-
 
 @dataclass(frozen=True)
 class BuildResult:
@@ -91,7 +88,7 @@ def make_texts(
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> None:
-    """Bring the lake up to date as far as embedding: every text that a build would embed is there.
+    """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
 
     Raises as `build` does.
     """
@@ -162,7 +159,7 @@ def _make(
 ) -> dict[str, dict[str, Any]]:
     """Make the plan's stale tables, then those over the whole lake; the metadata of the latter by table.
 
-    With `only_texts` no more is made than what vectors are made of.
+    With `only_texts` no more is made than what texts to embed are made of, which costs nothing.
     """
     definitions = build_definitions(settings, {"progress": progress})
     of_lake = {ROOT_TAG: str(settings.root)}
@@ -180,7 +177,9 @@ def _make(
     make_partitions(plan.stale, FAMILIES)
     before, after = _around_graph(settings)
     if only_texts:
-        return make_whole(before[: before.index("embeddings")])
+        needed = dg.AssetSelection.assets("chunk_context").upstream().resolve(make_assets(settings))
+        names = {key.path[-1] for key in needed} - {"chunk_context", "context_terms"}
+        return make_whole([table for table in before if table in names])
     if not settings.graph.enabled:
         return make_whole([*before, *after])
     made = make_whole(before)

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -294,7 +293,7 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 @JSON
 @explained
 def cost(config: Path | None, as_json: bool) -> None:
-    """Make the chunks and say what embedding them would cost; nothing is embedded."""
+    """Make the chunks and say what embedding them would cost, and sentences for them; nothing is asked for."""
     from dagster_project.instance import open_instance
     from dagster_project.settings import load_settings
     from dagster_project.terminal import BuildView, print_facts
@@ -302,19 +301,28 @@ def cost(config: Path | None, as_json: bool) -> None:
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not as_json) as view:
         from dagster_project.build import make_texts
-        from dagster_project.vector_upkeep import embedding_estimate
+        from dagster_project.vector_upkeep import run_estimate
 
         make_texts(settings, instance, tell=view.step, on_plan=view.plan)
-        found = embedding_estimate(settings)
+        found, writing = run_estimate(settings)
     facts = {
         "model": settings.embedding.model_id,
         "dimensions": settings.embedding.dimensions,
         "texts": found.texts,
         "texts_to_embed": found.missing,
+        "calls": found.calls,
         "tokens": found.tokens,
         "texts_to_cut": found.truncated,
         "price_usd": round(found.dollars, 4),
     }
+    if writing.chunks:
+        facts |= {
+            "sentences": writing.chunks,
+            "sentences_to_write": writing.missing,
+            "sentence_calls": writing.calls,
+            "sentence_tokens": writing.tokens,
+            "sentence_price_usd": round(writing.dollars, 4),
+        }
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -323,7 +331,7 @@ def cost(config: Path | None, as_json: bool) -> None:
 
 @main.group()
 def cache() -> None:
-    """Look after the cache of vectors."""
+    """Look after the caches of vectors and of what language models answered."""
 
 
 @cache.command()
@@ -331,12 +339,12 @@ def cache() -> None:
 @JSON
 @explained
 def stats(config: Path | None, as_json: bool) -> None:
-    """List what the cache holds of each model."""
-    from dagster_project.composition import make_embedding_cache
+    """List what the caches hold of each model: vectors, refused texts and answers of language models."""
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_records
+    from dagster_project.vector_upkeep import holdings
 
-    found = [asdict(h) for h in make_embedding_cache(load_settings(config)).stats()]
+    found = holdings(load_settings(config))
     if as_json:
         click.echo(json.dumps(found))
     else:
@@ -347,29 +355,30 @@ def stats(config: Path | None, as_json: bool) -> None:
 @CONFIG
 @JSON
 @click.option(
-    "--discard", is_flag=True, help="Delete damaged files; the next build embeds their texts again."
+    "--discard", is_flag=True, help="Delete damaged files; the next build asks for what they held again."
 )
 @explained
 def verify(config: Path | None, as_json: bool, discard: bool) -> None:
-    """Read every vector; exit code 7 if a file is damaged and stays."""
-    from dagster_project.composition import make_embedding_cache
+    """Read every vector and answer; exit code 7 if a file is damaged and stays."""
+    from dagster_project.composition import make_answer_cache, make_embedding_cache
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_records
     from transforms.errors import CheckFailedError
 
-    vectors = make_embedding_cache(load_settings(config))
-    damages = vectors.verify()
+    settings = load_settings(config)
+    damages = [*make_embedding_cache(settings).verify(), *make_answer_cache(settings).verify()]
     found = [{"file": str(d.path), "reason": d.reason} for d in damages]
     if as_json:
         click.echo(json.dumps(found))
     else:
-        print_records(found, "All vectors are as they were stored.")
+        print_records(found, "All vectors and answers are as they were stored.")
     if discard:
-        vectors.discard(damages)
+        for damage in damages:
+            damage.path.unlink(missing_ok=True)
     elif damages:
         raise CheckFailedError(
             f"{len(damages)} files of the cache are damaged: `weft cache verify --discard` deletes them, and the "
-            "next build embeds their texts again"
+            "next build asks for what they held again"
         )
 
 
@@ -377,14 +386,14 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
 @CONFIG
 @JSON
 @click.option(
-    "--other-models", is_flag=True, help="Drop all vectors of models that the settings do not name, too."
+    "--other-models", is_flag=True, help="Drop all that models made which the settings do not name, too."
 )
 @click.option(
     "--refused", is_flag=True, help="Forget refused texts instead; the next build asks for them again."
 )
 @explained
 def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool) -> None:
-    """Drop the vectors of texts that are no longer in the lake."""
+    """Drop the vectors of texts, and answers about chunks, that are no longer in the lake."""
     from dagster_project.settings import load_settings
     from dagster_project.vector_upkeep import prune as drop
 

@@ -13,6 +13,7 @@ from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.mail import mail_assets
+from assets.protocols import LanguageModel
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.relations import (
     chunk_context_asset,
@@ -35,6 +36,7 @@ from dagster_project.resources.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.language_models import make_language_model
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
+from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
@@ -105,6 +107,22 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
     return ParquetEmbeddingCache(settings.root / "cache" / "embeddings")
 
 
+def make_answer_cache(settings: Settings) -> SQLiteAnswerCache:
+    """The cache of what language models answered."""
+    return SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
+
+
+def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) -> LanguageModel:
+    """The language model that writes sentences, if a source wants it."""
+    return make_language_model(
+        settings.sentences.name if "gemini" in settings.sentence_kinds().values() else None,
+        settings.sentences.batch_chunks,
+        settings.gemini,
+        settings.safety,
+        budget,
+    )
+
+
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
     sections: tuple[str, ...] = (
@@ -161,19 +179,15 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     """Everything the assets need from the world."""
     lake = make_lake(settings)
     sources = make_sources(settings)
+    budget = RunBudget(settings.gemini.budget_tokens)
     return {
         "io_manager": LakeIOManager(lake),
         "lake": lake,
         "sources": sources,
-        "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety),
+        "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety, budget),
         "embedding_cache": make_embedding_cache(settings),
-        "language_model": make_language_model(
-            settings.sentences.name if "gemini" in settings.sentence_kinds().values() else None,
-            settings.sentences.batch_chunks,
-            settings.gemini,
-            settings.safety,
-        ),
-        "answer_cache": SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite"),
+        "language_model": make_sentence_writer(settings, budget),
+        "answer_cache": make_answer_cache(settings),
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": make_published(settings),

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
 
 import duckdb
 import ibis
 import pyarrow as pa
 
+from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.embedding import TASK, Estimate, estimate
-from assets.publish import published_texts
+from assets.partitions import FAMILIES
+from assets.sentences import SentenceEstimate, estimate_sentences
 from dagster_project.build import only_build
-from dagster_project.composition import make_embedding_cache, make_lake
+from dagster_project.composition import (
+    make_answer_cache,
+    make_embedding_cache,
+    make_lake,
+    make_sentence_writer,
+)
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.settings import Settings
+from transforms import sentences
+from transforms.context import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import text_hash
 from transforms.prompt_hashes import FILE_NAME, document_questions
@@ -25,28 +36,78 @@ from transforms.settings import SafetySettings
 
 _CHUNKS = ("message_chunks", "document_chunks", "conversation_chunks")
 _IMPORTED_ROWS = 20_000
+_CHARS_OF_TOKEN = 3
+"""Fewer than a token of a sentence has on average, so that the estimate is not too low."""
 
 
-def embedding_estimate(settings: Settings) -> Estimate:
-    """What embedding the texts in the lake would take now."""
-    lake = make_lake(settings)
-    manager = LakeIOManager(lake)
-    texts = published_texts(
-        manager.table("message_chunks", lake.partitions("message_chunks")),
-        manager.table("document_chunks", lake.partitions("document_chunks")),
-        manager.table("conversation_chunks", lake.partitions("conversation_chunks")),
-        manager.table("memberships", [None]),
-        manager.table("chunk_context", [None]),
-    )
-    return estimate(
-        texts,
+def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
+    """What embedding the texts in the lake would take now, and writing sentences for them.
+
+    Where a sentence is still to be written, the text that is counted has as long a one as is taken.
+    """
+    tables = _context_tables(settings)
+    added, _ = joined_context(tables, settings.chunks)
+    kinds = settings.sentence_kinds()
+    told = {source: kind for source, kind in kinds.items() if kind != "off"}
+    writing = SentenceEstimate()
+    if told:
+        writing, made = estimate_sentences(
+            placed_chunks(tables, told),
+            told,
+            settings.sentences,
+            settings.safety,
+            make_sentence_writer(settings),
+            make_answer_cache(settings),
+        )
+        added = told_context(tables, added, made)
+    embedding = estimate(
+        texts_to_embed(tables.chunks(), ibis.memtable(added)),
         make_embedder(settings.embedding, settings.gemini, settings.safety),
         make_embedding_cache(settings),
     )
+    longer = writing.missing * (settings.sentences.sentence_chars // _CHARS_OF_TOKEN)
+    price = settings.gemini.price_per_million_tokens if settings.embedding.is_remote else 0.0
+    more = replace(
+        embedding, tokens=embedding.tokens + longer, dollars=embedding.dollars + longer * price / 1e6
+    )
+    return more, writing
+
+
+def _context_tables(settings: Settings) -> ContextTables:
+    """The tables of the lake that texts are made of."""
+    lake = make_lake(settings)
+    manager = LakeIOManager(lake)
+    partitioned = {table for family in FAMILIES for table in family.tables}
+    return ContextTables(
+        **{
+            f.name: manager.table(f.name, lake.partitions(f.name) if f.name in partitioned else [None])
+            for f in fields(ContextTables)
+        }
+    )
+
+
+def holdings(settings: Settings) -> list[dict[str, object]]:
+    """What the caches hold, one row per kind, model, width and task: how many, in how many files and bytes."""
+    vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
+    rows: list[dict[str, object]] = [
+        {
+            "kind": "vectors", "model": h.model, "dimensions": h.dimensions, "task": h.task, "count": h.vectors,
+            "files": h.segments, "bytes": h.bytes,
+        }
+        for h in vectors.stats()
+    ]  # fmt: skip
+    rows += [
+        {"kind": "refusals", "model": model, "dimensions": dimensions, "task": task, "count": count}
+        for (model, dimensions, task), count in sorted(vectors.refusal_counts().items())
+    ]
+    written = Counter(key.rsplit("/", 2)[0] for key in answers.all_keys())
+    return rows + [
+        {"kind": "sentences", "model": model, "count": count} for model, count in sorted(written.items())
+    ]
 
 
 def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, int]:
-    """Drop the vectors of texts that the lake does not hold; with `other_models` all of models not in use.
+    """Drop vectors of texts and answers about chunks that the lake does not hold; with `other_models` all of others.
 
     With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
     Returns how many were dropped, by what they are. BusyError while a build runs.
@@ -56,8 +117,30 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
         if refused:
             make_lake(settings).discard("embedding_refusals")
             return {"refusals": cache.forget_refusals()}
-        models = [settings.embedding.model_id] if other_models else None
-        return {"vectors": cache.prune(_used_hashes(settings), models)}
+        used = _used_hashes(settings)
+        return {
+            "vectors": cache.prune(used, [settings.embedding.model_id] if other_models else None),
+            "answers": _prune_answers(settings, other_models),
+        }
+
+
+def _prune_answers(settings: Settings, other_models: bool) -> int:
+    """Drop the sentences of chunks that the lake does not hold; those of sources that want none now stay."""
+    answers = make_answer_cache(settings)
+    keys = answers.all_keys()
+    if not keys:
+        return 0
+    placed = placed_chunks(_context_tables(settings))
+    own = settings.sentences.name
+    known = sentences.structural_sentences(placed)
+    asked, _ = sentences.requests(placed, known, own, settings.sentences, settings.safety)
+    used = {r.key.rpartition("/")[2] for r in asked}
+    gone = [
+        key
+        for key in keys
+        if key.rpartition("/")[2] not in used or (other_models and not key.startswith(f"{own}/"))
+    ]
+    return answers.drop(gone)
 
 
 def _used_hashes(settings: Settings) -> set[str]:

@@ -61,6 +61,10 @@ class RefusedTextError(WeftError):
         self.reasons = reasons
 
 
+class AnswerCacheError(WeftError):
+    """The file in which answers of services are kept is damaged or locked."""
+
+
 class ServiceError(WeftError):
     """A service on the network refused, failed or did not answer in time; what it gave before is kept."""
 

@@ -533,6 +533,12 @@ class GeminiSettings(StageSettings):
     price_per_million_tokens: float = Field(
         0.15, ge=0, description="US dollars, for estimates (0.15: Google's list price of 2025 and 2026)"
     )
+    prompt_price_per_million: float = Field(
+        0.30, ge=0, description="US dollars for tokens sent to a language model (Google's list price of 2025)"
+    )
+    answer_price_per_million: float = Field(
+        2.50, ge=0, description="US dollars for tokens it thinks and answers (Google's list price of 2025)"
+    )
 
 
 class SafetySettings(StageSettings):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from transforms.errors import AnswerCacheError
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
 _BUSY_SECONDS = 60.0
@@ -32,7 +34,7 @@ class SQLiteAnswerCache:
         if not self.path.exists():
             return {}
         found: dict[str, str] = {}
-        with closing(self._open()) as connection:
+        with self._opened() as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys[start : start + _AT_ONCE])
                 marks = ", ".join("?" * len(part))
@@ -45,7 +47,7 @@ class SQLiteAnswerCache:
         """All keys, sorted."""
         if not self.path.exists():
             return []
-        with closing(self._open()) as connection:
+        with self._opened() as connection:
             return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
 
     def store(self, answers: Mapping[str, str]) -> None:
@@ -53,7 +55,7 @@ class SQLiteAnswerCache:
         if not answers:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(self._open()) as connection, connection:
+        with self._opened() as connection, connection:
             connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", sorted(answers.items()))
 
     def drop(self, keys: Iterable[str]) -> int:
@@ -61,7 +63,7 @@ class SQLiteAnswerCache:
         gone = [(key,) for key in sorted(set(keys))]
         if not gone or not self.path.exists():
             return 0
-        with closing(self._open()) as connection:
+        with self._opened() as connection:
             with connection:
                 dropped = connection.executemany("DELETE FROM answers WHERE key = ?", gone).rowcount
             connection.execute("VACUUM")
@@ -72,13 +74,21 @@ class SQLiteAnswerCache:
         if not self.path.exists():
             return []
         try:
-            with closing(self._open()) as connection:
+            with self._opened() as connection:
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-        except sqlite3.DatabaseError as error:
-            found = [str(error)]
+        except AnswerCacheError as error:
+            found = [str(error.__cause__)]
         return [] if found == ["ok"] else [Damage(self.path, found[0])]
 
-    def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS)
-        connection.execute(_TABLE)
-        return connection
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """A connection, closed on leaving; AnswerCacheError for what SQLite cannot do with the file."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS)) as connection:
+                connection.execute(_TABLE)
+                yield connection
+        except sqlite3.DatabaseError as error:
+            raise AnswerCacheError(
+                f"{self.path} cannot be used ({error}); `weft cache verify` says whether it is damaged, with "
+                "--discard it is deleted, and what it held is asked for again"
+            ) from error

@@ -21,7 +21,6 @@ from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
-from transforms.vectors import stacked
 
 _CELLS_AT_ONCE = 1 << 25
 _QUERIES_AT_ONCE = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from assets.protocols import Embedder
 from dagster_project.resources.extras import not_installed
+from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.static import StaticEmbedder
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 
@@ -12,14 +13,15 @@ def make_embedder(
     settings: EmbeddingSettings,
     gemini: GeminiSettings | None = None,
     safety: SafetySettings = SafetySettings(),
+    budget: RunBudget | None = None,
 ) -> Embedder:
-    """The embedder that the settings name."""
+    """The embedder that the settings name; what it asks a service for is taken from `budget`."""
     if settings.model == "gemini":
         try:
             from dagster_project.resources.gemini import GeminiEmbedder
         except ImportError as error:
             raise not_installed(error, "gemini") from error
-        return GeminiEmbedder(settings, gemini or GeminiSettings(), safety)
+        return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":
         from dagster_project.resources.transformer import TransformerEmbedder
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,11 @@ class ParquetEmbeddingCache:
         found = self._refusals.known([f"{model}/{dimensions}/{task}/{name}" for name in hashes])
         return {key.rpartition("/")[2]: why for key, why in found.items()}
 
+    def refusal_counts(self) -> Counter[Key]:
+        """How many texts each model refused, by model, width and task."""
+        found = (key.rsplit("/", 3) for key in self._refusals.all_keys())
+        return Counter((model, int(dimensions), task) for model, dimensions, task, _ in found)
+
     def forget_refusals(self) -> int:
         """Let every refused text be asked for again; returns how many there were."""
         return self._refusals.drop(self._refusals.all_keys())
@@ -177,11 +183,6 @@ class ParquetEmbeddingCache:
                 if reason := _damage(segment, key[1]):
                     found.append(Damage(segment, reason))
         return found
-
-    def discard(self, damages: Iterable[Damage]) -> None:
-        """Delete damaged files; the next build embeds their texts again."""
-        for damage in damages:
-            damage.path.unlink(missing_ok=True)
 
     def stats(self) -> list[Holding]:
         """What is held of each model, width and task, sorted."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assets.protocols import Embedded
+from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
 from transforms.errors import EmbeddingError, RefusedTextError
@@ -35,7 +36,11 @@ class GeminiEmbedder:
     is_paid = True
 
     def __init__(
-        self, settings: EmbeddingSettings, gemini: GeminiSettings, safety: SafetySettings = SafetySettings()
+        self,
+        settings: EmbeddingSettings,
+        gemini: GeminiSettings,
+        safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None,
     ):
         self.safety: SafetySettings | None = safety
         self.model, self.dimensions = settings.model_id, settings.dimensions
@@ -44,9 +49,14 @@ class GeminiEmbedder:
         self.batch_texts = gemini.request_texts
         self.batch_tokens: int | None = min(gemini.request_tokens, gemini.tokens_per_minute)
         self.price = gemini.price_per_million_tokens
-        self.budget: int | None = gemini.budget_tokens
+        self._budget = budget or RunBudget(gemini.budget_tokens)
         self.service = GeminiService(gemini)
         self._tokenizer: Any = None
+
+    @property
+    def budget(self) -> int | None:
+        """Tokens that the run may still take."""
+        return self._budget.left
 
     def _screened(self, texts: Sequence[str]) -> list[str]:
         """The texts as they may be sent; those that are stored were screened before and stay as they are."""
@@ -93,6 +103,7 @@ class GeminiEmbedder:
             sending = _Sending(self, client, sent, counts, task)
             await sending.fill()
             tokens = sum(count for place, count in enumerate(counts) if place not in sending.refused)
+            self._budget.spend(tokens)
             return Embedded(batch, sending.vectors, tokens, truncated, sending.calls, sending.refused)
 
         return run

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assets.protocols import Answer, Shape
+from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
 from transforms.errors import BudgetError
@@ -30,10 +31,11 @@ class GeminiLanguageModel:
         gemini: GeminiSettings,
         max_output_tokens: int,
         safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None,
     ):
         self.model, self.safety = name, safety
         self.max_output_tokens = max_output_tokens
-        self.budget = gemini.budget_tokens
+        self.budget = budget or RunBudget(gemini.budget_tokens)
         self.service = GeminiService(gemini)
 
     def answers(
@@ -42,23 +44,32 @@ class GeminiLanguageModel:
         """One answer per prompt as it comes; a prompt that the service refuses has the reason instead."""
         instruction = f"{instruction}\n\n{DATA_NOTE}"
         texts = [fenced(prompt, self.safety) for prompt in prompts]
-        encoded = load_tokenizer().encode_batch([instruction, *texts], add_special_tokens=False)
-        common, *own = (len(e.ids) for e in encoded)
-        counts = [common + count + self.max_output_tokens for count in own]
-        if sum(counts) > self.budget:
+        counts = [count + self.max_output_tokens for count in _sent_tokens(texts, instruction)]
+        if sum(counts) > self.budget.left:
             raise BudgetError(
-                f"{len(prompts):,} prompts to {self.model} take up to {sum(counts):,} tokens, the budget of a run is "
-                f"{self.budget:,}: nothing was asked for; raise gemini.budget_tokens"
+                f"{len(prompts):,} prompts to {self.model} take up to {sum(counts):,} tokens, the budget of a run has "
+                f"{self.budget.left:,} left: nothing was asked for; raise gemini.budget_tokens"
             )
         jobs = (self._job(n, text, counts[n], shape, instruction) for n, text in enumerate(texts))
         return self.service.results(jobs)
+
+    def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
+        """The tokens and the US dollars that answering prompts takes at most."""
+        texts = [fenced(prompt, self.safety) for prompt in prompts]
+        sent = sum(_sent_tokens(texts, f"{instruction}\n\n{DATA_NOTE}"))
+        said = len(prompts) * self.max_output_tokens
+        return sent + said, self._dollars(sent, said)
+
+    def _dollars(self, sent: int, said: int) -> float:
+        prices = self.service.settings
+        return (sent * prices.prompt_price_per_million + said * prices.answer_price_per_million) / 1e6
 
     def _job(
         self, number: int, prompt: str, tokens: int, shape: type[Shape], instruction: str
     ) -> Callable[[AsyncClient], Awaitable[Answer[Shape]]]:
         async def run(client: AsyncClient) -> Answer[Shape]:
             try:
-                (value, used), _ = await self.service.answer(
+                (value, sent, said), calls = await self.service.answer(
                     client,
                     1,
                     tokens,
@@ -67,7 +78,8 @@ class GeminiLanguageModel:
                 )
             except RefusedError as fault:
                 return Answer(number, None, str(fault), 0)
-            return Answer(number, value, None, used)
+            self.budget.spend(sent + said)
+            return Answer(number, value, None, sent + said, calls, self._dollars(sent, said))
 
         return run
 
@@ -83,8 +95,11 @@ class GeminiLanguageModel:
         )
         return await client.models.generate_content(model=self.model, contents=prompt, config=config)
 
-    def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int]:
-        """The value and its tokens; RefusedError for none or half of one, ValidationError for another shape."""
+    def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int, int]:
+        """The value, and the tokens that were sent and that came back.
+
+        RefusedError for no answer or half of one, ValidationError for one of another shape.
+        """
         feedback = answer.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
             raise RefusedError(f"the Gemini service blocks the prompt ({feedback.block_reason.value})")
@@ -95,4 +110,13 @@ class GeminiLanguageModel:
         parts = candidate.content.parts if candidate and candidate.content else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)
         usage = answer.usage_metadata
-        return shape.model_validate_json(text), int(usage.total_token_count or 0) if usage else 0
+        sent = int(usage.prompt_token_count or 0) if usage else 0
+        said = int(usage.total_token_count or 0) - sent if usage else 0
+        return shape.model_validate_json(text), sent, said
+
+
+def _sent_tokens(texts: Sequence[str], instruction: str) -> list[int]:
+    """The tokens of each text with the instruction, more than the service will count."""
+    encoded = load_tokenizer().encode_batch([instruction, *texts], add_special_tokens=False)
+    common, *own = (len(e.ids) for e in encoded)
+    return [common + count for count in own]

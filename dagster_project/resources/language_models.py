@@ -7,6 +7,7 @@ from typing import Any
 
 from assets.protocols import Answer, LanguageModel, Shape
 from dagster_project.resources.extras import not_installed
+from dagster_project.resources.run_budget import RunBudget
 from transforms.errors import SettingsError
 from transforms.settings import GeminiSettings, SafetySettings
 
@@ -25,9 +26,17 @@ class NoLanguageModel:
         """SettingsError: nobody is there to answer."""
         raise SettingsError('no source says sentence = "gemini", so that no language model is set up')
 
+    def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
+        """Nothing: nobody is asked."""
+        return 0, 0.0
+
 
 def make_language_model(
-    name: str | None, prompts_chunks: int, gemini: GeminiSettings, safety: SafetySettings
+    name: str | None,
+    prompts_chunks: int,
+    gemini: GeminiSettings,
+    safety: SafetySettings,
+    budget: RunBudget | None = None,
 ) -> LanguageModel:
     """Google's model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
     if name is None:
@@ -36,4 +45,5 @@ def make_language_model(
         from dagster_project.resources.gemini_language import GeminiLanguageModel
     except ImportError as error:
         raise not_installed(error, "gemini") from error
-    return GeminiLanguageModel(name, gemini, _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS, safety)
+    most = _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS
+    return GeminiLanguageModel(name, gemini, most, safety, budget)

@@ -270,7 +270,7 @@ def test_long_texts_are_cut_counted_and_sent_within_the_limits(gemini: Loopback,
 
 
 def test_a_run_above_its_budget_asks_for_nothing(gemini: Loopback, tmp_path: Path):
-    with pytest.raises(BudgetError, match="budget of a run is 100"):
+    with pytest.raises(BudgetError, match="budget of a run has 100 left"):
         embed(TEXTS, tmp_path, gemini.url, budget_tokens=100)
     assert not gemini.requests
 

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel, Field
 
+from dagster_project.resources.gemini import GeminiEmbedder
 from dagster_project.resources.gemini_language import GeminiLanguageModel
+from dagster_project.resources.run_budget import RunBudget
 from tests import gemini_loopback as server
 from tests.gemini_loopback import KEY, Loopback, candidate, loopback
 from transforms.errors import BudgetError, ServiceError
 from transforms.prompts import DATA_NOTE
-from transforms.settings import GeminiSettings
+from transforms.settings import EmbeddingSettings, GeminiSettings
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 
@@ -106,6 +108,26 @@ def test_answers_that_never_have_the_shape_end_the_run(gemini: Loopback):
 
 
 def test_prompts_above_the_budget_are_not_sent(gemini: Loopback):
-    with pytest.raises(BudgetError, match="budget of a run is 500"):
+    with pytest.raises(BudgetError, match="budget of a run has 500 left"):
         answers(gemini, budget_tokens=500)
     assert not gemini.requests
+
+
+def test_prompts_and_vectors_share_the_budget_of_a_run(gemini: Loopback):
+    settings = GeminiSettings(base_url=gemini.url)
+    budget = RunBudget(2000)
+    model = GeminiLanguageModel("gemini-2.5-flash", settings, 100, budget=budget)
+    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), settings, budget=budget)
+    tokens, dollars = model.most(PROMPTS, "Score.")
+    assert 100 * len(PROMPTS) < tokens < 2000
+    sent = tokens - 100 * len(PROMPTS)
+    assert dollars == pytest.approx((sent * 0.3 + 100 * len(PROMPTS) * 2.5) / 1e6)
+    found = list(model.answers(PROMPTS, Score, "Score."))
+    # The server says that each prompt took 9 tokens and its answer 3.
+    assert budget.left == 2000 - 12 * len(PROMPTS)
+    assert sum(a.dollars for a in found) == pytest.approx((9 * 0.3 + 3 * 2.5) / 1e6 * len(PROMPTS))
+    (done,) = embedder.embed_batches([["what"]])
+    assert embedder.budget == budget.left == 2000 - 12 * len(PROMPTS) - done.tokens
+    budget.spend(budget.left - 10)
+    with pytest.raises(BudgetError, match="the budget of a run has 10 left: nothing was asked for"):
+        model.answers(PROMPTS, Score, "Score.")

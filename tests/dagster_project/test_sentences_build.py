@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dagster_project.cli import main
 from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from tests import gemini_loopback as server
 from tests.archives import Workspace, discussion
 from tests.gemini_loopback import KEY, Loopback, loopback
-from transforms.errors import WeftError
+from transforms.errors import AnswerCacheError, WeftError
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 ROWS = "SELECT chunk_id, sentence, sentence_kind, text_embed, checksum FROM chunk_context ORDER BY chunk_id"
@@ -109,9 +111,60 @@ def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
     assert {kind for is_first, kind in rows if not is_first} == {"gemini"}
 
 
+def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(built: Workspace, gemini: Loopback):
+    telling(built, "gemini", gemini.url)
+
+    def said(*arguments: str) -> dict:
+        result = CliRunner().invoke(main, [*arguments, "--json", "--config", str(built.config)])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    before = said("cost")
+    assert not gemini.requests
+    assert (
+        0 < before["sentences_to_write"] <= before["sentences"] == before["texts"] == before["texts_to_embed"]
+    )
+    built.build()
+    assert before["sentence_calls"] == len(gemini.requests)
+    asked = sum(len(json.loads(prompt)["chunks"]) for prompt in gemini.paid)
+    assert asked == before["sentences_to_write"]
+    after = said("cost")
+    assert (after["sentences_to_write"], after["sentence_tokens"], after["texts_to_embed"]) == (0, 0, 0)
+    assert before["sentence_price_usd"] > 0 == after["sentence_price_usd"]
+
+    counts = {h["kind"]: h["count"] for h in said("cache", "stats")}
+    assert counts["sentences"] == asked
+    assert said("cache", "prune")["answers"] == 0
+    (built.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink()
+    built.build()
+    dropped = said("cache", "prune")["answers"]
+    kept = {h["kind"]: h["count"] for h in said("cache", "stats")}["sentences"]
+    assert 0 < dropped == asked - kept
+    requests = len(gemini.requests)
+    built.build()
+    assert said("cost")["sentences_to_write"] == 0
+    assert len(gemini.requests) == requests
+
+
 def test_answers_are_kept_by_their_key(tmp_path: Path):
     cache = SQLiteAnswerCache(tmp_path / "cache" / "answers.sqlite")
     assert cache.known(["a"]) == {}
     cache.store({"a": "1", "b": ""})
     SQLiteAnswerCache(cache.path).store({"a": "2", "c": "3"})
     assert cache.known([*"abcd", *map(str, range(1200))]) == {"a": "1", "b": "", "c": "3"}
+    assert cache.drop(["a", "d"]) == 1
+    assert (cache.all_keys(), cache.verify()) == (["b", "c"], [])
+
+
+def test_a_damaged_file_of_answers_is_named_with_the_remedy(tmp_path: Path):
+    cache = SQLiteAnswerCache(tmp_path / "answers.sqlite")
+    cache.store({str(n): "x" * 99 for n in range(999)})
+    data = bytearray(cache.path.read_bytes())
+    data[4096:9000] = bytes(4904)
+    cache.path.write_bytes(data)
+    (damage,) = cache.verify()
+    assert damage.path == cache.path
+    cache.path.write_bytes(b"no database at all, but long enough to be read as the header of one" * 9)
+    with pytest.raises(AnswerCacheError, match="answers.sqlite cannot be used .* `weft cache verify`"):
+        cache.known(["1"])
+    assert [d.reason for d in cache.verify()] == ["file is not a database"]

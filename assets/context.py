@@ -1,0 +1,64 @@
+"""What is added to chunks before they are embedded: the text of a parent, quotes told apart, sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import ibis
+import pyarrow as pa
+
+from transforms import context, schemas, sentences
+from transforms.settings import ChunkSettings
+from transforms.threads import canonical
+
+
+@dataclass(frozen=True)
+class ContextTables:
+    """The tables of the lake that it is made of; a field has the name of its table."""
+
+    message_chunks: ibis.Table
+    document_chunks: ibis.Table
+    conversation_chunks: ibis.Table
+    documents: ibis.Table
+    memberships: ibis.Table
+    messages: ibis.Table
+    thread_tree: ibis.Table
+    threads: ibis.Table
+    inferred_quotes: ibis.Table
+
+    def chunks(self) -> ibis.Table:
+        """The chunks of all families that are published."""
+        return context.published_chunks(
+            self.message_chunks, self.document_chunks, self.conversation_chunks, self.memberships
+        )
+
+
+def joined_context(tables: ContextTables, settings: ChunkSettings) -> tuple[pa.Table, pa.Table]:
+    """The `chunk_context` table without sentences, and what `context.restated` returns."""
+    return context.joined_context(
+        tables.message_chunks,
+        tables.memberships,
+        tables.messages,
+        tables.thread_tree,
+        tables.inferred_quotes,
+        settings,
+    )
+
+
+def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -> pa.Table:
+    """The published chunks with where they stand (`sentences.placed`), of all sources or those named."""
+    chunks = tables.chunks()
+    if sources is not None:
+        chunks = chunks.filter(chunks.source.isin(list(sources)))
+    mails = canonical(tables.messages, tables.memberships)
+    known = sentences.Known(mails, tables.thread_tree, tables.threads, tables.documents)
+    return sentences.placed(chunks, known).to_pyarrow()
+
+
+def told_context(tables: ContextTables, joined: pa.Table, made: pa.Table) -> pa.Table:
+    """`joined` with the sentences `made` (chunk_id, sentence, sentence_kind), the `chunk_context` table."""
+    chunks = tables.chunks()
+    told = chunks.filter(chunks.chunk_id.isin(ibis.memtable(made.select(["chunk_id"])).chunk_id))
+    texts = told.select("chunk_id", "text_embed").to_pyarrow()
+    return schemas.CHUNK_CONTEXT.conform(sentences.with_sentences(joined, texts, made))
