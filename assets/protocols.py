@@ -17,6 +17,7 @@ from transforms.document_graph import Folder
 from transforms.documents import RawFile
 from transforms.judgements import Contents
 from transforms.mail import RawMail
+from transforms.saved_searches import Answers
 from transforms.settings import ContextSettings, SafetySettings
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -285,6 +286,13 @@ class GraphExporter(Protocol):
 
     def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
         """Make the export consist of `folders`; the files as `schemas.DOCUMENT_GRAPH`, and what was done."""
+
+
+class Searcher(Protocol):
+    """The published index as saved searches ask it."""
+
+    def search(self, queries: Sequence[str], filters: Mapping[str, Any], limit: int) -> Answers:
+        """The hits of each query; `filters` by name, those that are None left open."""
 
 
 class Evaluator(Protocol):

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,24 +90,23 @@ def search(
     Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
     """
-    from dagster_project.resources.embedders import make_embedder
+    from dagster_project.evaluation import open_index
     from dagster_project.resources.query_rewriting import make_rewriter
-    from dagster_project.resources.rerankers import make_reranker
-    from dagster_project.resources.search_index import open_current
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
-    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
-    index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
     asked = [rewriter.standalone(query, turns) for query in queries]
-    result = index.search([q.used for q in asked], filters, limit, plain)
+    with closing(open_index(settings)) as index:
+        result, version = (
+            index.search([q.used for q in asked], filters, limit, plain),
+            index.manifest["version"],
+        )
     if as_json:
-        click.echo(json.dumps(result.as_json(asked, index.manifest["version"]), ensure_ascii=False))
+        click.echo(json.dumps(result.as_json(asked, version), ensure_ascii=False))
     else:
-        print_hits([q.used for q in asked], result, index.manifest["version"])
+        print_hits([q.used for q in asked], result, version)
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
 
@@ -221,6 +221,58 @@ def sql(statement: str, config: Path | None, as_json: bool) -> None:
 
 
 @main.command()
+@click.argument("name", metavar="ID")
+@CONFIG
+@JSON
+@explained
+def get(name: str, config: Path | None, as_json: bool) -> None:
+    """Print the exact text that ID stands for; what it is goes to standard error.
+
+    ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
+    path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.
+    """
+    from dagster_project.resources.reading import reading
+    from dagster_project.resources.search_index import query_current
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import reading_line
+
+    found = reading(partial(query_current, load_settings(config).root / "index"), name)
+    if as_json:
+        click.echo(json.dumps(found.as_json(), ensure_ascii=False))
+    else:
+        click.echo(reading_line(found), err=True)
+        click.echo(found.text, nl=False)
+
+
+@main.command("similar")
+@click.argument("name", metavar="ID")
+@CONFIG
+@JSON
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits.")
+@explained
+def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
+    """Find what is nearest to ID: mails, documents and windows of conversations, its own left out.
+
+    ID is what `weft get` takes, without bytes.
+    """
+    from dagster_project.evaluation import open_index
+    from dagster_project.resources.similar import similar
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_hits
+    from transforms.standalone_queries import Standalone
+
+    with closing(open_index(load_settings(config))) as index:
+        result, version = similar(index, name, limit), index.manifest["version"]
+    if as_json:
+        asked = [Standalone(name, name)]
+        click.echo(json.dumps(result.as_json(asked, version), ensure_ascii=False))
+    else:
+        print_hits([name], result, version)
+    if not result.hits.num_rows:
+        sys.exit(NO_RESULTS)
+
+
+@main.command()
 @click.argument("document")
 @CONFIG
 @JSON
@@ -286,6 +338,29 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 
     folder = make_graph_exporter(load_settings(config)).folder
     uvicorn.run(graph_app(folder), host=host, port=port, access_log=False, server_header=False)
+
+
+@main.command()
+@CONFIG
+@click.option(
+    "--http", "port", type=click.IntRange(0, 65535), help="Serve HTTP on this port of 127.0.0.1, at /mcp."
+)
+@explained
+def mcp(config: Path | None, port: int | None) -> None:
+    """Serve search, get and context to assistants by the Model Context Protocol, on standard input and output."""
+    from dagster_project.resources.extras import not_installed
+    from dagster_project.settings import load_settings
+
+    settings = load_settings(config)
+    try:
+        from dagster_project.mcp_server import mcp_server
+    except ModuleNotFoundError as error:
+        raise not_installed(error, "mcp") from error
+    server = mcp_server(settings)
+    if port is None:
+        server.run("stdio")
+    else:
+        server.run("streamable-http", host="127.0.0.1", port=port)
 
 
 @main.command()

@@ -25,7 +25,7 @@ from assets.relations import (
     message_links_asset,
     threads_asset,
 )
-from dagster_project.evaluation import make_evaluator, make_quality_guard
+from dagster_project.evaluation import make_evaluator, make_quality_guard, open_index
 from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
@@ -37,6 +37,7 @@ from dagster_project.resources.language_models import make_language_model
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.run_budget import RunBudget
+from dagster_project.resources.searcher import PublishedSearcher
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
@@ -88,6 +89,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "evaluation_queries": schemas.EVALUATION_QUERIES,
         "evaluation_relevance": schemas.EVALUATION_RELEVANCE,
         "evaluation_runs": schemas.EVALUATION_RUNS,
+        "search_results": schemas.SEARCH_RESULTS,
     }
 
 
@@ -193,6 +195,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "published_index": make_published(settings),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
+        "searcher": PublishedSearcher(lambda: open_index(settings)),
     }
 
 

@@ -10,6 +10,8 @@ import dagster as dg
 from assets.evaluation import GROUP
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
 from assets.publish import publish_checks
+from assets.search import GROUP as SEARCH_GROUP
+from assets.search import search_results_asset
 from dagster_project.composition import make_assets, make_evaluation_assets, make_resources
 from dagster_project.schedules import hourly_job, hourly_schedule
 from dagster_project.settings import Settings, load_settings
@@ -22,6 +24,9 @@ CONTEXT = "find_context"
 
 EVALUATE = "evaluate"
 """The job that measures what is published; nothing else runs it."""
+
+SEARCH = "search"
+"""The job that asks the published index what its configuration says; schedules of one's own run it."""
 
 
 _REFRESHES = "Read, parse and chunk {}, for the partitions of the run."
@@ -39,8 +44,9 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     partitioned = dg.AssetSelection.assets(*(table for family in families for table in family.tables))
     context = dg.AssetSelection.assets(*CONTEXT_TABLES)
     evaluation = dg.AssetSelection.groups(GROUP)
+    search = dg.AssetSelection.groups(SEARCH_GROUP)
     return dg.Definitions(
-        assets=[*make_assets(settings), *make_evaluation_assets(settings)],
+        assets=[*make_assets(settings), *make_evaluation_assets(settings), search_results_asset()],
         asset_checks=[publish_checks(settings.embedding)],
         jobs=[
             *(
@@ -54,7 +60,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             ),
             dg.define_asset_job(
                 PUBLISH,
-                selection=dg.AssetSelection.all() - partitioned - context - evaluation,
+                selection=dg.AssetSelection.all() - partitioned - context - evaluation - search,
                 description="Relate, embed, check and publish what the partitions hold.",
                 executor_def=dg.in_process_executor,
             ),
@@ -68,6 +74,12 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
                 EVALUATE,
                 selection=evaluation,
                 description="Measure the published index with the configured queries.",
+                executor_def=dg.in_process_executor,
+            ),
+            dg.define_asset_job(
+                SEARCH,
+                selection=search,
+                description="Search the published index for the queries of the run's configuration.",
                 executor_def=dg.in_process_executor,
             ),
             hourly_job(settings),

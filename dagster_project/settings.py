@@ -31,6 +31,7 @@ from transforms.settings import (
     IndexSettings,
     InferredQuoteSettings,
     MailSettings,
+    McpSettings,
     MeasureSettings,
     QuerySettings,
     RerankSettings,
@@ -214,6 +215,7 @@ class Settings(StageSettings):
     )
     rerank: RerankSettings = RerankSettings()
     queries: QuerySettings = QuerySettings()
+    mcp: McpSettings = McpSettings()
     base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")

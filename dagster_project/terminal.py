@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dagster_project.plan import Plan
     from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.filters import Understood
+    from dagster_project.resources.reading import Reading
     from dagster_project.resources.search_index import SearchResult
 
 _STAGES = {
@@ -254,3 +255,17 @@ def print_rows(rows: pa.Table) -> None:
     for row in rows.to_pylist():
         table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
     terminal().print(table)
+
+
+def reading_line(found: Reading) -> str:
+    """What a text is, in one line."""
+    at = found.facts.get("effective_at")
+    place = None if found.byte_start is None else f"bytes {found.byte_start}-{found.byte_end}"
+    facts = [
+        f"{found.kind} {found.id}",
+        place,
+        found.title,
+        found.facts.get("from_name") or found.facts.get("from_addr"),
+        at and f"{at:%Y-%m-%d %H:%M}",
+    ]
+    return " · ".join(fact for fact in facts if fact)

@@ -141,6 +141,7 @@ LAKE_ONLY = {
     "evaluation_queries": "Read from the files of `evaluation.queries` by the job `evaluate`.",
     "evaluation_relevance": "The same.",
     "evaluation_runs": "Made by the job `evaluate`.",
+    "search_results": "Made by the job `search`.",
 }
 
 SETTINGS_TOP = """# Settings

@@ -108,6 +108,12 @@ class QuerySyntaxError(QueryError):
         )
 
 
+class UnknownIdError(WeftError):
+    """The published index holds nothing of that id; the message names the nearest."""
+
+    exit_code = 3
+
+
 class ContextError(WeftError):
     """A block of context cannot be made again from its manifest."""
 

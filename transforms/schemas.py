@@ -964,6 +964,28 @@ EMBEDDING_REFUSALS = Table(
     ),
 )
 
+SEARCH_RESULTS = Table(
+    "search_results",
+    "One hit of one query of a saved search, as its latest run found it.",
+    ("search", "query_no", "rank"),
+    (
+        _column("search", pa.string(), "name of the saved search"),
+        _column("run_id", pa.string(), "Dagster run that searched"),
+        _column("searched_at", TIME, "when that run was created"),
+        _column("index_version", pa.string(), "version of the published file that was asked"),
+        _column("query_no", pa.int32(), "number of the query in the search, from 0"),
+        _column("query", pa.string(), "the query"),
+        _column("label", pa.string(), "how far its result can be trusted"),
+        _column("rank", pa.int32(), "place among the hits of the query, from 1"),
+        _column("chunk_id", pa.string(), "the chunk"),
+        _column("doc_id", pa.string(), "mail, document or window of a conversation"),
+        Column("subject", pa.string(), "subject of the mail, title of the document"),
+        _column("score", pa.float64(), "what hits are ordered by"),
+        _column("snippet", pa.string(), "the part of the text that shows best why it was found"),
+        _column("citation", pa.string(), "where the text stands, for `weft get`"),
+    ),
+)
+
 
 def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""

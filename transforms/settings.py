@@ -721,6 +721,15 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
 rank fusion with equal weights, and both orders in which seed 002 gathers parts to sections."""
 
 
+class McpSettings(StageSettings):
+    """What one call of a tool of `weft mcp` may ask for."""
+
+    max_results: int = Field(50, gt=0, description="hits of a search")
+    max_characters: int = Field(100_000, gt=0, description="characters of a text; four are taken for a token")
+    max_query_characters: int = Field(20_000, gt=0, description="characters of what is asked with")
+    max_seconds: float = Field(30, gt=0, description="seconds until a call is given up")
+
+
 class EvaluationSettings(StageSettings):
     """How quality is measured."""
 

@@ -15,11 +15,16 @@ from typing import NamedTuple
 
 import click
 import duckdb
+import nbformat
 import pytest
+import yaml
 from click.testing import CliRunner, Result
+from nbclient import NotebookClient
 
 from dagster_project.cli import NO_RESULTS, main
 from dagster_project.composition import make_assets
+from dagster_project.definitions import SEARCH, build_definitions
+from dagster_project.instance import open_instance
 from dagster_project.settings import load_settings
 from transforms.errors import WeftError
 
@@ -118,6 +123,29 @@ def test_every_python_block_runs_on_the_published_file(
     assert capsys.readouterr().out.strip()
 
 
+def test_the_notebook_runs_on_the_published_file(sample: Sample, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WEFT_INDEX", str(sample.index))
+    notebook = nbformat.read(ROOT / "docs" / "published_index.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT / "docs")}}).execute()
+    assert all(cell.outputs for cell in cells)
+
+
+@each([b for b in blocks("yaml") if b.text.startswith("ops:")])
+def test_a_saved_search_of_the_docs_finds_something(sample: Sample, block: Block):
+    settings = load_settings(sample.config)
+    with open_instance(settings) as instance:
+        done = (
+            build_definitions(settings)
+            .resolve_job_def(SEARCH)
+            .execute_in_process(yaml.safe_load(block.text), instance=instance)
+        )
+    (event,) = done.get_asset_materialization_events()
+    assert event.materialization.metadata["hits"].value
+
+
 @each(blocks("toml"))
 def test_every_settings_block_is_valid(tmp_path: Path, block: Block):
     whole = block.text if "[[sources]]" in block.text else block.text + SOURCE
@@ -132,7 +160,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             assert re.search(rf"^{arguments[0]}:", page("Makefile"), re.M), line
-        elif arguments[0] in ("ui", "serve-graph"):
+        elif arguments[0] in ("ui", "serve-graph", "mcp"):
             assert CliRunner().invoke(main, [*arguments, "--help"]).exit_code == 0, line
         else:
             assert program == "weft", line
@@ -144,7 +172,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph)\b([^`\n]*)",
+            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|get|similar|mcp)\b([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):
             known = {o for p in main.commands[name].params if isinstance(p, click.Option) for o in p.opts}
@@ -261,7 +289,7 @@ def test_make_run_ends_with_context_for_all_three_topics_of_the_chat(sample: Sam
 
 
 def test_the_readme_shows_the_result_of_its_statement(sample: Sample):
-    (statement,) = [b.text for b in blocks("sql") if b.page.name == "README.md"]
+    statement = next(b.text for b in blocks("sql") if b.page.name == "README.md")
     lines = ["│".join(str(v) for v in row) for row in sample.rows(statement)]
     assert "\n".join(lines) in re.sub(r" *│ *", "│", page("README.md"))
 

@@ -1,0 +1,77 @@
+"""Saved searches: a job that asks the published index what its configuration says and keeps the answers."""
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets.partitions import table_metadata
+from assets.protocols import Lake, Searcher
+from transforms import saved_searches, schemas
+
+GROUP = "search"
+NAME = "search_results"
+_PREVIEW = ["query", "rank", "score", "snippet", "citation"]
+_COLUMNS = dg.TableSchema([dg.TableColumn(name) for name in _PREVIEW])
+_PREVIEW_ROWS = 20
+
+
+class SavedSearch(dg.Config):
+    """What to search for; the answers replace those of the last run under the same name."""
+
+    name: str = "search"
+    queries: list[str]
+    limit: int = 10
+    list_id: str | None = None
+    source: str | None = None
+    kind: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+def search_results_asset() -> dg.AssetsDefinition:
+    """The asset `search_results`: hits of the queries in the run's configuration, beside those of other searches."""
+
+    @dg.asset(
+        name=NAME,
+        group_name=GROUP,
+        kinds={"parquet"},
+        deps=["search_index"],
+        description=schemas.SEARCH_RESULTS.comment,
+        metadata=table_metadata(schemas.SEARCH_RESULTS),
+    )
+    def search_results(
+        context: dg.AssetExecutionContext,
+        config: SavedSearch,
+        searcher: dg.ResourceParam[Searcher],
+        lake: dg.ResourceParam[Lake],
+    ) -> Any:
+        days = {"since": _day(config.since), "until": _day(config.until)}
+        named = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
+        found = searcher.search(config.queries, named | days, config.limit)
+        run = context.instance.get_run_record_by_id(context.run_id)
+        at = run.create_timestamp if run else datetime.now(UTC)
+        rows = saved_searches.search_results(found, config.queries, config.name, context.run_id, at)
+        kept = lake.stored(NAME, schemas.SEARCH_RESULTS.names)
+        shown = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
+        context.add_output_metadata(
+            {
+                "hits": rows.num_rows,
+                "queries": len(config.queries),
+                "queries_without_hits": len(config.queries) - len(set(rows.column("query").to_pylist())),
+                "index_version": found.version,
+                "preview": dg.MetadataValue.table([dg.TableRecord(r) for r in shown.to_dicts()], _COLUMNS),
+            }
+        )
+        return saved_searches.with_others(rows, kept, config.name)
+
+    return search_results
+
+
+def _day(text: str | None) -> datetime | None:
+    """The beginning of a day in UTC."""
+    if text is None:
+        return None
+    day = date.fromisoformat(text)
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,0 +1,95 @@
+"""What is near to something that the published index holds, in the shape of a search."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import polars as pl
+
+from dagster_project.resources.described_hits import described
+from dagster_project.resources.filters import Understood
+from dagster_project.resources.reading import asking, meant
+from dagster_project.resources.search_index import SearchIndex, SearchResult
+from transforms import labels
+from transforms.errors import QueryError
+from transforms.hits import DROPPED
+from transforms.pipeline import RANKED
+from transforms.vectors import stacked
+
+_OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
+_CHUNKS_OF = {
+    "chunk": "SELECT chunk_no, doc_id FROM chunks WHERE chunk_id = $id",
+    "message": _OF_DOCUMENT,
+    "document": _OF_DOCUMENT,
+    "conversation": _OF_DOCUMENT,
+    "attachment": "SELECT chunk_no, doc_id FROM chunks WHERE attachment_id = $id",
+    "thread": "SELECT chunk_no, doc_id FROM chunks JOIN thread_tree ON message_id = doc_id WHERE thread_id = $id",
+    "node": """
+SELECT c.chunk_no, c.doc_id FROM chunks c JOIN nodes n USING (doc_id)
+WHERE n.node_id = $id AND list_bool_or([s.byte_start < n.byte_end AND s.byte_end > n.heading_start FOR s IN c.spans])
+""",
+}
+
+_NEAREST = """
+SELECT chunk_no, cosine FROM (
+  SELECT e.chunk_no, c.doc_id, array_cosine_similarity(e.vector, $vector::FLOAT[{dimensions}]) AS cosine
+  FROM embeddings e JOIN chunks c USING (chunk_no) WHERE c.doc_id NOT IN (SELECT unnest($own::VARCHAR[]))
+)
+QUALIFY row_number() OVER (PARTITION BY doc_id ORDER BY cosine DESC, chunk_no) = 1
+ORDER BY cosine DESC, chunk_no LIMIT $limit
+"""
+
+
+def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
+    """The `limit` nearest mails, documents and windows to what a name means (see `reading.meant`), each by its best chunk.
+
+    Compared is the mean of the vectors of its chunks, by cosine with all others; the document that it stands in (for a
+    thread all its mails) is left out. UnknownIdError or QueryError as `reading.meant`; QueryError if it has no chunk.
+    """
+    start = time.perf_counter()
+    kind, id_ = meant(asking(index.connection), name)
+    own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
+    if not own:
+        raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
+    rows = index.connection.execute(
+        _NEAREST.format(dimensions=int(index.manifest["dimensions"])),
+        {
+            "vector": _mean(index, [number for number, _ in own]).tolist(),
+            "own": sorted({doc_id for _, doc_id in own}),
+            "limit": limit,
+        },
+    ).fetchall()
+    ranked = _ranked(rows)
+    hits = described(
+        index.connection, ranked, pl.DataFrame(schema=DROPPED), [set()], index.term_settings, index.settings
+    )
+    label = "PASS" if rows else labels.NOTHING
+    return SearchResult(
+        hits, (label,), (Understood(name, [], "score", None),), "exact", time.perf_counter() - start
+    )
+
+
+def _mean(index: SearchIndex, chunks: list[int]) -> np.ndarray:
+    """The mean of the vectors of some chunks, float64."""
+    table = index.connection.execute(
+        "SELECT vector FROM embeddings WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[])) ORDER BY chunk_no",
+        {"chunks": chunks},
+    ).to_arrow_table()
+    mean = stacked(table, int(index.manifest["dimensions"])).mean(axis=0, dtype=np.float64)
+    return np.asarray(mean)
+
+
+def _ranked(rows: list[tuple[int, float]]) -> pl.DataFrame:
+    """Chunk numbers and cosines, best first, as the columns of RANKED."""
+    cosine = [value for _, value in rows]
+    place = range(1, len(rows) + 1)
+    made = {
+        "query": [0] * len(rows),
+        "rank": place,
+        "chunk_no": [number for number, _ in rows],
+        **dict.fromkeys(("score", "fused_score", "vector_score"), cosine),
+        **dict.fromkeys(("thread_score", "lexical_score", "support"), [0.0] * len(rows)),
+        "vector_rank": place,
+    }
+    return pl.DataFrame({name: made.get(name, [None] * len(rows)) for name in RANKED}, schema=RANKED)

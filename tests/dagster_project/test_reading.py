@@ -1,0 +1,265 @@
+"""Ids and citations lead to exact texts, to what is near them, and to assistants by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import CliRunner, Result
+from mcp import Client, StdioServerParameters, stdio_client
+
+from dagster_project.cli import main
+from tests.archives import Mail, Workspace, discussion
+
+TABLE = "segment;bytes\none;4096\n"
+ATTACHED = [
+    "MIME-Version: 1.0",
+    'Content-Type: multipart/mixed; boundary="x"',
+]
+BODY = (
+    "--x\nContent-Type: text/plain; charset=utf-8\n\nThe na\u00efve table of segments is attached.\n"
+    f"--x\nContent-Type: text/csv\nContent-Disposition: attachment; filename=segments.csv\n\n{TABLE}\n--x--"
+)
+MANUAL = "# Manual\n\nHow the store works.\n\n## Repair\n\nRun the checker on a copy of the store first.\n"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A list, a mail with an attachment and a manual, built."""
+    made = Workspace(tmp_path_factory.mktemp("library") / "work").configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*"},
+        {"name": "docs", "kind": "tree", "path": "docs"},
+        mcp={"max_results": 2, "max_characters": 60, "max_query_characters": 200},
+    )
+    made.write(
+        "dev.2004-01.mbox", [*discussion(0, 4, "compactor"), Mail(50, BODY, "Segments", headers=ATTACHED)]
+    )
+    for name in ("manual.md", "old/manual.md"):
+        path = made.folder / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            MANUAL if "/" not in name else MANUAL.replace("Manual", "Old manual"), encoding="utf-8"
+        )
+    made.build()
+    return made
+
+
+def weft(work: Workspace, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
+
+
+def got(work: Workspace, name: str) -> dict[str, Any]:
+    result = weft(work, "get", name, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def one(work: Workspace, statement: str) -> Any:
+    return work.column(statement)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "statement"),
+    [
+        ("m0@example.org", "message", "SELECT body FROM messages WHERE message_id = 'm0@example.org'"),
+        (" <m0@example.org> ", "message", "SELECT body FROM messages WHERE message_id = 'm0@example.org'"),
+        ("docs:manual.md", "document", "SELECT text FROM documents WHERE path = 'manual.md'"),
+        ("old/manual.md", "document", "SELECT text FROM documents WHERE path = 'old/manual.md'"),
+        ("docs:manual.md#repair", "node", "SELECT 'Run the checker on a copy of the store first.'"),
+        ("old/manual.md#repair", "node", "SELECT 'Run the checker on a copy of the store first.'"),
+        ("{SELECT attachment_id FROM attachments}", "attachment", "SELECT text FROM attachments"),
+        ("{SELECT min(chunk_id) FROM chunks}", "chunk", "SELECT min_by(text_display, chunk_id) FROM chunks"),
+    ],
+)
+def test_an_id_leads_to_its_text(library: Workspace, name: str, kind: str, statement: str):
+    name = one(library, name[1:-1]) if name.startswith("{") else name
+    found = got(library, name)
+    assert found["kind"] == kind
+    assert found["text"].strip() == one(library, statement).strip()
+    shown = weft(library, "get", name)
+    assert shown.stdout == found["text"]
+    assert found["id"] in shown.stderr
+
+
+def test_a_thread_is_all_its_mails_in_order(library: Workspace):
+    text = got(library, one(library, "SELECT thread_id FROM threads ORDER BY message_count DESC LIMIT 1"))[
+        "text"
+    ]
+    places = [text.index(f"Message-ID: <m{n}@example.org>") for n in range(4)]
+    assert places == sorted(places)
+    assert one(library, "SELECT body FROM messages WHERE message_id = 'm3@example.org'") in text
+
+
+def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
+    queries = ("compactor load", "table of segments", "segment bytes one 4096", "checker on a copy")
+    found = json.loads(weft(library, "search", *queries, "--json").stdout)
+    hits = [hit for query in found["queries"] for hit in query["hits"]]
+    assert {h["source_kind"] for h in hits} == {"message", "attachment", "document"}
+    stored = dict(
+        library.sql(
+            "SELECT message_id, body FROM messages UNION ALL SELECT doc_id, text FROM documents "
+            "UNION ALL SELECT attachment_id, text FROM attachments"
+        )
+    )
+    for hit in hits:
+        whole = stored[hit["attachment_id"] or hit["doc_id"]].encode()
+        read = got(library, f"\u27e8{hit['citation']}\u27e9")
+        assert read["text"].encode() == whole[hit["byte_start"] : hit["byte_end"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("m99@example.org", 3, "m0@example.org"),
+        ("manul.md", 3, "docs:manual.md"),
+        ("'; DROP TABLE chunks; --", 3, "holds nothing"),
+        ("nul\0byte", 3, "holds nothing"),
+        ("", 3, "holds nothing"),
+        ("docs:manual.md#repairs", 3, "docs:manual.md#repair"),
+        ("m99@example.org block 0 bytes 0-4", 3, "m0@example.org"),
+        ("m0@example.org attachment abcdef bytes 0-4", 3, "no attachments"),
+        ("m0@example.org bytes 0-99999", 2, "which has"),
+        ("m0@example.org bytes 9-3", 2, "which has"),
+    ],
+)
+def test_what_is_unknown_is_an_error_with_the_nearest(library: Workspace, name: str, code: int, says: str):
+    result = weft(library, "get", "--", name) if name.startswith("-") else weft(library, "get", name)
+    assert (result.exit_code, says in result.stderr) == (code, True), result.stderr
+    assert result.stdout == ""
+
+
+def test_bytes_inside_of_a_letter_are_refused(library: Workspace):
+    body = one(library, "SELECT body FROM messages WHERE message_id = 'm50@example.org'").encode()
+    cut = body.index("\u00ef".encode()) + 1
+    result = weft(library, "get", f"m50@example.org bytes 0-{cut}")
+    assert (result.exit_code, "inside of a letter" in result.stderr) == (2, True)
+
+
+def test_the_beginning_of_a_hash_suggests_the_whole(library: Workspace):
+    whole = one(library, "SELECT min(chunk_id) FROM chunks")
+    result = weft(library, "get", whole[:10])
+    assert (result.exit_code, whole in result.stderr) == (3, True)
+
+
+def test_similar_is_what_is_nearest_in_the_shape_of_a_search(library: Workspace):
+    result = json.loads(weft(library, "similar", "m0@example.org", "--json", "--limit", "3").stdout)
+    searched = json.loads(weft(library, "search", "compactor", "--json").stdout)
+    (query,) = result["queries"]
+    assert query["hits"][0].keys() == searched["queries"][0]["hits"][0].keys()
+    scores = [hit["score"] for hit in query["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    ids = [hit["doc_id"] for hit in query["hits"]]
+    assert len(set(ids)) == 3 and "m0@example.org" not in ids
+    (best,) = library.column(
+        "SELECT max(array_cosine_similarity(a.vector, b.vector)) FROM embeddings a JOIN chunks c USING (chunk_id), "
+        "embeddings b JOIN chunks d USING (chunk_id) WHERE c.doc_id = 'm0@example.org' AND d.doc_id <> c.doc_id"
+    )
+    assert scores[0] == pytest.approx(best, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["docs:manual.md", "docs:manual.md#repair", "{SELECT attachment_id FROM attachments}"]
+)
+def test_a_document_a_section_and_an_attachment_have_neighbours(library: Workspace, name: str):
+    name = one(library, name[1:-1]) if name.startswith("{") else name
+    result = weft(library, "similar", name, "--limit", "2")
+    assert result.exit_code == 0, result.output
+    assert "2 hits" in result.stdout
+
+
+class Served:
+    """A running `weft mcp`, reached over one of its transports."""
+
+    def __init__(self, config: Path, port: int | None):
+        self.port = port
+        self.command = ["-m", "dagster_project.cli", "mcp", "--config", str(config)]
+
+    def connection(self) -> Any:
+        if self.port is not None:
+            return f"http://127.0.0.1:{self.port}/mcp"
+        environment = {k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH", "HOME")}
+        return stdio_client(StdioServerParameters(command=sys.executable, args=self.command, env=environment))
+
+    def calls(self, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
+        """The results of calls of tools in one session."""
+
+        async def run() -> list[Any]:
+            async with Client(self.connection()) as client:
+                return [await client.call_tool(name, values) for name, values in asked]
+
+        return anyio.run(run)
+
+
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Served]:
+    if request.param == "stdio":
+        yield Served(library.config, None)
+        return
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Served(library.config, port)
+    server = subprocess.Popen([sys.executable, *made.command, "--http", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 120
+        while True:
+            with closing(socket.socket()) as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert server.poll() is None and time.monotonic() < until
+            time.sleep(0.1)
+        yield made
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_assistants_search_open_and_collect_within_limits(served: Served):
+    found, opened, cut, rest, block, unknown, long, filtered = served.calls(
+        ("search", {"query": "compactor load", "limit": 1000}),
+        ("get", {"id": "m1@example.org"}),
+        ("get", {"id": "docs:manual.md", "max_characters": 10**9}),
+        ("get", {"id": "docs:manual.md", "byte_start": 60}),
+        ("context", {"text": "How does the compactor behave?", "budget_tokens": 10**6}),
+        ("get", {"id": "m99@example.org"}),
+        ("search", {"query": "x" * 201}),
+        ("search", {"query": "compactor", "list_id": "nowhere"}),
+    )
+    assert not any(r.is_error for r in (found, opened, cut, rest, block))
+    hits = found.structured_content["hits"]
+    assert len(hits) == 2 and found.structured_content["label"]
+    assert all(hit["citation"].startswith(hit["doc_id"]) for hit in hits)
+    assert opened.structured_content["text"].strip() == "Yes."
+    assert (cut.structured_content["text"], cut.structured_content["is_cut"]) == (MANUAL[:60], True)
+    assert (rest.structured_content["text"], rest.structured_content["is_cut"]) == (MANUAL[60:], False)
+    assert block.structured_content["tokens"] <= 64
+    for refused, kind in ((unknown, "UnknownIdError"), (long, "QueryError"), (filtered, "QueryError")):
+        assert refused.is_error and f'"kind": "{kind}"' in refused.content[0].text
+
+
+def test_an_assistant_sees_a_new_version_in_its_session(library: Workspace, tmp_path: Path):
+    work = library.copied(tmp_path / "work")
+
+    async def run() -> tuple[Any, Any]:
+        async with Client(Served(work.config, None).connection()) as client:
+            before = await client.call_tool("get", {"id": "m70@example.org"})
+            await anyio.to_thread.run_sync(publish)
+            return before, await client.call_tool("get", {"id": "m70@example.org"})
+
+    def publish() -> None:
+        work.write("dev.2004-02.mbox", [Mail(70, "A later mail about the compactor.", "Later")])
+        work.build()
+
+    before, after = anyio.run(run)
+    assert before.is_error
+    assert after.structured_content["text"].strip() == "A later mail about the compactor."

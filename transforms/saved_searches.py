@@ -1,0 +1,53 @@
+"""Answers of saved searches as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+import pyarrow as pa
+
+from transforms import schemas
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each, and the version that was asked."""
+
+    hits: pa.Table
+    labels: Sequence[str]
+    version: str
+
+
+def search_results(
+    found: Answers, queries: Sequence[str], search: str, run_id: str, searched_at: datetime
+) -> pa.Table:
+    """The table `search_results` of one run of a saved search, by query and rank."""
+    asked = pl.DataFrame(
+        {"query_no": range(len(queries)), "query": list(queries), "label": list(found.labels)},
+        schema={"query_no": pl.Int32, "query": pl.String, "label": pl.String},
+    )
+    hits = pl.DataFrame(
+        found.hits.select(["query", "rank", "chunk_id", "doc_id", "subject", "score", "snippet", "citation"])
+    )
+    rows = (
+        hits.rename({"query": "query_no"})
+        .join(asked, on="query_no", maintain_order="left")
+        .with_columns(
+            search=pl.lit(search),
+            run_id=pl.lit(run_id),
+            searched_at=pl.lit(searched_at),
+            index_version=pl.lit(found.version),
+        )
+    )
+    return schemas.SEARCH_RESULTS.conform(rows.select(schemas.SEARCH_RESULTS.names).to_arrow())
+
+
+def with_others(rows: pa.Table, stored: pa.Table | None, search: str) -> pa.Table:
+    """`rows` of a search with the stored rows of all others, by search, query and rank."""
+    made = pl.DataFrame(rows)
+    if stored is not None:
+        made = pl.concat([pl.DataFrame(stored).filter(pl.col("search") != search), made])
+    return schemas.SEARCH_RESULTS.conform(made.sort("search", "query_no", "rank").to_arrow())
