@@ -81,13 +81,11 @@ class ChunkIndex:
         )
         per_field = [pl.col("tf").filter(pl.col("field") == f).sum().alias(f"{f}_tf") for f in lexical.FIELDS]
         rows = counted.group_by("term_id", "chunk_no").agg(*per_field).sort("term_id", "chunk_no")
-        known = counted.group_by("term_id").agg(pl.col("term").first(), pl.col("chunk_no").n_unique())
+        known = counted.group_by("term_id").agg(pl.col("term").first())
         lengths = {f: np.zeros(len(self.ids), dtype=np.int32) for f in lexical.FIELDS}
         for field, chunk, length in counted.group_by("field", "chunk_no").agg(pl.col("tf").sum()).iter_rows():
             lengths[field][chunk] = length
-        return lexical.Postings(
-            rows.to_arrow(), {i: (term, df) for i, term, df in known.iter_rows()}, lengths
-        )
+        return lexical.Postings.of_rows(rows.to_arrow(), dict(known.iter_rows()), lengths)
 
     def ranked(self, questions: Sequence[str]) -> list[list[int]]:
         """The numbers of the best chunks for each question, best first."""
@@ -98,7 +96,12 @@ class ChunkIndex:
         places = ranking.Places(own, own)
         return [
             ranking.fused_candidates(
-                n, scores[n], ranking.ExactScores(vectors[n], None), None, places, self.settings
+                n,
+                ranking.ExactScores(scores[n], None, least=0),
+                ranking.ExactScores(vectors[n], None),
+                None,
+                places,
+                self.settings,
             )["chunk_no"]
             .head(_DEPTH)
             .to_list()

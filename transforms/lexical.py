@@ -3,34 +3,75 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from transforms.selection import top_k
 from transforms.settings import CandidateSettings, SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
+_SAMPLE = 1024
+_ROUNDING = 1e-5
+"""What sums of single-precision impacts may be off, as a share of the highest score there could be."""
+
+
+class TermNumbers(Protocol):
+    """The numbers of the terms of an index."""
+
+    def get(self, term: str, /) -> int | None:
+        """The number of a term, in the order of the terms; None if no chunk holds it."""
 
 
 @dataclass(frozen=True)
 class Postings:
-    """The postings of the terms of some queries, and what BM25 has to know of all chunks.
+    """The inverted index as arrays.
 
-    `rows` has the columns term_id, chunk_no and one term frequency per field (title_tf, text_tf and
-    so on), the rows of a term together. `terms` gives the term and its document frequency (chunks
-    that hold it) by id. `lengths` has one int32 array per field, the terms each chunk holds in it.
+    The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
+    same slice of `codes`, the row of `counts` that says how often the term stands in each of FIELDS.
+    `lengths` has a row per field: the terms that each chunk holds in it.
     """
 
-    rows: pa.Table
-    terms: Mapping[int, tuple[str, int]]
-    lengths: Mapping[str, np.ndarray]
+    numbers: TermNumbers
+    starts: np.ndarray
+    chunks: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of_rows(cls, rows: pa.Table, terms: Mapping[int, str], lengths: Mapping[str, np.ndarray]) -> Postings:
+        """From a table with the columns term_id, chunk_no and one frequency per field, in order of the first two."""
+        ids = rows.column("term_id").to_numpy()
+        found = sorted(set(ids.tolist()))
+        starts = np.append(np.searchsorted(ids, found), len(ids)).astype(np.int64)
+        counts = np.stack([rows.column(f"{f}_tf").to_numpy() for f in FIELDS], axis=1)
+        numbers = {terms[i]: n for n, i in enumerate(found)}
+        chunks = rows.column("chunk_no").to_numpy().astype(np.int32)
+        held = np.stack([lengths[f] for f in FIELDS])
+        return cls(numbers, starts, chunks, np.arange(len(ids)), counts, held)
 
     @property
     def chunk_count(self) -> int:
         """Chunks in the index."""
-        return len(self.lengths["title"])
+        return int(self.lengths.shape[1])
+
+    def df(self, term: str) -> int:
+        """How many chunks hold the term."""
+        number = self.numbers.get(term)
+        return 0 if number is None else int(self.starts[number + 1] - self.starts[number])
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What the weights of some settings make of an index: frequencies by code, and the norm of each chunk."""
+
+    frequency: np.ndarray
+    norm: np.ndarray
 
 
 def field_weights(settings: SearchSettings) -> dict[str, float]:
@@ -49,7 +90,8 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
 
 _AFTER_LEXICAL = {
     "candidates_lexical", "candidates_vector", "hnsw_ef_search", "fusion", "lexical_weight", "rrf_k",
-    "thread_weight", "log_weight", "diagnostic_pattern",
+    "thread_weight", "log_weight", "diagnostic_pattern", "vector_search", "exact_max_chunks",
+    "code_candidates", "code_rescored",
     *(SearchSettings.model_fields.keys() - CandidateSettings.model_fields.keys()),
 }  # fmt: skip
 
@@ -64,44 +106,160 @@ def idf(df: int, chunk_count: int) -> float:
     return math.log(1 + (chunk_count - df + 0.5) / (df + 0.5))
 
 
+def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
+    """Frequencies and lengths as sums over the fields, each times its weight, float32.
+
+    As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). The norm is
+    what BM25 adds to the frequency in its denominator.
+    """
+    weights = field_weights(settings)
+    frequency = np.zeros(len(postings.counts), dtype=np.float32)
+    length = np.zeros(postings.chunk_count, dtype=np.float32)
+    for column, field in enumerate(FIELDS):
+        frequency += weights[field] * postings.counts[:, column].astype(np.float32)
+        length += weights[field] * postings.lengths[column].astype(np.float32)
+    average = float(length.mean(dtype=np.float64)) if length.size else 0.0
+    if not average:
+        return Weighed(np.zeros_like(frequency), np.ones_like(length))
+    return Weighed(frequency, settings.bm25_k1 * (1 - settings.bm25_b + settings.bm25_b * length / average))
+
+
+@dataclass(frozen=True)
+class _TermList:
+    """The postings of one term."""
+
+    number: int
+    idf: float
+    chunks: np.ndarray
+    codes: np.ndarray
+
+    def impacts(self, weighed: Weighed, places: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """What the term adds to the scores of its chunks (those at `places`), float32."""
+        frequency = weighed.frequency[self.codes[places]]
+        return np.asarray(self.idf * frequency / (frequency + weighed.norm[self.chunks[places]]), np.float32)
+
+
+def _lists(terms: Sequence[str], postings: Postings) -> list[_TermList]:
+    """The postings of those of the terms that any chunk holds, by number."""
+    numbers = sorted({n for term in terms if (n := postings.numbers.get(term)) is not None})
+    count, made = postings.chunk_count, []
+    for number in numbers:
+        place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
+        df = place.stop - place.start
+        made.append(_TermList(number, idf(df, count), postings.chunks[place], postings.codes[place]))
+    return made
+
+
+def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
+    """The terms of each query, of a table with the columns query and term."""
+    asked: list[list[str]] = [[] for _ in range(query_count)]
+    for query, term in zip(*(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True):
+        asked[query].append(term)
+    return asked
+
+
 def bm25_scores(
     query_terms: pa.Table, query_count: int, postings: Postings, settings: SearchSettings
 ) -> np.ndarray:
     """Scores of all chunks, float32 of shape (queries, chunks); 0 where no term of the query stands.
 
     `query_terms` has the columns query and term. The formula is Lucene's BM25 (idf = ln(1 + (N -
-    df + 0.5) / (df + 0.5)), no (k1 + 1) factor); frequencies and lengths are sums over the fields,
-    each times its weight, as in BM25F without length normalisation per field (Robertson, Zaragoza
-    and Taylor 2004).
+    df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and lengths of `weighed`.
     """
     scores = np.zeros((query_count, postings.chunk_count), dtype=np.float32)
-    weights = field_weights(settings)
-    length = sum(weights[f] * postings.lengths[f].astype(np.float32) for f in FIELDS)
-    assert isinstance(length, np.ndarray)
-    average = float(length.mean(dtype=np.float64)) if length.size else 0.0
-    if not average or not postings.rows.num_rows:
-        return scores
-    norm = settings.bm25_k1 * (1 - settings.bm25_b + settings.bm25_b * length / average)
+    weights = weighed(postings, settings)
     asked: dict[str, list[int]] = {}
-    for query, term in zip(*(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True):
-        asked.setdefault(term, []).append(query)
-    for term, chunks, impact in _impacts(postings, weights, norm):
-        for query in asked.get(term, ()):
-            row = scores[query]
-            row[chunks] += impact
+    for query, terms in enumerate(terms_by_query(query_terms, query_count)):
+        for term in terms:
+            asked.setdefault(term, []).append(query)
+    by_number = {postings.numbers.get(term): queries for term, queries in asked.items()}
+    for term_list in _lists(list(asked), postings):
+        impacts = term_list.impacts(weights)
+        for query in by_number[term_list.number]:
+            scores[query][term_list.chunks] += impacts
     return scores
 
 
-def _impacts(
-    postings: Postings, weights: dict[str, float], norm: np.ndarray
-) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Term, chunk numbers and BM25 impacts, one entry per term."""
-    columns = {name: postings.rows.column(name).to_numpy() for name in postings.rows.column_names}
-    tf = sum(w * columns[f"{f}_tf"].astype(np.float32) for f, w in weights.items())
-    assert isinstance(tf, np.ndarray)
-    ids, count = columns["term_id"], postings.chunk_count
-    edges = np.flatnonzero(np.diff(ids, prepend=-1, append=-1))
-    for start, end in zip(edges[:-1], edges[1:], strict=True):
-        term, df = postings.terms[int(ids[start])]
-        chunks, frequency = columns["chunk_no"][start:end], tf[start:end]
-        yield term, chunks, (idf(df, count) * frequency / (frequency + norm[chunks])).astype(np.float32)
+class TermScores:
+    """The BM25 scores of one query, computed where they are asked for; equal to those of `bm25_scores`.
+
+    The best chunks are found term by term, the rarest first: once the terms that are left could not lift
+    a chunk with none of the others among the best, only chunks that are near them are looked up in the
+    long lists of common terms (MaxScore, Turtle and Flood 1995). `allowed` masks the chunks that count.
+    """
+
+    def __init__(
+        self, terms: Sequence[str], postings: Postings, weights: Weighed, allowed: np.ndarray | None
+    ):
+        self.lists = _lists(terms, postings)
+        self.weights, self.allowed, self.chunk_count = weights, allowed, postings.chunk_count
+        self._known: tuple[int, np.ndarray] | None = None
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
+        if self._known is None or self._known[0] < k:
+            near = self._near(k)
+            self._known = k, near[top_k(self.of(near), k)]
+        return self._known[1][:k]
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks (ascending or not), float64 of single-precision sums."""
+        scores = np.zeros(len(chunks), dtype=np.float32)
+        chunks = chunks.astype(
+            np.int32
+        )  # of the type of the lists, which would else be copied to be searched
+        for term_list in self.lists:
+            places = np.searchsorted(term_list.chunks, chunks)
+            places[places == len(term_list.chunks)] = 0
+            held = np.flatnonzero(term_list.chunks[places] == chunks)
+            scores[held] += term_list.impacts(self.weights, places[held])
+        return scores.astype(np.float64)
+
+    @cached_property
+    def high(self) -> float:
+        """The highest score of an allowed chunk, 0 if there is none."""
+        best = self.best(1)
+        return float(self.of(best[:1])[0]) if len(best) else 0.0
+
+    @cached_property
+    def low(self) -> float:
+        """The lowest score of an allowed chunk: 0 unless every one of them holds a term."""
+        count = self.chunk_count if self.allowed is None else int(np.count_nonzero(self.allowed))
+        if sum(len(term_list.chunks) for term_list in self.lists) < count or not count:
+            return 0.0
+        chunks = np.arange(self.chunk_count) if self.allowed is None else np.flatnonzero(self.allowed)
+        if not self.of(chunks[:: max(1, count // _SAMPLE)]).all():
+            return 0.0
+        return float(self._sums(self.lists)[chunks].min())
+
+    def _near(self, k: int) -> np.ndarray:
+        """Chunks among which the `k` best are, ascending."""
+        partial = np.zeros(self.chunk_count, dtype=np.float32)
+        rest = most = sum(term_list.idf for term_list in self.lists)
+        floor, top = 0.0, np.zeros(0, dtype=np.int32)
+        for term_list in sorted(self.lists, key=lambda t: (len(t.chunks), t.number)):
+            if floor > rest + _ROUNDING * most:
+                break
+            rest -= term_list.idf
+            chunks, impacts = self._allowed_of(term_list)
+            partial[chunks] += impacts
+            above = chunks[partial[chunks] > floor]
+            if len(above) > k:
+                above = above[np.argpartition(partial[above], len(above) - k)[len(above) - k :]]
+            top = np.union1d(top, above)
+            top = top[top_k(partial[top], k)]
+            if len(top) == k:
+                floor = float(partial[top[-1]])
+        return np.flatnonzero(partial > max(0.0, floor - max(rest, 0.0) - _ROUNDING * most))
+
+    def _allowed_of(self, term_list: _TermList) -> tuple[np.ndarray, np.ndarray]:
+        if self.allowed is None:
+            return term_list.chunks, term_list.impacts(self.weights)
+        places = np.flatnonzero(self.allowed[term_list.chunks])
+        return term_list.chunks[places], term_list.impacts(self.weights, places)
+
+    def _sums(self, lists: Sequence[_TermList]) -> np.ndarray:
+        sums = np.zeros(self.chunk_count, dtype=np.float32)
+        for term_list in lists:
+            sums[term_list.chunks] += term_list.impacts(self.weights)
+        return sums

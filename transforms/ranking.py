@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import polars as pl
 
+from transforms.selection import top_k
 from transforms.settings import SearchSettings
 
 FUSED = {
@@ -30,10 +32,26 @@ not hold the chunk; document and thread are numbers."""
 
 @dataclass(frozen=True)
 class Places:
-    """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number."""
+    """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
+
+    `given_members` are the `members`, where they are known already.
+    """
 
     document: np.ndarray
     thread: np.ndarray
+    given_members: tuple[np.ndarray, np.ndarray] | None = None
+
+    @cached_property
+    def members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Chunk numbers by thread, and where each thread begins among them, with the end of the last."""
+        return self.given_members or members(self.thread)
+
+
+def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions by number of the thread, ascending in each, and where each number begins among them."""
+    ordered = np.argsort(thread, kind="stable").astype(np.int32)
+    counts = np.bincount(thread)
+    return ordered, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def is_diagnostic(query: str, settings: SearchSettings) -> bool:
@@ -41,24 +59,19 @@ def is_diagnostic(query: str, settings: SearchSettings) -> bool:
     return re.search(settings.diagnostic_pattern, query) is not None
 
 
-def top_k(scores: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the `k` highest finite scores, best first, ties by position."""
-    chosen = np.flatnonzero(np.isfinite(scores))
-    if k < len(chosen):
-        kept = scores[chosen]
-        edge = np.partition(kept, len(kept) - k)[len(kept) - k]
-        chosen = chosen[kept >= edge]
-    return chosen[np.lexsort((chosen, -scores[chosen]))][:k]
+class Scores(Protocol):
+    """The scores of one query, however they are found; `low` and `high` bound those of all allowed chunks."""
 
+    @property
+    def low(self) -> float:
+        """The lowest."""
 
-class VectorScores(Protocol):
-    """The vector scores of one query, however they are found; `low` and `high` bound those of all chunks."""
-
-    low: float
-    high: float
+    @property
+    def high(self) -> float:
+        """The highest."""
 
     def best(self, k: int) -> np.ndarray:
-        """The `k` allowed chunks with the highest scores, best first."""
+        """The `k` allowed chunks with the highest scores, best first, ties by number."""
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64."""
@@ -67,20 +80,22 @@ class VectorScores(Protocol):
 class ExactScores:
     """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
 
-    A chunk without a vector has the score -inf: it is no candidate of the vector search, and counts
-    as the least similar chunk where its terms make it one.
+    Only chunks with a score above `least` are among the best. A chunk without a vector has the score -inf:
+    it is no candidate of the vector search, and counts as the least similar chunk where its terms make it one.
     """
 
-    def __init__(self, scores: np.ndarray, allowed: np.ndarray | None):
-        self.scores, self.allowed = scores, allowed
+    def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
+        self.scores, self.allowed, self.least = scores, allowed, least
         kept = scores if allowed is None else scores[allowed]
         if len(kept) and not np.isfinite(kept.min()):
             kept = kept[np.isfinite(kept)]
         self.low, self.high = (float(kept.min()), float(kept.max())) if len(kept) else (0.0, 0.0)
 
     def best(self, k: int) -> np.ndarray:
-        """The `k` allowed chunks with the highest scores, best first."""
-        return top_k(self.scores if self.allowed is None else np.where(self.allowed, self.scores, -np.inf), k)
+        """The `k` allowed chunks with the highest scores, best first, ties by number."""
+        kept = self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
+        chosen = np.flatnonzero(kept)
+        return chosen[top_k(self.scores[chosen], k)]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64."""
@@ -89,8 +104,8 @@ class ExactScores:
 
 def fused_candidates(
     query: int,
-    lexical: np.ndarray,
-    vector: VectorScores,
+    lexical: Scores,
+    vector: Scores,
     allowed: np.ndarray | None,
     places: Places,
     settings: SearchSettings,
@@ -98,23 +113,21 @@ def fused_candidates(
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
-    `lexical` holds the scores of all chunks; `allowed` masks those that a filter keeps.
+    `allowed` masks the chunks that a filter keeps; both scores know of it.
     Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
     `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
     `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`.
     """
-    mask = np.ones(len(lexical), dtype=bool) if allowed is None else allowed
-    by_lexical = top_k(np.where(mask & (lexical > 0), lexical, -np.inf), settings.candidates_lexical)
+    by_lexical = lexical.best(settings.candidates_lexical)
     by_vector = vector.best(settings.candidates_vector)
     found = np.union1d(by_lexical, by_vector)
     if not len(found):
         return pl.DataFrame(schema=FUSED)
-    chosen = _with_threads(found, mask, places) if settings.thread_weight else found
+    chosen = _with_threads(found, allowed, places) if settings.thread_weight else found
     ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
-    scores = {"lexical_score": lexical[chosen].astype(np.float64), "vector_score": vector.of(chosen)}
-    kept_lexical = lexical[mask]
+    scores = {"lexical_score": lexical.of(chosen), "vector_score": vector.of(chosen)}
     both = (
-        scaled(scores["lexical_score"], float(kept_lexical.min()), float(kept_lexical.max())),
+        scaled(scores["lexical_score"], lexical.low, lexical.high),
         scaled(scores["vector_score"], vector.low, vector.high),
     )
     fused = _fused(both, tuple(ranks.values()), settings)
@@ -153,11 +166,15 @@ def _fused(
     return settings.lexical_weight * lexical + (1 - settings.lexical_weight) * vector
 
 
-def _with_threads(found: np.ndarray, mask: np.ndarray, places: Places) -> np.ndarray:
+def _with_threads(found: np.ndarray, allowed: np.ndarray | None, places: Places) -> np.ndarray:
     """All allowed chunks in the threads of the found ones, in order."""
-    wanted = np.zeros(int(places.thread.max()) + 1, dtype=bool)
-    wanted[places.thread[found]] = True
-    return np.flatnonzero(mask & wanted[places.thread])
+    chunks, starts = places.members
+    threads = np.unique(places.thread[found])
+    sizes = starts[threads + 1] - starts[threads]
+    # The places of the members of each thread, one after the other.
+    steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen = np.sort(chunks[np.repeat(starts[threads], sizes) + steps])
+    return chosen if allowed is None else chosen[allowed[chosen]]
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:

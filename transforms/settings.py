@@ -557,8 +557,10 @@ class SafetySettings(StageSettings):
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""
 
-    ann_min_vectors: int = Field(
-        500_000, gt=0, description="vectors from which an HNSW index is built; below, search is exact"
+    ann_min_vectors: int | None = Field(
+        None,
+        gt=0,
+        description="vectors from which an HNSW index is built, for search.vector_search ann; none by default",
     )
     keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
 
@@ -583,6 +585,20 @@ class CandidateSettings(StageSettings):
 
     candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search (seed 000)")
     candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search (seed 000)")
+    vector_search: Literal["auto", "exact", "ann"] = Field(
+        "auto",
+        description="exact: every vector is compared; ann: by the HNSW index where there is one and no filter; "
+        "auto: exact up to `exact_max_chunks`, above by the signs of all vectors and the cosines of the nearest",
+    )
+    exact_max_chunks: int = Field(
+        100_000, ge=0, description="chunks up to which `auto` compares every vector in full"
+    )
+    code_candidates: int = Field(
+        10_000,
+        gt=0,
+        description="vectors with the most signs in common with the query that `auto` looks at twice",
+    )
+    code_rescored: int = Field(2_000, gt=0, description="the best of these, whose cosines are computed")
     hnsw_ef_search: int = Field(256, gt=0, description="candidates HNSW keeps while it searches")
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")

@@ -14,12 +14,13 @@ import polars as pl
 
 from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
-from dagster_project.resources.search_index import HnswScores, SearchIndex, open_current
+from dagster_project.resources.search_index import SearchIndex, open_current
 from transforms import lexical, ranking, terms
 from transforms.candidates import telling_terms
 from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
 from transforms.schemas import CONVERSATION_CANDIDATES
+from transforms.selection import top_k
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
 
 _CELLS_AT_ONCE = 1 << 25
@@ -140,7 +141,7 @@ class IndexForContext:
                 pl.col("query") - first
             )
             table = here.to_arrow()
-            scores = lexical.bm25_scores(table, len(hidden), self.index.postings(table), self.index.settings)
+            scores = lexical.bm25_scores(table, len(hidden), self.index.postings, self.index.settings)
             for row, own in zip(scores, hidden, strict=True):
                 if own is not None:
                     row[own] = 0.0
@@ -148,7 +149,7 @@ class IndexForContext:
 
     def _similar(
         self, vectors: np.ndarray, left_out: Sequence[np.ndarray | None], settings: ContextSettings
-    ) -> Iterator[ranking.VectorScores]:
+    ) -> Iterator[ranking.Scores]:
         """The cosines of each query, good until the next is asked for, without the chunks that are left out.
 
         A few queries go to the HNSW index where the settings allow it. The others are multiplied with
@@ -185,11 +186,11 @@ class IndexForContext:
 
     def _nearest(
         self, query: np.ndarray, left_out: np.ndarray | None, settings: ContextSettings
-    ) -> ranking.VectorScores | None:
+    ) -> ranking.Scores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = self.index.chunk_count - len(self.index.unembedded)
         wanted = min(settings.candidates * settings.overfetch, embedded)
-        near = HnswScores(self.index.connection, query, wanted, self.index.vector_sample)
+        near = self.index.hnsw_scores(query, wanted)
         if left_out is not None:
             near.nearest = near.nearest[~np.isin(near.nearest, left_out)]
         others = embedded - (0 if left_out is None else len(np.setdiff1d(left_out, self.index.unembedded)))
@@ -238,7 +239,7 @@ def _without(count: int, left_out: np.ndarray | None) -> np.ndarray | None:
 def _best(
     row: int,
     words: np.ndarray | None,
-    near: ranking.VectorScores,
+    near: ranking.Scores,
     settings: ContextSettings,
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number."""
@@ -247,7 +248,7 @@ def _best(
     weight = settings.lexical_weight if words is not None else 0.0
     if words is not None:
         matching = np.flatnonzero(words)
-        best_words = matching[ranking.top_k(words[matching], settings.candidates)]
+        best_words = matching[top_k(words[matching], settings.candidates)]
         chosen = np.union1d(chosen, best_words)
         lexical_scores = words[chosen].astype(np.float64)
     similarity = near.of(chosen)

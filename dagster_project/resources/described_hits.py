@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.expansions import EXPANSIONS, expansions
+from dagster_project.resources.table_rows import TableRows
 from transforms import snippets
 from transforms.citations import citation
 from transforms.schemas import SEARCH_HITS
@@ -20,6 +21,7 @@ from transforms.settings import SearchSettings, TermSettings
 
 def described(
     connection: duckdb.DuckDBPyConnection,
+    rows: TableRows,
     ranked: pl.DataFrame,
     constituents: pl.DataFrame,
     wanted: Sequence[AbstractSet[str]],
@@ -30,8 +32,8 @@ def described(
 
     `wanted` has the terms of each query.
     """
-    hits = _with_chunks(connection, ranked)
-    sources = _texts(connection, hits)
+    hits = _with_chunks(connection, rows, ranked)
+    sources = _texts(connection, rows, hits)
     marked = [
         _marked(row, wanted[row["query"]], sources, terms)
         for row in hits.select("query", "text_display", "spans", "doc_id", "attachment_id").iter_rows(
@@ -71,15 +73,19 @@ def _marked(
     return _Marked(made, named or [None] * len(made.highlights))
 
 
-def _with_chunks(connection: duckdb.DuckDBPyConnection, ranked: pl.DataFrame) -> pl.DataFrame:
+def _with_chunks(
+    connection: duckdb.DuckDBPyConnection, rows: TableRows, ranked: pl.DataFrame
+) -> pl.DataFrame:
     """The hits with what their chunk, document, section and thread say."""
-    numbers = ", ".join(str(int(n)) for n in ranked.get_column("chunk_no").unique()) or "-1"
-    chunks = _frame(connection, _CHUNKS.format(numbers=numbers))
+    numbers = ranked.get_column("chunk_no").unique()
+    chunks = _frame(connection, _CHUNKS.format(chunks=rows.of("chunks", numbers)))
     hits = ranked.join(chunks, on="chunk_no", how="left", maintain_order="left").with_columns(
         node_id=pl.coalesce("stands_for", "parent_id")
     )
     nodes = _frame(connection, _NODES, ids=hits.get_column("node_id").drop_nulls().unique())
-    documents = _frame(connection, _DOCUMENTS, ids=hits.get_column("doc_id").unique())
+    own = {name: rows.of(name, numbers) for name in ("messages", "thread_tree", "threads")}
+    statement = _DOCUMENTS.format(**own, blocks=rows.blocks(numbers))
+    documents = _frame(connection, statement, ids=hits.get_column("doc_id").unique())
     whole = pl.col("stands_for").is_not_null()
     hits = (
         hits.join(nodes, on="node_id", how="left", maintain_order="left")
@@ -94,15 +100,18 @@ def _with_chunks(connection: duckdb.DuckDBPyConnection, ranked: pl.DataFrame) ->
     return hits.with_columns(block_index=pl.Series([_block_index(*p) for p in places], dtype=pl.Int64))
 
 
-def _texts(connection: duckdb.DuckDBPyConnection, hits: pl.DataFrame) -> dict[tuple[str, str | None], str]:
+def _texts(
+    connection: duckdb.DuckDBPyConnection, rows: TableRows, hits: pl.DataFrame
+) -> dict[tuple[str, str | None], str]:
     """The stored text of each document, and of each attachment, that hits stand in."""
-    rows = _frame(
+    own = hits.filter(pl.col("attachment_id").is_null())
+    found = _frame(
         connection,
-        _STORED,
-        ids=hits.filter(pl.col("attachment_id").is_null()).get_column("doc_id").unique(),
+        _STORED.format(messages=rows.of("messages", own.get_column("chunk_no").unique())),
+        ids=own.get_column("doc_id").unique(),
         attachments=hits.get_column("attachment_id").drop_nulls().unique(),
     )
-    return {(doc, attachment): text for doc, attachment, text in rows.iter_rows()}
+    return {(doc, attachment): text for doc, attachment, text in found.iter_rows()}
 
 
 def _of_hits(
@@ -152,7 +161,7 @@ SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.ch
   c.attachment_id, a.filename, c.text_display, c.spans,
   list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS byte_start,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS byte_end
-FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
+FROM ({chunks}) c LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
 """
 
 _NODES = """
@@ -162,16 +171,14 @@ WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
 
 _DOCUMENTS = """
 WITH wanted AS (SELECT unnest($ids::VARCHAR[]) AS message_id),
-mails AS (FROM messages WHERE message_id IN (FROM wanted)),
-places AS (FROM thread_tree WHERE message_id IN (FROM wanted)),
 ends AS (
-  SELECT message_id, list(byte_end ORDER BY block_index) AS block_ends FROM blocks
-  WHERE message_id IN (FROM wanted) GROUP BY message_id
+  SELECT message_id, list(byte_end ORDER BY block_index) AS block_ends FROM ({blocks}) GROUP BY message_id
 )
 SELECT m.message_id AS doc_id, m.source, m.list_id, m.subject, NULL AS path, m.from_name, m.from_addr, m.effective_at,
   t.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
   e.block_ends
-FROM mails m JOIN places p USING (message_id) JOIN threads t USING (thread_id) LEFT JOIN ends e USING (message_id)
+FROM ({messages}) m JOIN ({thread_tree}) p USING (message_id) JOIN ({threads}) t USING (thread_id)
+LEFT JOIN ends e USING (message_id)
 UNION ALL BY NAME
 SELECT doc_id, source, title AS subject, path, coalesce(modified_at, created_at) AS effective_at
 FROM documents WHERE doc_id IN (SELECT message_id FROM wanted)
@@ -181,8 +188,7 @@ FROM conversation_windows WHERE doc_id IN (SELECT message_id FROM wanted)
 """
 
 _STORED = """
-SELECT message_id AS doc_id, NULL AS attachment_id, body AS text FROM messages
-WHERE message_id IN (SELECT unnest($ids::VARCHAR[]))
+SELECT message_id AS doc_id, NULL AS attachment_id, body AS text FROM ({messages})
 UNION ALL SELECT doc_id, NULL, text FROM documents WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
 UNION ALL SELECT doc_id, NULL, markdown FROM conversation_windows WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
 UNION ALL SELECT message_id, attachment_id, text FROM attachments

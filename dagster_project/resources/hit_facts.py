@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.rerankers import Reranker
+from dagster_project.resources.table_rows import TableRows
 from transforms import ranking, reranking
 from transforms.settings import RerankSettings, SearchSettings
 
@@ -51,7 +52,8 @@ class HitFacts:
     """The answers for one batch of queries, each read from the file when it is asked for."""
 
     connection: duckdb.DuckDBPyConnection
-    dimensions: int
+    rows: TableRows
+    all_vectors: np.ndarray
     judging: Judging
 
     def reranked(self, hits: pl.DataFrame, settings: SearchSettings) -> pl.DataFrame:
@@ -64,20 +66,11 @@ class HitFacts:
 
     def sources(self, chunks: pl.Series) -> pl.DataFrame:
         """Columns chunk_no and source."""
-        return self._read(
-            chunks, "SELECT chunk_no::BIGINT AS chunk_no, source FROM chunks WHERE chunk_no IN ({numbers})"
-        )
+        return self._read(chunks, "SELECT chunk_no::BIGINT AS chunk_no, source FROM ({chunks})")
 
     def vectors(self, chunks: pl.Series) -> np.ndarray:
         """Vectors in the order of the chunks, float32."""
-        found = self._read(
-            chunks,
-            "SELECT chunk_no::BIGINT AS chunk_no, vector FROM embeddings WHERE chunk_no IN ({numbers})",
-        )
-        rows = pl.DataFrame({"chunk_no": chunks}).join(
-            found, on="chunk_no", how="left", maintain_order="left"
-        )
-        return rows.get_column("vector").cast(pl.Array(pl.Float32, self.dimensions)).to_numpy()
+        return np.asarray(self.all_vectors[chunks.to_numpy()])
 
     def nodes(self, chunks: pl.Series) -> pl.DataFrame:
         """Columns chunk_no and node_id."""
@@ -96,26 +89,26 @@ class HitFacts:
 
     def _read(self, chunks: pl.Series, statement: str) -> pl.DataFrame:
         """The rows of a statement for these chunks."""
-        numbers = ", ".join(str(int(n)) for n in chunks) or "-1"
-        table = self.connection.execute(statement.format(numbers=numbers)).to_arrow_table()
+        own = self.rows.of("chunks", chunks)
+        table = self.connection.execute(statement.format(chunks=own)).to_arrow_table()
         return pl.from_arrow(table)  # type: ignore[return-value]
 
 
 _PASSAGES = """
 SELECT c.chunk_no::BIGINT AS chunk_no, c.title, c.text_display AS text, c.chunk_kind, c.content_class,
   coalesce(m.effective_at, d.modified_at, d.created_at) AS effective_at
-FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN messages m ON m.message_id = c.doc_id
+FROM ({chunks}) c LEFT JOIN messages m ON m.message_id = c.doc_id
 LEFT JOIN documents d ON d.doc_id = c.doc_id
 """
 
 _NODES = """
 SELECT c.chunk_no::BIGINT AS chunk_no, n.node_id
-FROM (FROM chunks WHERE chunk_no IN ({numbers})) c JOIN nodes n ON n.node_id = c.parent_id
+FROM ({chunks}) c JOIN nodes n ON n.node_id = c.parent_id
 """
 
 _TREE = """
 SELECT node_id, parent_id, depth, sibling_count FROM nodes
-WHERE doc_id IN (SELECT doc_id FROM chunks WHERE chunk_no IN ({numbers})) ORDER BY node_id
+WHERE doc_id IN (SELECT doc_id FROM ({chunks})) ORDER BY node_id
 """
 
 # A patch in one posting is known by its family and its part; its attachments and files have texts of their own.
@@ -123,7 +116,7 @@ _ORIGINS = """
 SELECT c.chunk_no::BIGINT AS chunk_no, c.doc_id, coalesce(x.checksum, c.checksum) AS checksum,
   CASE WHEN x.context_kind = 'quote' THEN q.parent_id END AS quoted_from,
   f.family_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest
-FROM (FROM chunks WHERE chunk_no IN ({numbers})) c LEFT JOIN chunk_context x USING (chunk_id)
+FROM ({chunks}) c LEFT JOIN chunk_context x USING (chunk_id)
 LEFT JOIN (SELECT message_id, min(parent_id) AS parent_id FROM inferred_quotes GROUP BY message_id) q
   ON q.message_id = c.doc_id
 LEFT JOIN (FROM families WHERE NOT is_reply) f ON f.message_id = c.doc_id

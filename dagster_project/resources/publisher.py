@@ -22,6 +22,7 @@ from assets.partitions import DOCUMENTS, FAMILIES, GRAPH
 from dagster_project.resources import published, published_macros
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
+from dagster_project.resources.search_arrays import folder_of, write_arrays
 from dagster_project.resources.sources import FileSources
 from transforms.errors import CheckFailedError, ModelMismatchError, WeftError
 from transforms.hashing import parts_hash
@@ -143,10 +144,12 @@ class DuckDBPublisher:
             if self.guard:
                 self.guard(building, self.current())
             _durable(building)
+            _remove([folder_of(place)])
+            folder_of(building).replace(folder_of(place))
             building.replace(place)
             self._switch(place)
         finally:
-            _remove(self.folder.glob(f"{building.name}*"))
+            _remove(self.folder.glob(f"*{building.stem}*"))
         return result
 
     def is_current(self, partitions: Mapping[str, str]) -> bool:
@@ -221,10 +224,13 @@ class DuckDBPublisher:
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
         for old in versions[: -self.index.keep_versions]:
             old.unlink()
+        arrays = self.folder.glob("weft-*.arrays")
+        _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
 
     def _sweep(self) -> None:
         """Remove what killed builds left; the lock says that none is running."""
         _remove(self.folder.glob(".build-*"))
+        _remove(self.folder.glob("..build-*"))
         _remove(self.folder.glob(f".{CURRENT}-*"))
 
     @contextlib.contextmanager
@@ -271,6 +277,7 @@ class _Build:
             if self.previous:
                 connection.execute("DETACH prev")
             connection.execute("CHECKPOINT")
+            write_arrays(connection, folder_of(self.place), self.facts)
         place = self.publisher.folder / f"weft-{version}.duckdb"
         return Published(
             version,
@@ -375,7 +382,8 @@ class _Build:
     def _hnsw(self) -> str:
         """Build the HNSW index where there are enough vectors; returns how vectors are searched."""
         (count,) = self.connection.execute("SELECT count(*) FROM embeddings").fetchone() or (0,)
-        if count < self.publisher.index.ann_min_vectors:
+        least = self.publisher.index.ann_min_vectors
+        if least is None or count < least:
             return "exact"
         load_vss(self.connection)
         self.connection.execute("SET hnsw_enable_experimental_persistence = true")
@@ -408,6 +416,7 @@ class _Build:
             "rows": json.dumps(rows, sort_keys=True),
             "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        self.facts = entries
         self.connection.execute("CREATE TABLE manifest (key VARCHAR, value VARCHAR)")
         self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(entries.items()))
         return rows

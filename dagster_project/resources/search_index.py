@@ -23,17 +23,18 @@ from dagster_project.resources.hit_facts import HitFacts, Judging
 from dagster_project.resources.published import LAYOUT
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.rerankers import Reranker
+from dagster_project.resources.search_arrays import SearchArrays, open_arrays
 from transforms import labels, lexical, pipeline, ranking, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.hits import DROPPED, Report, place
 from transforms.query_language import parsed_query, plain_query
 from transforms.settings import SearchSettings, TermSettings
 from transforms.standalone_queries import Standalone
-from transforms.vectors import stacked
+from transforms.vector_codes import CodedVectors, CodeScores
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
-_MANY_TERMS = 400
+Mask = np.ndarray | None
 
 
 @contextmanager
@@ -96,9 +97,9 @@ class Found:
 class _Batch:
     """Some queries that are scored together; what several settings have in common is computed once."""
 
-    def __init__(self, index: SearchIndex, queries: Sequence[str], first: int):
-        self.index, self.queries, self.first = index, list(queries), first
-        self._lexical: tuple[str, np.ndarray, np.ndarray] | None = None
+    def __init__(self, index: SearchIndex, queries: Sequence[str], first: int, masks: Sequence[Mask]):
+        self.index, self.queries, self.first, self.masks = index, list(queries), first, list(masks)
+        self._lexical: tuple[str, list[lexical.TermScores]] | None = None
         self.seconds = {"lexical": 0.0, "vector": 0.0}
 
     @cached_property
@@ -114,18 +115,33 @@ class _Batch:
         self.seconds["vector"] = time.perf_counter() - start
         return made
 
-    def lexical(self, settings: SearchSettings) -> tuple[np.ndarray, np.ndarray]:
-        """BM25 scores of all chunks, and which queries ask for any term; kept until other scores are asked for."""
+    @cached_property
+    def asked(self) -> dict[tuple[str, ...], list[list[str]]]:
+        """The terms of the queries, by the stopwords that are left out."""
+        return {}
+
+    def terms(self, settings: SearchSettings) -> list[list[str]]:
+        """The terms of each query."""
+        if settings.stopwords not in self.asked:
+            table = terms.query_terms(self.queries, self.index.term_settings, settings.stopwords)
+            self.asked[settings.stopwords] = lexical.terms_by_query(table, len(self.queries))
+        return self.asked[settings.stopwords]
+
+    def lexical(self, settings: SearchSettings) -> list[lexical.TermScores]:
+        """BM25 scores of each query; kept until other scores are asked for."""
         key = lexical.lexical_key(settings)
         if self._lexical is None or self._lexical[0] != key:
             start = time.perf_counter()
-            asked = terms.query_terms(self.queries, self.index.term_settings, settings.stopwords)
-            scores = lexical.bm25_scores(asked, len(self.queries), self.index.postings(asked), settings)
-            answerable = np.zeros(len(self.queries), dtype=bool)
-            answerable[np.unique(asked.column("query").to_numpy())] = True
-            self._lexical = (key, scores, answerable)
+            weights = self.index.weighed(settings)
+            scores = [
+                lexical.TermScores(words, self.index.postings, weights, mask)
+                for words, mask in zip(self.terms(settings), self.masks, strict=True)
+            ]
+            for score in scores:
+                score.best(settings.candidates_lexical)
+            self._lexical = (key, scores)
             self.seconds["lexical"] = time.perf_counter() - start
-        return self._lexical[1], self._lexical[2]
+        return self._lexical[1]
 
 
 class SearchIndex:
@@ -159,6 +175,7 @@ class SearchIndex:
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
         self.vector_path = "exact"
+        self._weighed: tuple[str, lexical.Weighed] | None = None
         self._conditions = Conditions(self.connection, term_settings)
 
     def close(self) -> None:
@@ -184,6 +201,7 @@ class SearchIndex:
             found = self.found(asked, filters, limit)
             hits = described(
                 self.connection,
+                self.arrays.rows,
                 found.hits,
                 found.constituents,
                 self._wanted([query.text for query in asked]),
@@ -234,9 +252,8 @@ class SearchIndex:
             self._conditions.resolved(plain_query(query), filters) if isinstance(query, str) else query
             for query in queries
         ]
-        masks = [query.mask for query in asked]
-        batches = self._batches([query.text for query in asked])
-        parts = [self._hits(batch, masks, settings, report) for batch in batches]
+        batches = self._batches([query.text for query in asked], [query.mask for query in asked])
+        parts = [self._hits(batch, settings, report) for batch in batches]
         nothing = Found(pl.DataFrame(schema=pipeline.RANKED), pl.DataFrame(schema=DROPPED), ())
         listed = self._conditions.listed(asked, settings.limit, settings.per_document)
         labels_ = [label for p in parts for label in p.labels]
@@ -266,18 +283,15 @@ class SearchIndex:
         order = sorted(profiles, key=lambda name: (lexical.lexical_key(profiles[name]), name))
         seconds = dict.fromkeys(profiles, 0.0)
         # What is read once per process would be counted for the first profile.
-        _ = self.lengths, self.places, self.embedder.embed_queries(["?"])
-        if self.manifest["vector_search"] == "exact":
-            _ = self.vectors
+        _ = self.arrays, self.embedder.embed_queries(["?"])
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]
-        for batch in self._batches(queries):
+        for batch in self._batches(queries, [None] * len(queries)):
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
                 settings = profiles[name].model_copy(update={"limit": limit})
-                free: list[np.ndarray | None] = [None] * len(queries)
-                found = self._hits(batch, free, settings, partial(report, name))
+                found = self._hits(batch, settings, partial(report, name))
                 told = pl.Series(found.labels, dtype=pl.String)
                 parts.append(
                     found.hits.with_columns(
@@ -289,10 +303,11 @@ class SearchIndex:
                 done(name)
         return pl.concat(parts), seconds
 
-    def _batches(self, queries: Sequence[str]) -> Iterator[_Batch]:
+    def _batches(self, queries: Sequence[str], masks: Sequence[Mask]) -> Iterator[_Batch]:
         step = max(1, _CELLS_AT_ONCE // max(1, self.chunk_count))
         for first in range(0, len(queries), step):
-            yield _Batch(self, queries[first : first + step], first)
+            rows = slice(first, first + step)
+            yield _Batch(self, queries[rows], first, masks[rows])
 
     def message_ids(self, chunk_numbers: Sequence[int]) -> list[str]:
         """The Message-IDs of chunks."""
@@ -306,52 +321,37 @@ class SearchIndex:
     @property
     def chunk_count(self) -> int:
         """Chunks in the index."""
-        return len(self.lengths["title"])
+        return self.postings.chunk_count
 
     @cached_property
-    def lengths(self) -> dict[str, np.ndarray]:
-        """Terms of each chunk in each field, by chunk number."""
-        rows = self.connection.execute("FROM chunk_lengths ORDER BY chunk_no").fetchnumpy()
-        return {f: np.asarray(rows[f"{f}_length"], dtype=np.int32) for f in lexical.FIELDS}
+    def arrays(self) -> SearchArrays:
+        """What is read most, mapped into memory."""
+        return open_arrays(self.connection, self.path, self.manifest)
 
-    @cached_property
+    @property
+    def postings(self) -> lexical.Postings:
+        """The inverted index."""
+        return self.arrays.postings
+
+    @property
     def places(self) -> ranking.Places:
         """Document and thread of each chunk, by chunk number; what is no mail is a thread of its own."""
-        rows = self.connection.execute(
-            """
-            SELECT dense_rank() OVER (ORDER BY c.doc_id) - 1 AS document,
-              dense_rank() OVER (ORDER BY coalesce(t.thread_id, c.doc_id)) - 1 AS thread
-            FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_no
-            """
-        ).fetchnumpy()
-        return ranking.Places(*(np.asarray(rows[n], dtype=np.int32) for n in ("document", "thread")))
+        return self.arrays.places
 
-    @cached_property
+    @property
     def logs(self) -> np.ndarray:
         """Which chunks are logs or build output, a mask by chunk number."""
-        rows = self.connection.execute(
-            "SELECT content_class = 'log' AS is_log FROM chunks ORDER BY chunk_no"
-        ).fetchnumpy()
-        return np.asarray(rows["is_log"], dtype=bool)
+        return self.arrays.logs
 
-    @cached_property
+    @property
     def vectors(self) -> np.ndarray:
         """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions); zeros for none."""
-        table = self.connection.execute("SELECT vector FROM embeddings ORDER BY chunk_no").to_arrow_table()
-        found = stacked(table, int(self.manifest["dimensions"]))
-        if not len(self.unembedded):
-            return found
-        made = np.zeros((self.chunk_count, found.shape[1]), dtype=np.float32)
-        made[np.setdiff1d(np.arange(self.chunk_count), self.unembedded)] = found
-        return made
+        return self.arrays.vectors.vectors
 
-    @cached_property
+    @property
     def unembedded(self) -> np.ndarray:
         """The numbers of the chunks without a vector, because the model refuses their text."""
-        rows = self.connection.execute(
-            "SELECT chunk_no FROM chunks ANTI JOIN embeddings USING (chunk_no) ORDER BY chunk_no"
-        ).fetchnumpy()
-        return np.asarray(rows["chunk_no"], dtype=np.int64)
+        return self.arrays.vectors.absent
 
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
@@ -366,107 +366,96 @@ class SearchIndex:
     def vector_sample(self) -> np.ndarray:
         """Vectors spread evenly over the index, to know how low scores go."""
         step = max(1, self.chunk_count // _SAMPLE)
-        table = self.connection.execute(
-            f"SELECT vector FROM embeddings WHERE chunk_no % {step} = 0 ORDER BY chunk_no"
-        ).to_arrow_table()
-        return stacked(table, int(self.manifest["dimensions"]))
+        return self.vectors[np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded)]
+
+    def weighed(self, settings: SearchSettings) -> lexical.Weighed:
+        """What the weights of these settings make of the inverted index; the last is kept."""
+        key = lexical.lexical_key(settings)
+        if self._weighed is None or self._weighed[0] != key:
+            self._weighed = key, lexical.weighed(self.postings, settings)
+        return self._weighed[1]
 
     def _hits(
         self,
         batch: _Batch,
-        masks: Sequence[np.ndarray | None],
         settings: SearchSettings,
         report: Report | None,
     ) -> Found:
-        """What the queries of a batch find; `masks` has the allowed chunks of every query."""
+        """What the queries of a batch find."""
         judging = Judging(self.reranker, batch.queries, batch.first, settings)
         settings = settings if judging.is_on else settings.model_copy(update={"rerank": "off"})
-        facts = HitFacts(self.connection, int(self.manifest["dimensions"]), judging)
-        made = pipeline.processed(self._candidates(batch, masks, settings), facts, settings, report)
-        most = self._most_of(batch.queries, settings)[made.hits.get_column("query").to_numpy() - batch.first]
+        facts = HitFacts(self.connection, self.arrays.rows, self.vectors, judging)
+        made = pipeline.processed(self._candidates(batch, settings), facts, settings, report)
+        most = self._most_of(batch.terms(settings))[made.hits.get_column("query").to_numpy() - batch.first]
         support = pl.col("lexical_score") / pl.Series(most, dtype=pl.Float64)
         ranked = made.hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
         told = labels.runtime_labels(ranked, range(batch.first, batch.first + len(batch.queries)), settings)
         return Found(ranked, made.constituents, told)
 
-    def _candidates(
-        self, batch: _Batch, masks: Sequence[np.ndarray | None], settings: SearchSettings
-    ) -> pl.DataFrame:
+    def _candidates(self, batch: _Batch, settings: SearchSettings) -> pl.DataFrame:
         """The candidates of each query that asks for something, one query after the other."""
-        scores, answerable = batch.lexical(settings)
-        allowed = masks[batch.first : batch.first + len(batch.queries)]
+        scores, asked = batch.lexical(settings), batch.terms(settings)
         parts = [pl.DataFrame(schema=ranking.FUSED)]
-        for number, vector in enumerate(self._vector_scores(batch, allowed, settings)):
-            if not answerable[number]:
+        for number, vector in enumerate(self._vector_scores(batch, settings)):
+            if not asked[number]:
                 continue  # nothing but signs and blanks is asked
             logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
             parts.append(
                 ranking.fused_candidates(
-                    batch.first + number, scores[number], vector, allowed[number], self.places, settings, logs
+                    batch.first + number,
+                    scores[number],
+                    vector,
+                    batch.masks[number],
+                    self.places,
+                    settings,
+                    logs,
                 )
             )
         return pl.concat(parts)
 
-    def _vector_scores(
-        self, batch: _Batch, allowed: Sequence[np.ndarray | None], settings: SearchSettings
-    ) -> Iterator[ranking.VectorScores]:
-        """Scores of each query: by the HNSW index where there is one and no query of the batch is filtered, else exact.
+    def _vector_scores(self, batch: _Batch, settings: SearchSettings) -> Iterator[ranking.Scores]:
+        """Scores of each query, on the way that `vector_search` names.
 
-        A filter beside the index would lose hits in silence, and so does an index with many
-        deleted rows: when it returns fewer chunks than it was asked for, the search is exact.
+        A filter beside the HNSW index would lose hits in silence, and so does an index with many
+        deleted rows: when it returns fewer chunks than it was asked for, another way is taken.
         """
-        self.vector_path = "exact"
-        if self.manifest["vector_search"] == "hnsw" and all(mask is None for mask in allowed):
-            self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
-            wanted = min(settings.candidates_vector, self.chunk_count - len(self.unembedded))
-            near = [HnswScores(self.connection, query, wanted, self.vector_sample) for query in batch.vectors]
-            if all(len(scores.nearest) == wanted for scores in near):
-                self.vector_path = "hnsw"
-                yield from near
-                return
-        for row, mask in zip(batch.products, allowed, strict=True):
-            yield ranking.ExactScores(row, mask)
+        near = self._by_hnsw(batch, settings) if settings.vector_search == "ann" else None
+        if near is not None:
+            self.vector_path = "hnsw"
+            yield from near
+            return
+        if settings.vector_search == "exact" or self.chunk_count <= settings.exact_max_chunks:
+            self.vector_path = "exact"
+            for row, mask in zip(batch.products, batch.masks, strict=True):
+                yield ranking.ExactScores(row, mask)
+            return
+        self.vector_path = "codes"
+        rescored = max(settings.code_rescored, settings.candidates_vector)
+        looked_at = max(settings.code_candidates, rescored)
+        for query, mask in zip(batch.vectors, batch.masks, strict=True):
+            yield CodeScores(query, self.arrays.vectors, mask, looked_at, rescored)
 
-    def _most_of(self, queries: Sequence[str], settings: SearchSettings) -> np.ndarray:
-        """The lexical score that no chunk can exceed, for each query; 1 where it asks for no term."""
-        asked = terms.query_terms(queries, self.term_settings, settings.stopwords)
-        known = dict(
-            self.connection.execute(
-                "SELECT term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[]))",
-                [sorted(set(asked.column("term").to_pylist()))],
-            ).fetchall()
-        )
-        most = np.zeros(len(queries))
-        for query, term in zip(*(asked.column(c).to_pylist() for c in ("query", "term")), strict=True):
-            most[query] += lexical.idf(known.get(term, 0), self.chunk_count)
-        return np.where(most > 0, most, 1.0)
+    def _by_hnsw(self, batch: _Batch, settings: SearchSettings) -> list[HnswScores] | None:
+        """Scores by the HNSW index; None where there is none, or if a query is filtered or finds too few."""
+        if self.manifest["vector_search"] != "hnsw" or any(mask is not None for mask in batch.masks):
+            return None
+        self.connection.execute(f"SET hnsw_ef_search = {int(settings.hnsw_ef_search)}")
+        wanted = min(settings.candidates_vector, self.chunk_count - len(self.unembedded))
+        near = [self.hnsw_scores(query, wanted) for query in batch.vectors]
+        return near if all(len(scores.nearest) == wanted for scores in near) else None
+
+    def hnsw_scores(self, query: np.ndarray, k: int) -> HnswScores:
+        """The `k` nearest chunks of a query by the HNSW index, which the file must have."""
+        return HnswScores(self.connection, query, k, self.arrays.vectors, self.vector_sample)
+
+    def _most_of(self, asked: Sequence[Sequence[str]]) -> np.ndarray:
+        """The lexical score that no chunk can exceed, for the terms of each query; 1 where it has none."""
+        most = [sum(lexical.idf(self.postings.df(t), self.chunk_count) for t in words) for words in asked]
+        return np.array([score or 1.0 for score in most])
 
     def _asked(self, queries: Sequence[str]) -> pa.Table:
         """The terms of the queries, by number of the query."""
         return terms.query_terms(queries, self.term_settings, self.settings.stopwords)
-
-    def postings(self, asked: pa.Table) -> lexical.Postings:
-        """The postings of the terms, each read as the one run of rows that it is in the sorted table.
-
-        Of many terms, the table is read once instead.
-        """
-        wanted = sorted(set(asked.column("term").to_pylist()))
-        known = self.connection.execute(
-            "SELECT term_id, term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[])) ORDER BY term_id",
-            [wanted],
-        ).fetchall()
-        columns = ", ".join(["term_id", "chunk_no", *(f"{f}_tf" for f in lexical.FIELDS)])
-        runs = [f"SELECT {columns} FROM postings WHERE term_id = {int(i)}" for i, _, _ in known]
-        empty = f"SELECT {columns} FROM postings LIMIT 0"
-        if len(known) > _MANY_TERMS:
-            wanted_ids = [i for i, _, _ in known]
-            rows = self.connection.execute(
-                f"SELECT {columns} FROM postings WHERE term_id IN (SELECT unnest(?::INTEGER[])) ORDER BY term_id, chunk_no",
-                [wanted_ids],
-            ).to_arrow_table()
-        else:
-            rows = self.connection.execute(" UNION ALL ".join(runs) or empty).to_arrow_table()
-        return lexical.Postings(rows, {i: (term, df) for i, term, df in known}, self.lengths)
 
     def _wanted(self, queries: Sequence[str]) -> list[set[str]]:
         """The terms of each query."""
@@ -486,15 +475,22 @@ class SearchIndex:
 class HnswScores:
     """The nearest chunks of one query by the HNSW index; the scores of others are read when asked for."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, query: np.ndarray, k: int, sample: np.ndarray):
-        self.connection, self.query = connection, query
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        query: np.ndarray,
+        k: int,
+        held: CodedVectors,
+        sample: np.ndarray,
+    ):
+        self.query, self.vectors, self.absent = query, held.vectors, held.absent
+        self.low = float((sample @ query).min())
         rows = connection.execute(
             f"SELECT chunk_no FROM embeddings ORDER BY array_cosine_distance(vector, ?::FLOAT[{len(query)}]) "
             f"LIMIT {int(k)}",
             [query.tolist()],
         ).fetchnumpy()
         found = np.asarray(rows["chunk_no"], dtype=np.int64)
-        self.low = float((sample @ query).min())
         scores = self.of(found)
         self.nearest = found[np.lexsort((found, -scores))]
         self.high = float(scores.max(initial=self.low))
@@ -505,15 +501,9 @@ class HnswScores:
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64; the lowest for a chunk without a vector."""
-        numbers = ", ".join(str(int(n)) for n in chunks) or "-1"
-        table = self.connection.execute(
-            f"SELECT chunk_no, vector FROM embeddings WHERE chunk_no IN ({numbers}) ORDER BY chunk_no"
-        ).to_arrow_table()
-        scores = (stacked(table, len(self.query)) @ self.query).astype(np.float64)
-        found = np.full(len(chunks), self.low)
-        _, asked, held = np.intersect1d(chunks, table.column("chunk_no").to_numpy(), return_indices=True)
-        found[asked] = scores[held]
-        return found
+        scores = (self.vectors[chunks] @ self.query).astype(np.float64)
+        scores[np.isin(chunks, self.absent)] = self.low
+        return scores
 
 
 def open_current(

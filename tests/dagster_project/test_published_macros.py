@@ -73,7 +73,7 @@ def ident(number: int) -> str:
 def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
     """Chunk ids and scores above 0, best first, by the lexical half of a search."""
     wanted = query_terms([query], index.term_settings, index.settings.stopwords)
-    (scores,) = lexical.bm25_scores(wanted, 1, index.postings(wanted), index.settings)
+    (scores,) = lexical.bm25_scores(wanted, 1, index.postings, index.settings)
     order = [n for n in np.lexsort((np.arange(len(scores)), -scores)) if scores[n] > 0]
     names = dict(index.connection.execute("SELECT chunk_no, chunk_id FROM chunks").fetchall())
     return [(names[n], float(scores[n])) for n in order]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 
 import pytest
 
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
+from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.search_index import SearchIndex
 from dagster_project.settings import load_settings
 from tests.archives import Workspace
@@ -28,8 +30,9 @@ def index(built: Workspace) -> SearchIndex:
 
 def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
     assert index.manifest["vector_search"] == "hnsw"
+    index.settings = index.settings.model_copy(update={"vector_search": "ann"})
     near = index.search(QUERIES)
-    index.manifest["vector_search"] = "exact"
+    index.settings = index.settings.model_copy(update={"vector_search": "exact"})
     exact = index.search(QUERIES)
     assert (near.vector_path, exact.vector_path) == ("hnsw", "exact")
     columns = ["query", "rank", "doc_id"]
@@ -41,9 +44,40 @@ def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
 
 
 def test_a_filtered_search_is_exact_and_keeps_to_the_filter(index: SearchIndex):
+    index.settings = index.settings.model_copy(update={"vector_search": "ann"})
     result = index.search(QUERIES, Filters(list_id="dev", since=datetime(2000, 1, 1, tzinfo=UTC)))
     assert result.vector_path == "exact"
     assert set(result.hits["list_id"].to_pylist()) == {"dev"}
+
+
+def test_above_the_limit_of_exact_search_the_signs_of_vectors_find_the_same(index: SearchIndex):
+    exact = index.search(QUERIES)
+    index.settings = index.settings.model_copy(update={"exact_max_chunks": 0})
+    coded = index.search(QUERIES)
+    assert (exact.vector_path, coded.vector_path) == ("exact", "codes")
+    assert coded.hits.column("chunk_id").to_pylist() == exact.hits.column("chunk_id").to_pylist()
+    filtered = index.search(QUERIES, Filters(list_id="dev"))
+    assert filtered.vector_path == "codes"
+    assert set(filtered.hits["list_id"].to_pylist()) == {"dev"}
+
+
+def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(index: SearchIndex):
+    beside = folder_of(index.path)
+    assert beside.is_dir()
+    hits = index.search(QUERIES).hits
+    shutil.rmtree(beside)
+    again = SearchIndex(index.path, index.embedder, index.term_settings, index.settings)
+    assert again.search(QUERIES).hits.equals(hits)
+    assert beside.is_dir()
+
+
+def test_an_index_in_a_folder_that_cannot_be_written_to_is_searched(index: SearchIndex):
+    hits = index.search(QUERIES).hits
+    beside = folder_of(index.path)
+    shutil.rmtree(beside)
+    beside.write_text("in the way")
+    again = SearchIndex(index.path, index.embedder, index.term_settings, index.settings)
+    assert again.search(QUERIES).hits.equals(hits)
 
 
 def test_a_batch_answers_like_single_queries(index: SearchIndex):

@@ -10,8 +10,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from transforms.lexical import FIELDS, Postings, bm25_scores
+from transforms.lexical import FIELDS, Postings, TermScores, bm25_scores, weighed
+from transforms.ranking import ExactScores
 from transforms.settings import SearchSettings, TermSettings
 from transforms.terms import counted_terms, query_terms
 
@@ -31,7 +34,7 @@ def postings(texts: list[list[str]], field: str = "text") -> Postings:
     schema = dict.fromkeys(["term_id", "chunk_no", *(f"{f}_tf" for f in FIELDS)], pl.Int32)
     lengths = {f: np.array([len(t) if f == field else 0 for t in texts], dtype=np.int32) for f in FIELDS}
     table = pl.DataFrame(rows, schema=schema).sort("term_id", "chunk_no").to_arrow()
-    return Postings(table, {ids[t]: (t, df[t]) for t in df}, lengths)
+    return Postings.of_rows(table, {ids[t]: t for t in df}, lengths)
 
 
 def queries(*asked: list[str]) -> pa.Table:
@@ -106,3 +109,36 @@ def test_scores_of_mail_are_those_of_bm25s_on_the_same_tokens():
     scores = bm25_scores(asked, 4, postings(texts), ONE_FIELD)
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     assert (scores.max(axis=1) > 0).all()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS[:6]), max_size=8), min_size=1, max_size=40),
+    st.sets(st.sampled_from(WORDS[:8]), max_size=6),
+    st.integers(1, 12),
+    st.none() | st.integers(0, 2**40 - 1),
+)
+def test_scores_by_term_are_those_of_all_chunks(
+    texts: list[list[str]], asked: set[str], k: int, allowed_bits: int | None
+):
+    held = postings(texts)
+    allowed = None
+    if allowed_bits is not None:
+        allowed = np.array([allowed_bits >> n & 1 for n in range(len(texts))], dtype=bool)
+    every = bm25_scores(queries(sorted(asked)), 1, held, ONE_FIELD)[0]
+    expected = ExactScores(every, allowed, least=0)
+    found = TermScores(sorted(asked), held, weighed(held, ONE_FIELD), allowed)
+    assert found.best(k).tolist() == expected.best(k).tolist()
+    assert (found.low, found.high) == (expected.low, max(expected.high, 0.0))
+    numbers = np.arange(len(texts))[::-1]
+    assert found.of(numbers).tolist() == expected.of(numbers).tolist()
+
+
+def test_common_terms_are_looked_up_only_for_what_rare_ones_found():
+    chance = random.Random(0)
+    texts = [["common"] * chance.randint(1, 3) + (["rare"] if n % 500 == 0 else []) for n in range(20_000)]
+    held = postings(texts)
+    found = TermScores(["common", "rare"], held, weighed(held, ONE_FIELD), None)
+    assert len(found._near(10)) < 100
+    every = bm25_scores(queries(["common", "rare"]), 1, held, ONE_FIELD)[0]
+    assert found.best(10).tolist() == ExactScores(every, None, least=0).best(10).tolist()

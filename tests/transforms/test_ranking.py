@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from transforms.hits import place
 from transforms.pipeline import processed
-from transforms.ranking import FUSED, ExactScores, Places, fused_candidates, is_diagnostic, top_k
+from transforms.ranking import FUSED, ExactScores, Places, fused_candidates, is_diagnostic
+from transforms.selection import top_k
 from transforms.settings import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)
@@ -45,7 +46,7 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
     mask = None if allowed is None else np.array(allowed)
     fused = fused_candidates(
         0,
-        np.array(lexical, dtype=np.float32),
+        ExactScores(np.array(lexical, dtype=np.float32), mask, least=0),
         ExactScores(np.array(vector, dtype=np.float32), mask),
         mask,
         places,

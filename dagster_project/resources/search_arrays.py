@@ -1,0 +1,268 @@
+"""What search reads most of a published file, as arrays beside it that are mapped into memory.
+
+The file holds all of it; the arrays are made from it, can be deleted, and are then made again. They open
+without being read, share their memory between processes, and only the pages that a query touches are loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagster_project.resources.table_rows import TableRows, row_numbers
+from transforms import lexical, ranking
+from transforms.errors import IndexUnavailableError
+from transforms.vector_codes import WORD, CodedVectors, sign_codes
+from transforms.vectors import stacked
+
+FORMAT = "1"
+_FACTS = "facts.json"
+_ROWS = 1 << 20
+_VECTORS_AT_ONCE = 1 << 15
+_TFS_PER_WORD = 4
+
+
+@dataclass(frozen=True)
+class SearchArrays:
+    """The arrays of one published version, by chunk number and term number."""
+
+    postings: lexical.Postings
+    places: ranking.Places
+    logs: np.ndarray
+    vectors: CodedVectors
+    rows: TableRows
+
+
+class _SortedTerms:
+    """Numbers of terms by binary search in their sorted UTF-8 bytes."""
+
+    def __init__(self, data: np.ndarray, ends: np.ndarray):
+        self.data, self.ends = data, ends
+
+    def get(self, term: str, /) -> int | None:
+        """The number of a term; None if there is none."""
+        wanted = term.encode()
+        low, high = 0, len(self.ends) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(middle) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self.ends) - 1 and self._at(low) == wanted else None
+
+    def _at(self, number: int) -> bytes:
+        return self.data[self.ends[number] : self.ends[number + 1]].tobytes()
+
+
+def folder_of(index: Path) -> Path:
+    """Where the arrays of a published file are kept."""
+    return index.with_suffix(".arrays")
+
+
+def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[str, str]) -> SearchArrays:
+    """The arrays of the published file at `index`, made first where they are missing or of another version.
+
+    `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
+    temporary folder, which costs their making in each process.
+    """
+    folder = folder_of(index)
+    if not _fits(folder, facts):
+        try:
+            write_arrays(connection, folder, facts)
+        except OSError:
+            with tempfile.TemporaryDirectory(prefix="weft-arrays-") as temporary:
+                write_arrays(connection, Path(temporary) / "arrays", facts)
+                return _mapped(Path(temporary) / "arrays")  # mapped files live on until they are let go
+    return _mapped(folder)
+
+
+def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> None:
+    """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all."""
+    aside = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    aside.mkdir(parents=True)
+    try:
+        chunks = _count(connection, "chunks")
+        _write_terms(connection, aside)
+        _write_postings(connection, aside)
+        _write_chunks(connection, aside, chunks)
+        _write_vectors(connection, aside, chunks, int(facts["dimensions"]))
+        (aside / _FACTS).write_text(json.dumps(_identity(facts)))
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(FileExistsError):
+            aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _identity(facts: dict[str, str]) -> dict[str, str]:
+    return {"format": FORMAT} | {key: facts[key] for key in ("version", "published_at")}
+
+
+def _fits(folder: Path, facts: dict[str, str]) -> bool:
+    try:
+        return bool(json.loads((folder / _FACTS).read_text()) == _identity(facts))
+    except (OSError, ValueError):
+        return False
+
+
+def _mapped(folder: Path) -> SearchArrays:
+    held = {path.stem: _array(path) for path in folder.glob("*.npy")}
+    terms = _SortedTerms(held["term_bytes"], held["term_ends"])
+    postings = lexical.Postings(
+        terms, held["starts"], held["chunks"], held["codes"], held["counts"], held["lengths"]
+    )
+    members = held["members"], held["member_starts"]
+    places = ranking.Places(held["document"], held["thread"], members)
+    return SearchArrays(
+        postings,
+        places,
+        held["logs"],
+        CodedVectors(held["vectors"], held["vector_codes"], held["absent"]),
+        TableRows(held["rows"]),
+    )
+
+
+def _array(path: Path) -> np.ndarray:
+    # An empty file cannot be mapped; a plain view spares each operation the subclass.
+    array = np.load(path, mmap_mode="r") if path.stat().st_size > 4096 else np.load(path)
+    return np.asarray(array.view(np.ndarray))
+
+
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+    return int(count)
+
+
+def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[pa.RecordBatch]:
+    yield from connection.execute(statement).to_arrow_reader(_ROWS)
+
+
+def _write_terms(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """The sorted bytes of all terms, where each ends, and where its postings begin."""
+    table = connection.execute("SELECT term, df FROM terms ORDER BY term_id").to_arrow_table()
+    terms = table.column("term").cast(pa.large_binary()).combine_chunks()
+    ends = np.concatenate([[0], np.cumsum(pc.binary_length(terms).to_numpy())]).astype(np.int64)
+    joined = b"".join(terms.to_pylist())
+    np.save(folder / "term_bytes.npy", np.frombuffer(joined, dtype=np.uint8))
+    np.save(folder / "term_ends.npy", ends)
+    np.save(
+        folder / "starts.npy",
+        np.concatenate([[0], np.cumsum(table.column("df").to_numpy())]).astype(np.int64),
+    )
+
+
+def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Chunk numbers of all postings by term, their codes, and the frequencies per field that each code stands for.
+
+    Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
+    the number of a combination.
+    """
+    total = _count(connection, "postings")
+    chunks = np.lib.format.open_memmap(folder / "chunks.npy", mode="w+", dtype=np.int32, shape=(total,))
+    known: dict[bytes, int] = {}
+    codes: list[np.ndarray] = []
+    place, last = 0, -1
+    for batch in _batches(connection, _POSTINGS):
+        part = batch.column("chunk_no").to_numpy()
+        keys = batch.column("term_id").to_numpy().astype(np.int64) << 32 | part
+        if len(keys) and (keys[0] <= last or (np.diff(keys) <= 0).any()):
+            raise IndexUnavailableError(
+                "the postings of this index are out of order: `weft build` makes a new one"
+            )
+        last = int(keys[-1]) if len(keys) else last
+        chunks[place : place + len(part)] = part
+        place += len(part)
+        codes.append(_coded(batch, known))
+    words = np.frombuffer(b"".join(known), dtype=np.uint16).reshape(len(known), -1)
+    np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
+    small = np.uint16 if len(known) <= 1 << 16 else np.uint32
+    np.save(folder / "codes.npy", np.concatenate([np.zeros(0, small), *codes]).astype(small))
+    chunks.flush()
+
+
+def _coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
+    """The code of each posting; combinations that are new are added to `known`."""
+    words = [batch.column(n).to_numpy() for n in batch.schema.names if n.startswith("word")]
+    packed = np.ascontiguousarray(np.stack(words, axis=1))
+    rows = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(packed.shape[1] * 8), len(packed), [None, pa.py_buffer(packed)]
+    ).dictionary_encode()
+    numbers = [known.setdefault(key, len(known)) for key in rows.dictionary.to_pylist()]
+    small = np.uint16 if len(known) <= 1 << 16 else np.uint32
+    return np.array(numbers, dtype=small)[rows.indices.to_numpy()]
+
+
+def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
+    """Field lengths, document, thread, class and rows of each chunk by number; chunks by thread."""
+    lengths = np.zeros((len(lexical.FIELDS), count), dtype=np.int32)
+    for batch in _batches(connection, "FROM chunk_lengths"):
+        numbers = batch.column("chunk_no").to_numpy()
+        for row, field in enumerate(lexical.FIELDS):
+            lengths[row, numbers] = batch.column(f"{field}_length").to_numpy()
+    np.save(folder / "lengths.npy", lengths)
+    table = connection.execute(_CHUNKS).to_arrow_table()
+    numbers = table.column("chunk_no").to_numpy()
+    logs = np.zeros(count, dtype=bool)
+    logs[numbers] = table.column("is_log").to_numpy()
+    np.save(folder / "logs.npy", logs)
+    np.save(folder / "rows.npy", row_numbers(connection, count))
+    for name in ("document", "thread"):
+        found = np.zeros(count, dtype=np.int32)
+        found[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
+        np.save(folder / f"{name}.npy", found)
+    chunks, starts = ranking.members(found)
+    np.save(folder / "members.npy", chunks)
+    np.save(folder / "member_starts.npy", starts)
+
+
+def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int) -> None:
+    """Vectors by chunk number, and the words of their signs."""
+    make = np.lib.format.open_memmap
+    vectors = make(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(count, dimensions))
+    absent = np.ones(count, dtype=bool)
+    for batch in _batches(connection, "SELECT chunk_no, vector FROM embeddings"):
+        rows = batch.column("chunk_no").to_numpy()
+        vectors[rows] = stacked(pa.Table.from_batches([batch]), dimensions)
+        absent[rows] = False
+    np.save(folder / "absent.npy", np.flatnonzero(absent))
+    shape = (-(-dimensions // WORD), count)
+    codes = make(folder / "vector_codes.npy", mode="w+", dtype=np.uint64, shape=shape)
+    for start in range(0, count, _VECTORS_AT_ONCE):
+        part = slice(start, start + _VECTORS_AT_ONCE)
+        codes[:, part] = sign_codes(vectors[part])
+    vectors.flush()
+    codes.flush()
+
+
+def _word(fields: tuple[str, ...]) -> str:
+    return " + ".join(
+        f"{field}_tf::UBIGINT * {1 << 16 * place}::UBIGINT" for place, field in enumerate(fields)
+    )
+
+
+_POSTINGS = "SELECT term_id, chunk_no, {} FROM postings".format(
+    ", ".join(
+        f"{_word(lexical.FIELDS[start : start + _TFS_PER_WORD])} AS word{start}"
+        for start in range(0, len(lexical.FIELDS), _TFS_PER_WORD)
+    )
+)
+
+# What is no mail is a thread of its own.
+_CHUNKS = """
+SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.doc_id) AS thread,
+  coalesce(c.content_class = 'log', false) AS is_log
+FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+"""

@@ -1,0 +1,75 @@
+"""Vectors as signs: all of them are looked at, few are compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.ranking import ExactScores
+from transforms.vector_codes import CodedVectors, CodeScores, hamming, sign_codes
+
+
+def unit(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((rows, dimensions), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def coded(vectors: np.ndarray, absent: tuple[int, ...] = ()) -> CodedVectors:
+    return CodedVectors(vectors, sign_codes(vectors), np.array(absent, dtype=np.int64))
+
+
+@pytest.mark.parametrize("dimensions", [1, 63, 64, 65, 256, 384])
+def test_the_distance_of_codes_counts_the_signs_that_differ(dimensions: int):
+    vectors = unit(40_000 if dimensions == 65 else 50, dimensions)
+    expected = ((vectors > 0) != (vectors[3] > 0)).sum(axis=1)
+    codes = sign_codes(vectors)
+    assert hamming(codes, codes[:, 3].copy()).tolist() == expected.tolist()
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 60),
+    st.sampled_from([3, 64, 100]),
+    st.integers(0, 9),
+    st.none() | st.integers(0, 2**60 - 1),
+)
+def test_the_search_is_exact_where_all_allowed_vectors_are_compared(
+    rows: int, dimensions: int, seed: int, allowed_bits: int | None
+):
+    vectors = unit(rows, dimensions, seed)
+    query = unit(1, dimensions, seed + 1)[0]
+    allowed = None
+    if allowed_bits is not None:
+        allowed = np.array([allowed_bits >> n & 1 for n in range(rows)], dtype=bool)
+    found = CodeScores(query, coded(vectors), allowed, rows, rows)
+    exact = ExactScores(vectors @ query, allowed)
+    assert found.best(10).tolist() == exact.best(10).tolist()
+    assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=1e-6)
+
+
+def test_a_filter_takes_no_hit_away():
+    vectors = unit(5_000, 64)
+    allowed = np.zeros(5_000, dtype=bool)
+    allowed[::100] = True
+    found = CodeScores(vectors[1], coded(vectors), allowed, 100, 60)
+    assert len(found.best(30)) == 30
+    assert allowed[found.best(50)].all()
+
+
+def test_most_of_the_nearest_are_found_though_few_are_compared():
+    vectors = unit(20_000, 256)
+    near = vectors + unit(20_000, 256, 1)
+    near /= np.linalg.norm(near, axis=1, keepdims=True)
+    held = coded(vectors)
+    hit = [int(CodeScores(near[n], held, None, 500, 100).best(1)[0] == n) for n in range(50)]
+    assert sum(hit) >= 49
+
+
+def test_a_row_without_a_vector_is_never_near_and_counts_as_the_farthest():
+    vectors = unit(200, 64)
+    vectors[[3, 7]] = 0
+    found = CodeScores(vectors[5], coded(vectors, (3, 7)), None, 200, 200)
+    assert not {3, 7} & set(found.best(200).tolist())
+    assert found.of(np.array([3, 5, 7])).tolist() == pytest.approx([found.low, 1, found.low])

@@ -1,0 +1,120 @@
+"""Vectors as bits: a first look at all of them, so that only the near ones are compared in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from transforms.selection import top_k
+
+WORD = 64
+_ROWS_AT_ONCE = 1 << 15
+_FARTHEST = 512
+
+
+def sign_codes(vectors: np.ndarray) -> np.ndarray:
+    """The signs of float vectors of shape (rows, dimensions) as bits, uint64 of shape (words, rows).
+
+    A word is a row of the result, so that a search reads memory in order; bits beyond the dimensions are 0.
+    """
+    bits = np.packbits(vectors > 0, axis=1)
+    padded = np.zeros((len(bits), -(-vectors.shape[1] // WORD) * WORD // 8), dtype=np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return np.ascontiguousarray(padded.view(np.uint64).T)
+
+
+def hamming(codes: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Bits in which each code differs from one of shape (words,), uint16; block by block, to stay in the cache."""
+    distances = np.zeros(codes.shape[1], dtype=np.uint16)
+    differing = np.empty(_ROWS_AT_ONCE, dtype=np.uint64)
+    bits = np.empty(_ROWS_AT_ONCE, dtype=np.uint8)
+    for start in range(0, codes.shape[1], _ROWS_AT_ONCE):
+        part = distances[start : start + _ROWS_AT_ONCE]
+        rows = slice(0, len(part))
+        for word in range(len(codes)):
+            np.bitwise_xor(codes[word, start : start + len(part)], code[word], out=differing[rows])
+            np.bitwise_count(differing[rows], out=bits[rows])
+            np.add(part, bits[rows], out=part)
+    return distances
+
+
+@dataclass(frozen=True)
+class CodedVectors:
+    """Vectors of shape (rows, dimensions), their `sign_codes`, and the numbers of the rows that are none."""
+
+    vectors: np.ndarray
+    codes: np.ndarray
+    absent: np.ndarray
+
+
+class CodeScores:
+    """The cosines of one query with vectors of unit length, of which few are computed.
+
+    The `candidates` allowed rows with the most signs in common are put in order by the product of the
+    query with their signs, the first `rescored` of these by the true cosine. All that is returned is true
+    cosines; what is missed was not among the candidates. Where no more rows are allowed than rescored,
+    the search is exact.
+    """
+
+    def __init__(
+        self,
+        query: np.ndarray,
+        held: CodedVectors,
+        allowed: np.ndarray | None,
+        candidates: int,
+        rescored: int,
+    ):
+        self.query, self.vectors, self.absent = query, held.vectors, held.absent
+        code = sign_codes(query[None, :])[:, 0]
+        distances = hamming(held.codes, code)
+        if allowed is not None:
+            distances[~allowed] = np.iinfo(np.uint16).max
+        distances[held.absent] = np.iinfo(np.uint16).max
+        dimensions = held.vectors.shape[1]
+        counts = np.bincount(distances, minlength=dimensions + 1)[: dimensions + 1]
+        near = np.flatnonzero(distances <= _edge(counts, candidates))
+        if len(near) > rescored:
+            near = np.sort(near[top_k(self._signed(held.codes, near), rescored)])
+        scores = self._cosines(near)
+        order = np.lexsort((near, -scores))
+        self.nearest, self._scores = near[order], scores[order]
+        self._distances, self._counts = distances, counts
+
+    @property
+    def high(self) -> float:
+        """The cosine of the nearest allowed row, 0 if there is none."""
+        return float(self._scores[0]) if len(self._scores) else 0.0
+
+    @cached_property
+    def low(self) -> float:
+        """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is none."""
+        dimensions = self.vectors.shape[1]
+        edge = dimensions - _edge(self._counts[::-1], _FARTHEST) if self._counts.any() else dimensions
+        far = np.flatnonzero((self._distances >= edge) & (self._distances <= dimensions))[:_FARTHEST]
+        return float(self._cosines(far).min()) if len(far) else 0.0
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` nearest rows, best first, ties by number."""
+        return self.nearest[:k]
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The cosines of these rows, float64; the lowest for a row without a vector."""
+        scores = self._cosines(chunks)
+        if len(self.absent):
+            scores[np.isin(chunks, self.absent)] = self.low
+        return scores
+
+    def _cosines(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self.vectors[rows] @ self.query, dtype=np.float64)
+
+    def _signed(self, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The product of the query with the signs of rows."""
+        held = np.ascontiguousarray(codes[:, rows].T).view(np.uint8)
+        return np.unpackbits(held, axis=1, count=len(self.query)).astype(np.float32) @ self.query
+
+
+def _edge(counts: np.ndarray, wanted: int) -> int:
+    """The smallest distance within which `wanted` rows lie, of the number of rows at each; the largest if fewer do."""
+    return min(int(np.searchsorted(np.cumsum(counts), wanted)), len(counts) - 1)
