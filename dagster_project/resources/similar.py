@@ -62,7 +62,13 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     ).fetchall()
     ranked = _ranked(rows)
     hits = described(
-        index.connection, ranked, pl.DataFrame(schema=DROPPED), [set()], index.term_settings, index.settings
+        index.connection,
+        index.arrays.rows,
+        ranked,
+        pl.DataFrame(schema=DROPPED),
+        [set()],
+        index.term_settings,
+        index.settings,
     )
     label = "PASS" if rows else labels.NOTHING
     return SearchResult(

@@ -1,0 +1,258 @@
+"""Speed of search over real lists, replicated with perturbation, beside tantivy (lexical) and faiss (vectors).
+
+    python benchmarks/search_speed.py [--state FOLDER] [--chunks 100000 300000 1000000] [--no-peers]
+
+Builds the PostgreSQL lists and linux-erofs with Weft, copies them with `replicas.py` to each number of chunks, and
+prints, measured in this run: opening in a new process until the first hits are there (files that were read before
+may be in the page cache), single searches with snippets and descriptions and without, a hundred searches at once,
+the share of the ten nearest vectors that the default way finds, and the peak memory of the process.
+Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import faiss
+import mail_collections as collections
+import numpy as np
+import tantivy
+from replicas import replicate
+from rich.console import Console
+from rich.table import Table
+
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.search_index import SearchIndex
+from transforms.settings import EmbeddingSettings, SearchSettings, TermSettings
+from transforms.vector_codes import CodeScores
+
+BATCH = 100
+_NEAREST = 10
+_SOURCES = """
+[[sources]]
+name = "erofs"
+kind = "mbox"
+list_id = "linux-erofs"
+path = "{corpora}/linux-erofs/linux-erofs.*.gz"
+grain = "year"
+[[sources]]
+name = "pgsql"
+kind = "mbox"
+path = "{corpora}/pgsql/pgsql-*"
+grain = "year"
+"""
+
+
+def main() -> None:
+    """Build what is missing, measure each size in a process of its own, print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
+    parser.add_argument("--chunks", type=int, nargs="+", default=[100_000, 300_000, 1_000_000])
+    parser.add_argument("--no-peers", action="store_true", help="leave tantivy and faiss out")
+    parser.add_argument("--measure", choices=["weft", "open", "tantivy", "faiss"], help=argparse.SUPPRESS)
+    parser.add_argument("--index", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(_MEASURES[arguments.measure](arguments.index)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        state = arguments.state or Path(temporary)
+        base = base_index(state)
+        for chunks in arguments.chunks:
+            place = state / f"replica_{chunks}.duckdb"
+            if not place.exists():
+                replicate(base, place, chunks)
+            names = ["weft", "open"] if arguments.no_peers else ["weft", "open", "tantivy", "faiss"]
+            Console(width=110).print(shown(chunks, {name: measured(name, place) for name in names}))
+
+
+def base_index(state: Path) -> Path:
+    """The published index of both lists, built if it is not there."""
+    if not (state / "base" / "index" / "CURRENT").exists():
+        state.mkdir(parents=True, exist_ok=True)
+        config = state / "base.toml"
+        sources = _SOURCES.format(corpora=collections.corpora_folder())
+        config.write_text(f'[storage]\nroot = "base"\n{sources}')
+        command = [sys.executable, "-m", "dagster_project.cli", "build", "--config", str(config)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return (state / "base" / "index" / "CURRENT").resolve()
+
+
+def queries() -> list[str]:
+    """The lines of PostgreSQL's TODO list, and as many subjects of commits."""
+    corpora = collections.corpora_folder()
+    topics = list(collections.pgsql(corpora).tasks["topics"][0])
+    lines = (corpora / "linux-erofs" / "erofs_commits.jsonl").read_text().splitlines()
+    return topics + [json.loads(line)["subject"] for line in lines[: len(topics)]]
+
+
+def measured(name: str, index: Path) -> dict[str, Any]:
+    """What one measurement in a new process prints."""
+    command = [sys.executable, __file__, "--measure", name, "--index", str(index)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def opened(path: Path) -> SearchIndex:
+    """The index with the default settings."""
+    return SearchIndex(path, make_embedder(EmbeddingSettings()), TermSettings(), SearchSettings())
+
+
+def times(search: Callable[[str], Any], asked: Sequence[str]) -> dict[str, float]:
+    """Milliseconds of single searches, after one that is not counted."""
+    search(asked[0])
+    taken = []
+    for query in asked[1:]:
+        start = time.perf_counter()
+        search(query)
+        taken.append(1000 * (time.perf_counter() - start))
+    median, slow = np.quantile(taken, [0.5, 0.95])
+    return {"p50": float(median), "p95": float(slow)}
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Seconds that something takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def peak() -> float:
+    """Peak memory of this process in MB, mapped pages included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measured_open(path: Path) -> dict[str, Any]:
+    """Opening until the first hits are there; the model is loaded before."""
+    embedder = make_embedder(EmbeddingSettings())
+    embedder.embed_queries(["x"])
+    start = time.perf_counter()
+    index = SearchIndex(path, embedder, TermSettings(), SearchSettings())
+    _ = index.arrays
+    ready = time.perf_counter() - start
+    index.search(["vacuum full locks the table"])
+    return {"ready": ready, "first": time.perf_counter() - start, "peak": peak()}
+
+
+def measured_weft(path: Path) -> dict[str, Any]:
+    """Weft: searches described and only ranked, a batch of each, recall of the vector way."""
+    index, asked = opened(path), queries()
+    _ = index.arrays  # made once for a replica, which no publisher made
+    result = {
+        "search": times(lambda query: index.search([query], plain=True), asked),
+        "rank": times(lambda query: index.rank([query]), asked),
+        "search_batch": seconds(lambda: index.search(asked[:BATCH], plain=True)),
+        "rank_batch": seconds(lambda: index.rank(asked[:BATCH])),
+        "way": index.vector_path,
+        "peak": peak(),
+    }
+    settings, held = index.settings, index.arrays.vectors
+    found = [
+        CodeScores(query, held, None, settings.code_candidates, settings.code_rescored).best(_NEAREST)
+        for query in index.embedder.embed_queries(asked[::2])
+    ]
+    return result | {"recall": recall(found, held.vectors, index.embedder.embed_queries(asked[::2]))}
+
+
+def measured_tantivy(path: Path) -> dict[str, Any]:
+    """Tantivy over subjects and texts of the same chunks, stemmed."""
+    schema = tantivy.SchemaBuilder().add_text_field("text", tokenizer_name="en_stem").build()
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(path), read_only=True) as connection:
+        index = tantivy.Index(schema, path=folder)
+        writer = index.writer(heap_size=256 << 20)
+        cursor = connection.execute("SELECT concat_ws(chr(10), title, text_lex, quote_lex) FROM chunks")
+        start = time.perf_counter()
+        while rows := cursor.fetchmany(20_000):
+            for (text,) in rows:
+                writer.add_document(tantivy.Document(text=text))
+        writer.commit()
+        built = time.perf_counter() - start
+        index.reload()
+        searcher, asked = index.searcher(), queries()
+
+        def search(query: str) -> Any:
+            words = "".join(c if c.isalnum() else " " for c in query)
+            return searcher.search(index.parse_query(words, ["text"]), 50)
+
+        return {"rank": times(search, asked), "rank_batch": seconds(lambda: [search(q) for q in asked[:BATCH]]),
+                "built": built, "peak": peak()}  # fmt: skip
+
+
+def measured_faiss(path: Path) -> dict[str, Any]:
+    """A flat faiss index of 8-bit vectors on the same vectors and queries."""
+    held = opened(path).arrays.vectors.vectors
+    embedder, asked = make_embedder(EmbeddingSettings()), queries()
+    index = faiss.IndexScalarQuantizer(
+        held.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    )
+
+    def build() -> None:
+        index.train(held[:: max(1, len(held) // 50_000)])
+        index.add(held)
+
+    built = seconds(build)
+    vectors = embedder.embed_queries(asked)
+    found = [row[row >= 0] for row in index.search(vectors[::2], _NEAREST)[1]]
+    return {
+        "rank": times(lambda query: index.search(embedder.embed_queries([query]), 30), asked),
+        "rank_batch": seconds(lambda: index.search(vectors[:BATCH], 30)),
+        "recall": recall(found, held, vectors[::2]),
+        "built": built,
+        "peak": peak(),
+    }
+
+
+def recall(found: Sequence[np.ndarray], vectors: np.ndarray, asked: np.ndarray) -> float:
+    """Share of the nearest vectors that were found."""
+    shares = []
+    for query, rows in zip(asked, found, strict=True):
+        scores = vectors @ query
+        nearest = np.argpartition(scores, len(scores) - _NEAREST)[-_NEAREST:]
+        shares.append(len(np.intersect1d(nearest, rows)) / _NEAREST)
+    return float(np.mean(shares))
+
+
+def shown(chunks: int, results: dict[str, dict[str, Any]]) -> Table:
+    """One table for one number of chunks."""
+    table = Table(title=f"{chunks:,} chunks")
+    for name in ("", "p50 ms", "p95 ms", f"{BATCH} at once, s", "recall@10", "index made, s", "peak MB"):
+        table.add_column(name, justify="right" if name else "left")
+    weft = results["weft"]
+    rows = [
+        (f"Weft, hits with snippets ({weft['way']})", weft["search"], weft["search_batch"], weft),
+        ("Weft, ranked only", weft["rank"], weft["rank_batch"], weft),
+        *((name, results[name]["rank"], results[name]["rank_batch"], results[name])
+          for name in ("tantivy", "faiss") if name in results),
+    ]  # fmt: skip
+    for name, single, batch, result in rows:
+        shown_recall = f"{result['recall']:.3f}" if "recall" in result else ""
+        built = f"{result['built']:.1f}" if "built" in result else ""
+        table.add_row(name, f"{single['p50']:.1f}", f"{single['p95']:.1f}", f"{batch:.2f}", shown_recall, built,
+                      f"{result['peak']:,.0f}")  # fmt: skip
+    first = results["open"]
+    table.caption = f"open {first['ready']:.2f} s, until the first hits {first['first']:.2f} s, then {first['peak']:,.0f} MB"
+    return table
+
+
+_MEASURES = {
+    "weft": measured_weft,
+    "open": measured_open,
+    "tantivy": measured_tantivy,
+    "faiss": measured_faiss,
+}
+
+if __name__ == "__main__":
+    main()
