@@ -43,6 +43,8 @@ _STAGES = {
     "search_index": "publishing",
 }
 _PIPED_WIDTH = 120
+_SHOWN_WITH_A_HIT = 5
+_EXPANSION_CHARS = 200
 _SHOWN = (
     "messages",
     "threads",
@@ -150,7 +152,12 @@ def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
     for number, query in enumerate(queries):
         hits = [r for r in rows if r["query"] == number]
         console.print(
-            Text(f"{query}", style="bold"), Text(f"  {len(hits)} hits" if hits else "  nothing found")
+            Text(f"{query}", style="bold"),
+            Text(f"  {len(hits)} hits" if hits else "  nothing found"),
+            Text(
+                "" if not hits or result.labels[number] == "PASS" else f" {result.labels[number]}",
+                style="red",
+            ),
         )
         _print_understood(console, result.understood[number])
         for hit in hits:
@@ -190,6 +197,14 @@ def _print_hit(console: Console, hit: dict[str, Any]) -> None:
         snippet.stylize("bold yellow", start, end)
     console.print(Text("     ") + snippet, soft_wrap=False)
     console.print(f"     {scores(hit)}  ⟨{hit['citation']}⟩", style="dim", markup=False, soft_wrap=True)
+    for part in hit["constituents"][:_SHOWN_WITH_A_HIT]:
+        console.print(Text(f"       for {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
+    for near in hit["expansions"]:
+        text = " ".join(near["text"].split())[:_EXPANSION_CHARS]
+        console.print(
+            Text(f"       {near['kind']}: {text}  ") + Text(f"⟨{near['citation']}⟩", style="dim"),
+            soft_wrap=True,
+        )
 
 
 def scores(hit: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from transforms.diversity import marginal_order
 from transforms.settings import ContextSettings, TermSettings
 from transforms.terms import counted_terms, stems
 
@@ -150,23 +151,10 @@ def _rounds(rows: pl.DataFrame) -> list[int]:
 
 
 def _mmr(rows: pl.DataFrame, vectors: Mapping[str, np.ndarray], weight: float) -> list[int]:
-    """Greedily what scores `weight` times relevance less 1 - `weight` times likeness to the chosen.
-
-    Carbonell and Goldstein 1998. Relevance is the score, a cosine or a blend between 0 and 1, so that both
-    are of one scale.
-    """
+    """The order of `marginal_order`; relevance is the score, a cosine or a blend, so that both are of one scale."""
     relevance = rows.get_column("score").fill_null(0.0).to_numpy()
     matrix = np.stack([vectors[c] for c in rows.get_column("chunk_id")])
-    likeness = np.zeros(len(rows))
-    left = np.ones(len(rows), dtype=bool)
-    order = []
-    for _ in range(len(rows)):
-        gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
-        best = int(np.argmax(gain))
-        order.append(best)
-        left[best] = False
-        likeness = np.maximum(likeness, matrix @ matrix[best])
-    return order
+    return marginal_order(relevance, matrix, 1 - weight)
 
 
 def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
