@@ -699,13 +699,19 @@ class SearchSettings(CandidateSettings):
     expand_chars: int = Field(1000, gt=0, description="characters of each text shown with a hit")
     expand_links: int = Field(3, gt=0, description="links of a hit that are followed, one step")
     label_similarity: float = Field(
-        0.3, ge=-1, le=1, description="cosine from which a hit counts as similar, for the label of a result"
+        0.25,
+        ge=-1,
+        le=1,
+        description="cosine from which a hit counts as similar, for the label of a result (static model)",
     )
     label_high_similarity: float = Field(
-        0.6, ge=-1, le=1, description="cosine from which a hit that is refused is a risk"
+        0.45,
+        ge=-1,
+        le=1,
+        description="cosine from which a hit that is not borne out is a risk (static model)",
     )
     label_support: float = Field(
-        0.35,
+        0.15,
         ge=0,
         le=1,
         description="lexical score : the most a chunk could get, from which a hit is borne out by words",

@@ -20,12 +20,12 @@ LENGTH = 240
 class Snippet(NamedTuple):
     """A text on one line and the half-open character ranges in it that match the query.
 
-    `terms` are those of all matching words of the whole text, `first` the number of the first one in the snippet.
+    `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet.
     """
 
     text: str
     highlights: list[list[int]]
-    terms: list[str]
+    words: list[str]
     first: int
 
 
@@ -47,8 +47,8 @@ def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = L
     shift = len(lead) - start
     shown = [n for n, (a, b, _) in enumerate(found) if a >= start and b <= end]
     marks = [[found[n][0] + shift, found[n][1] + shift] for n in shown]
-    terms = [term for _, _, term in found]
-    return Snippet(f"{lead}{folded[start:end]}{tail}", marks, terms, shown[0] if shown else 0)
+    words = [folded[a:b].lower() for a, b, _ in found]
+    return Snippet(f"{lead}{folded[start:end]}{tail}", marks, words, shown[0] if shown else 0)
 
 
 def stored_places(
@@ -65,15 +65,15 @@ def stored_places(
     """
     data = stored.encode()
     places: list[tuple[int, int]] = []
-    terms: list[str] = []
+    words: list[str] = []
     for first, last in spans:
         text = data[first:last].decode(errors="replace")
         offsets = ByteOffsets(text)
-        for start, end, term in _matches(text, wanted, settings):
+        for start, end, _ in _matches(text, wanted, settings):
             places.append((first + offsets(start), first + offsets(end)))
-            terms.append(term)
+            words.append(text[start:end].lower())
     aligned: dict[int, int] = {}
-    for shown, kept, size in SequenceMatcher(None, made.terms, terms, autojunk=False).get_matching_blocks():
+    for shown, kept, size in SequenceMatcher(None, made.words, words, autojunk=False).get_matching_blocks():
         aligned |= {shown + n: kept + n for n in range(size)}
     numbers = range(made.first, made.first + len(made.highlights))
     return [places[aligned[n]] if n in aligned else None for n in numbers]

@@ -167,3 +167,21 @@ def test_what_a_passage_says_changes_no_prompt_but_its_own_text(text: str):
 def test_a_passage_is_sent_by_its_first_characters():
     prompt = reranking.passages_prompt("q", ["t"], ["\U0001f98a" * 900], 500)
     assert prompt["passages"][0]["text"] == "\U0001f98a" * 500
+
+
+@pytest.mark.parametrize(
+    ("again", "scores", "expected"),
+    [
+        ([None, None], [3, 2], [3, 2]),
+        ([9, 4, None, None], [1, 2, 8, 2], [9, 4, 4, 1]),
+        ([9, 4, None], [1, 2, 3], [9, 4, 3]),
+        ([2, -1, None, None], [1, 1, 5, 4], [2, -1, -1, -2]),
+        ([2, -np.inf, None], [1, 1, 5], [2, -np.inf, 2]),
+    ],
+)
+def test_scores_behind_the_reranked_ones_come_to_lie_below_them(
+    again: list[float | None], scores: list[float], expected: list[float]
+):
+    frame = pl.DataFrame({"query": [0] * len(scores), "score": scores, "rerank_score": again},
+                         schema_overrides={"score": pl.Float64, "rerank_score": pl.Float64})  # fmt: skip
+    assert reranking.on_one_scale(frame)["score"].to_list() == expected

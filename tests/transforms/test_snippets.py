@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.settings import TermSettings
-from transforms.snippets import Snippet
+from transforms.snippets import Snippet, stored_places
 from transforms.snippets import snippet as cut_snippet
 from transforms.terms import query_terms
 
@@ -68,3 +68,27 @@ def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(
         assert last <= start < end <= len(made.text)
         assert made.text[start:end].strip() == made.text[start:end]
         last = end
+
+
+@pytest.mark.parametrize(
+    ("shown", "stored", "spans", "expected"),
+    [
+        ("one compactor two", "one compactor two", None, [b"compactor"]),
+        # Marks, folded blanks and signs of several bytes before the words move them.
+        ("größe of the compactor\nand compactors", "> größe  of\n> the compactor\n> and   compactors", None,
+         [b"compactor", b"compactors"]),
+        # What stands between the spans is no part of the chunk.
+        ("compactor b compactor", "compactor a compactor b compactor", [(0, 9), (21, 33)], [b"compactor"] * 2),
+        # A word that was put before the text stands nowhere in it.
+        ("compactor.c: the compactors", "the compactors", None, [None, b"compactors"]),
+    ],
+)  # fmt: skip
+def test_highlighted_words_are_found_in_the_stored_text(
+    shown: str, stored: str, spans: list[tuple[int, int]] | None, expected: list[bytes | None]
+):
+    wanted = {"compactor"}
+    data = stored.encode()
+    made = cut_snippet(shown, wanted, SETTINGS)
+    places = stored_places(made, stored, spans or [(0, len(data))], wanted, SETTINGS)
+    assert [p and data[p[0] : p[1]] for p in places] == expected
+    assert len(places) == len(made.highlights)
