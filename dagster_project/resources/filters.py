@@ -155,6 +155,12 @@ _NAMES = {
 }
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
 
+_NAMED = """
+SELECT EXISTS (FROM messages WHERE message_id = $id) OR EXISTS (FROM documents WHERE doc_id = $id)
+  OR EXISTS (FROM conversation_windows WHERE doc_id = $id) OR EXISTS (FROM nodes WHERE node_id = $id)
+  OR EXISTS (FROM chunks WHERE chunk_id = $id)
+"""
+
 
 class Conditions:
     """Conditions evaluated on the tables of one published index.
@@ -220,7 +226,9 @@ class Conditions:
         scores = ("score", "fused_score", "thread_score", "lexical_score", "vector_score", "support")
         parts = [pl.DataFrame(schema=columns)]
         for number, query in enumerate(queries):
-            chunks = query.listed if query.listed is not None else np.empty(0, dtype=np.int64)
+            if query.listed is None:
+                continue
+            chunks = query.listed
             documents = pl.Series(self.document[chunks])
             first = pl.DataFrame({"chunk_no": chunks, "document": documents}).filter(
                 pl.int_range(pl.len()).over("document") < per_document
@@ -233,12 +241,15 @@ class Conditions:
         """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
         if identifier is None:
             return np.empty(0, dtype=np.int64)
+        # Most queries are no id, which tables with a row per document tell sooner than that of all chunks.
+        if self.connection.execute(_NAMED, {"id": identifier}).fetchone() == (False,):
+            return np.empty(0, dtype=np.int64)
         rows = self.connection.execute(
             "SELECT chunk_no FROM chunks WHERE doc_id = $id OR chunk_id = $id OR parent_id = $id "
             "AND source_kind = 'document' ORDER BY attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no",
             {"id": identifier},
-        ).fetchnumpy()
-        found = np.asarray(rows["chunk_no"], dtype=np.int64)
+        ).fetchall()
+        found = np.array([number for (number,) in rows], dtype=np.int64)
         return found if mask is None else found[mask[found]]
 
     def _newest(self, mask: np.ndarray) -> np.ndarray:
