@@ -20,7 +20,7 @@ import pytest
 from assets.embedding import query_vectors
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.gemini import GeminiEmbedder
-from dagster_project.resources.service import Quota
+from dagster_project.resources.quota import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector
