@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -40,6 +41,38 @@ class Unit:
     def partition(self) -> str:
         """Key of the unit's partition."""
         return f"{self.source}/{self.unit}"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a fetch brought: files or mails that came, changed, stayed and went, bytes and requests.
+
+    `newest_at` is when the newest mail or file was made, `lag_seconds` how long ago that is; None
+    where nothing is there. `notes` names what was left out and why.
+    """
+
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    bytes: int
+    requests: int
+    newest_at: datetime | None
+    lag_seconds: float | None
+    notes: tuple[str, ...] = ()
+
+
+class Remotes(Protocol):
+    """What the sources with `fetch` are fetched from."""
+
+    def fetch(self, source: str) -> Fetched:
+        """Bring what is new in a source's remote.
+
+        FetchInterruptedError where a repetition may help, else FetchError; what came before is kept.
+        """
+
+    def lag_seconds(self, source: str) -> float | None:
+        """How old the newest mail or file is that was fetched; None where nothing was."""
 
 
 class Sources(Protocol):

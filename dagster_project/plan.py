@@ -25,6 +25,7 @@ from dagster_project.resources.lake import Footer, ParquetLake
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
+from transforms.errors import SourceError
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     }
     present = {u.partition for u in units}
     kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
+    if lost := [name for name in sources.unfetched if any(p.startswith(f"{name}/") for p in kept)]:
+        raise SourceError(
+            f"source {lost[0]}: what was fetched of it is no longer there; fetch it again (`weft fetch {lost[0]}`), or "
+            "remove the source from the settings to remove it from the index"
+        )
     vanished = tuple(p for p in kept if p not in present)
     publisher = make_publisher(settings, lake)
     publish = (

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from dagster_project.remote_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
 from dagster_project.resources.transformer import folder_revision
 from transforms.errors import SettingsError
 from transforms.settings import (
@@ -42,6 +43,7 @@ from transforms.settings import (
     StageSettings,
     TermSettings,
     ThreadSettings,
+    WatchSettings,
     WindowSettings,
 )
 
@@ -62,6 +64,7 @@ class _Named(StageSettings):
     sentence: SentenceKind | None = Field(
         None, description="the sentence before a chunk's embedded text; default: `sentences.kind`"
     )
+    path: str | None = None
 
     @field_validator("name")
     @classmethod
@@ -70,6 +73,26 @@ class _Named(StageSettings):
             raise ValueError("use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit")
         return name
 
+    @property
+    def fetch_step(self) -> str:
+        """Name of the step that fetches the source."""
+        return f"fetch_{re.sub('[^A-Za-z0-9]', '_', self.name)}"
+
+    @property
+    def remote(self) -> Remote | None:
+        """What the source is fetched from; None if its files are simply there."""
+        return getattr(self, "fetch", None)
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> _Named:
+        if self.path is None and self.remote is None:
+            raise ValueError("give a path, or say with fetch where its files come from")
+        if self.path and self.remote and (Path(self.path).is_absolute() or ".." in Path(self.path).parts):
+            raise ValueError(
+                "beside fetch, path is relative to the folder of what is fetched and stays inside"
+            )
+        return self
+
 
 class SourceSettings(_Named):
     """One place that mail comes from."""
@@ -77,10 +100,12 @@ class SourceSettings(_Named):
     kind: Literal["mbox", "maildir", "eml", "public_inbox"] = Field(
         description="how mails are stored there; public_inbox: git repositories in its v2 format"
     )
-    path: str = Field(
+    path: str | None = Field(
+        None,
         description="file, folder or glob, of a public inbox the folder that holds git/0.git, or a bare "
-        "repository; relative to the settings file"
+        "repository; relative to the settings file, or with `fetch` to what is fetched (default: all of it)",
     )
+    fetch: MailRemote | None = Field(None, description="where its files are fetched from, see below")
     list_id: str | None = Field(
         None, description="mailing list; default: the file name before its date, else the source's name"
     )
@@ -92,6 +117,15 @@ class SourceSettings(_Named):
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"
     )
+
+    @model_validator(mode="after")
+    def _fetched_in_its_format(self) -> SourceSettings:
+        if self.fetch and self.fetch.kind not in REMOTES_OF[self.kind]:
+            fitting = " or ".join(REMOTES_OF[self.kind])
+            raise ValueError(
+                f"a source of kind {self.kind} is fetched by {fitting}, not by {self.fetch.kind}"
+            )
+        return self
 
     @property
     def family(self) -> str:
@@ -105,7 +139,12 @@ class DocumentSourceSettings(_Named):
     kind: Literal["vault", "tree"] = Field(
         description="vault: notes that link to each other by name, as Obsidian keeps them; tree: any folder of documents"
     )
-    path: str = Field(description="the root folder; relative to the settings file")
+    path: str | None = Field(
+        None,
+        description="the root folder; relative to the settings file, or with `fetch` to what is fetched (default: all "
+        "of it)",
+    )
+    fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
         tuple(f"*.{ending}" for ending in DOCUMENT_FORMATS),
         description="patterns of files that are read; one without a slash counts at any depth",
@@ -141,7 +180,12 @@ class ConversationSourceSettings(_Named):
     """Chats: exported files or folders of one program."""
 
     kind: Literal["conversation"] = Field(description="conversation: chats of people")
-    path: str = Field(description="file, folder or glob; relative to the settings file")
+    path: str | None = Field(
+        None,
+        description="file, folder or glob; relative to the settings file, or with `fetch` to what is fetched (default: "
+        "all of it)",
+    )
+    fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Literal["auto", "whatsapp", "slack", "discord", "mbox", "table"] = Field(
         "auto",
         description="whatsapp: exported .txt; slack: folder of an export; discord: JSON of DiscordChatExporter; "
@@ -178,6 +222,11 @@ class StorageSettings(StageSettings):
         "data", description="folder of lake/, index/, cache/ and dagster/; relative to the file"
     )
     lake: str | None = Field(None, description="URI of the lake; default: lake/ below root")
+    sources: str | None = Field(
+        None,
+        description="folder of what is fetched for sources with `fetch`; relative to the file; default: sources/ below "
+        "root",
+    )
     pseudonym_key: str = Field(
         "pseudonym.key",
         description="file with the key of pseudonyms, made when it is needed; relative to the file; outside lake and "
@@ -209,6 +258,7 @@ class Settings(StageSettings):
     index: IndexSettings = IndexSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
+    watch: WatchSettings = WatchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     profiles: dict[str, dict[str, Any]] = Field(
         {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
@@ -223,6 +273,13 @@ class Settings(StageSettings):
         names = [s.name for s in self.sources]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"two sources are named {twice[0]!r}; names must differ")
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_fetches(self) -> Settings:
+        steps = [s.fetch_step for s in self.sources if s.remote]
+        if twice := sorted({n for n in steps if steps.count(n) > 1}):
+            raise ValueError(f"the names of two fetched sources differ in no letter or digit ({twice[0]!r})")
         return self
 
     @model_validator(mode="after")
@@ -257,6 +314,23 @@ class Settings(StageSettings):
         if given and "://" in given:
             return given
         return str((self.base / given).resolve() if given else self.root / "lake")
+
+    @property
+    def fetched(self) -> Path:
+        """Folder of what is fetched, one folder per source."""
+        given = self.storage.sources
+        return (self.base / Path(given).expanduser()).resolve() if given else self.root / "sources"
+
+    def place(self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings) -> Path:
+        """The file, folder or glob at which the files of a source are."""
+        if source.remote is None:
+            return self.base / Path(source.path or "").expanduser()
+        everything = "*" if source.kind in ("mbox", "conversation") else ""
+        return self.fetched / source.name / (source.path or everything)
+
+    def is_generated(self, path: Path) -> bool:
+        """True for what Weft made, which is no source; what it fetched is one."""
+        return path.is_relative_to(self.root) and not path.is_relative_to(self.fetched)
 
     def chunkers(self) -> dict[str, DocumentChunkSettings]:
         """How the documents of each source become chunks, by name of the source; the default under `""`."""
@@ -333,7 +407,9 @@ def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:
         # Behind the number of a source, the library names the kind that it took it for.
         steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
         place = ".".join(str(p) for p in steps) or "file"
-        if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        if fault["type"].startswith("union_tag") and fault["loc"][-1] == "fetch":
+            lines.append(f"{path}: {place}.kind: must be one of git, http, imap, objects")
+        elif fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             kinds = ", ".join(
                 sorted(
                     k

@@ -96,7 +96,7 @@ class Workspace:
         path.write_text(text)
         return path
 
-    def configure(self, *sources: Mapping[str, str], **sections: Mapping[str, object]) -> Workspace:
+    def configure(self, *sources: Mapping[str, Any], **sections: Mapping[str, object]) -> Workspace:
         """Write the settings file; without sources there is one, `dev`, over mail/*.mbox."""
         named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
         sections = {"storage": {"root": "state"}, **sections}
@@ -104,7 +104,9 @@ class Workspace:
         for section, values in sections.items():
             lines += [f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), ""]
         for source in named:
-            lines += ["[[sources]]", *(f"{k} = {json.dumps(v)}" for k, v in source.items()), ""]
+            for title, values in (("[[sources]]", source), ("[sources.fetch]", source.get("fetch", {}))):
+                plain = {k: v for k, v in values.items() if k != "fetch"}
+                lines += [title, *(f"{k} = {json.dumps(v)}" for k, v in plain.items()), ""] if plain else []
         self.config.write_text("\n".join(lines))
         return self
 

@@ -29,6 +29,20 @@ class SourceError(WeftError):
     exit_code = 4
 
 
+class FetchError(WeftError):
+    """A remote cannot be fetched, and will not be before something is mended; what it gave before is kept."""
+
+    exit_code = 10
+
+
+class FetchInterruptedError(FetchError):
+    """A fetch that may succeed when it is repeated; `pause` is what the remote asks for, in seconds."""
+
+    def __init__(self, reason: str, pause: float | None = None):
+        super().__init__(reason)
+        self.pause = pause
+
+
 class ChatFormatError(WeftError):
     """A chat is in no form that Weft reads, or in two at once; begins with a short code."""
 

@@ -752,6 +752,20 @@ class McpSettings(StageSettings):
     max_seconds: float = Field(30, gt=0, description="seconds until a call is given up")
 
 
+class WatchSettings(StageSettings):
+    """When edits of vaults and document trees lead to a run of the sensor `vault_edits`."""
+
+    interval_seconds: int = Field(
+        10, gt=0, description="seconds between two looks; a look reads names, sizes and times"
+    )
+    quiet_seconds: float = Field(
+        10, ge=0, description="seconds without another edit before a run is asked for"
+    )
+    longest_wait_seconds: float = Field(
+        40, gt=0, description="seconds after the first edit at which a run is asked for though edits go on"
+    )
+
+
 class EvaluationSettings(StageSettings):
     """How quality is measured."""
 

@@ -93,7 +93,7 @@ class ChatFiles:
 
     def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[Export]:
         """The exports of a source in order of name; SourceError if there is none."""
-        pattern = self.settings.base / Path(source.path).expanduser()
+        pattern = self.settings.place(source)
         roots = [pattern] if pattern.exists() else matching_paths(pattern, self.settings.base)
         base = pattern if pattern.is_dir() and not is_slack(pattern) else fixed_folder(pattern)
         found = sorted(
@@ -104,13 +104,13 @@ class ChatFiles:
             ),
             key=lambda item: item[0],
         )
-        found = [f for f in found if not any(p.is_relative_to(self.settings.root) for p in f[2])]
+        found = [f for f in found if not any(self.settings.is_generated(p) for p in f[2])]
         if not found:
             raise SourceError(
                 f"source {source.name}: no chat at {pattern}; mend `path` in the settings, or remove the source "
                 "from them to remove its conversations from the index"
             )
-        how = source.model_dump_json(exclude={"path"})
+        how = source.model_dump_json(exclude={"path", "fetch"})
         version = f"{conversations.VERSION}-{self.settings.conversations.parts()[0]}-{self._key_id(source)}"
         chats = chat_names([(name, format_) for name, format_, _ in found])
         for chat, (name, format_, files) in zip(chats, found, strict=True):

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from assets.protocols import Unit
+from dagster_project.resources.landing import Landing
 from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
 from dagster_project.resources.trees import tree_files
@@ -78,14 +79,24 @@ class FileSources:
         self._memory: dict[str, list[object]] = {}
         self._units: dict[str, tuple[Unit, list[_File]]] | None = None
         self._inboxes: dict[str, list[InboxMail]] = {}
+        self.unfetched: tuple[str, ...] = ()
+        """Sources with a remote of which nothing is here, because no fetch came to its end yet."""
 
     def discover(self) -> list[Unit]:
-        """All units of all sources, in order of partition; SourceError if a source has no file at all."""
+        """All units of all sources, in order of partition; SourceError if a source has no file at all.
+
+        A source that waits for its first fetch has no units.
+        """
         self._memory = self._recall()
         found: dict[str, tuple[Unit, list[_File]]] = {}
         inboxes: dict[str, list[InboxMail]] = {}
         seen: dict[str, list[object]] = {}
+        empty = {s.name: Landing(self.settings.fetched, s.name) for s in self.settings.sources if s.remote}
+        empty = {name: landing for name, landing in empty.items() if not landing.has_files()}
+        self.unfetched = tuple(name for name, landing in empty.items() if not landing.is_complete)
         for source in self.settings.sources:
+            if source.name in empty:
+                continue
             if isinstance(source, ConversationSourceSettings):
                 assert self.chats
                 windows = self.chats.units(source, lambda path: self._identify(path, seen)[0])
@@ -136,7 +147,7 @@ class FileSources:
 
         The month is that of the commit's author time, so a new commit changes the unit of its month alone.
         """
-        pattern = self.settings.base / Path(source.path).expanduser()
+        pattern = self.settings.place(source)
         roots = (
             [pattern]
             if pattern.is_dir()
@@ -172,7 +183,7 @@ class FileSources:
         self, source: DocumentSourceSettings, seen: dict[str, list[object]]
     ) -> Iterator[tuple[Unit, list[_File]]]:
         grouped: dict[str, list[_File]] = {}
-        root = self.settings.base / Path(source.path).expanduser()
+        root = self.settings.place(source)
         for file in tree_files(source, root, self.settings.root):
             folder, slash, _ = file.name.partition("/")
             unit = "all" if source.grain == "whole" else unit_name(folder) if slash else "top"
@@ -186,7 +197,7 @@ class FileSources:
         self, source: SourceSettings, seen: dict[str, list[object]]
     ) -> Iterator[tuple[Unit, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
-        for path, name in _paths(source, self.settings.base, self.settings.root):
+        for path, name in _paths(source, self.settings):
             digest, date = self._identify(path, seen, dated=source.kind != "mbox")
             grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
         taken: set[str] = set()
@@ -251,17 +262,17 @@ class FileSources:
             self.chats.sweep()
 
 
-def _paths(source: SourceSettings, base: Path, generated: Path) -> list[tuple[Path, str]]:
-    """The files of a source with their names inside it, sorted by name; nothing below `generated`.
+def _paths(source: SourceSettings, settings: Settings) -> list[tuple[Path, str]]:
+    """The files of a source with their names inside it, sorted by name; nothing that Weft made.
 
     SourceError if there are none: a disk that is not mounted must not empty the index.
     """
-    pattern = base / Path(source.path).expanduser()
-    roots = [pattern] if pattern.exists() else matching_paths(pattern, base)
+    pattern = settings.place(source)
+    roots = [pattern] if pattern.exists() else matching_paths(pattern, settings.base)
     found = [
         (path, name)
-        for path, name in _found(source, pattern, [r for r in roots if r != generated])
-        if not path.is_relative_to(generated)
+        for path, name in _found(source, pattern, [r for r in roots if r != settings.root])
+        if not settings.is_generated(path)
     ]
     if all(path.is_dir() for path, _ in found):
         raise SourceError(

@@ -1,0 +1,181 @@
+"""A prefix of an object store as a folder: files that changed there are copied, files that are gone there go.
+
+What changed is told by ETag, size and time as the listing has them; no file is read for it. Names of
+objects become paths only where every part is a plain file name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import fsspec
+
+from dagster_project.remote_settings import ObjectRemote
+from dagster_project.resources.credentials import Credentials, shown_address
+from dagster_project.resources.extras import not_installed
+from dagster_project.resources.landing import Landing
+from dagster_project.resources.quota import Quota
+from transforms.errors import FetchError, FetchInterruptedError
+
+_NAME_BYTES = 250
+_PATH_BYTES = 1024
+
+
+class ObjectPrefix:
+    """One fetch of all files below a prefix."""
+
+    def __init__(self, remote: ObjectRemote, landing: Landing, credentials: Credentials):
+        self.remote, self.landing, self.credentials = remote, landing, credentials
+        self.quota = Quota(remote.requests_per_minute, 1)
+        self.ends_at = time.monotonic() + remote.time_limit_seconds
+
+    def fetch(self) -> None:
+        """Make the folder what the prefix is; raises as the protocol `Remotes` says."""
+        faults = _service_faults(self.remote)
+        self.landing.forget_unfinished()
+        fault: FetchError
+        try:
+            self._bring()
+            return
+        except (PermissionError, FileNotFoundError) as error:
+            fault = FetchError(
+                f"{self._address} refuses ({self._said(error)}); check address and credentials"
+            )
+        except faults as error:
+            kind = FetchError if "Credentials" in type(error).__name__ else FetchInterruptedError
+            fault = kind(f"{self._address}: {self._said(error)}")
+        finally:
+            self.landing.save()
+        raise fault
+
+    @property
+    def _address(self) -> str:
+        return shown_address(self.remote.url)
+
+    def _said(self, error: Exception) -> str:
+        return self.credentials.hidden(str(error)) or type(error).__name__
+
+    def _bring(self) -> None:
+        files, root = self._opened()
+        self.landing.requests += 1
+        listed = files.find(root, detail=True)
+        there = dict(sorted(self._named(root, listed).items()))
+        if not there:
+            raise FetchError(
+                f"{self._address} has no file; mend the address, or remove the source from the settings"
+            )
+        for name in sorted(set(self.landing.items) - set(there)):
+            self.landing.items.pop(name)
+            self.landing.drop(name)
+        for name, (path, info) in there.items():
+            self._copy(files, name, path, info)
+
+    def _opened(self) -> tuple[Any, str]:
+        """The file system and the path of the prefix in it."""
+        if self.remote.url.startswith("file:"):
+            return fsspec.filesystem("file"), fsspec.core.url_to_fs(self.remote.url)[1].rstrip("/")
+        client = {"endpoint_url": self.remote.endpoint, "region_name": self.remote.region}
+        limits = {
+            "connect_timeout": self.remote.timeout_seconds,
+            "read_timeout": self.remote.timeout_seconds,
+            "retries": {"max_attempts": 1},
+        }
+        files = fsspec.filesystem(
+            "s3",
+            key=self.credentials.user,
+            secret=self.credentials.password,
+            anon=self.remote.anonymous,
+            client_kwargs={k: v for k, v in client.items() if v},
+            config_kwargs=limits,
+            skip_instance_cache=True,
+            use_listings_cache=False,
+        )
+        return files, self.remote.url.removeprefix("s3://").rstrip("/")
+
+    def _named(self, root: str, listed: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
+        """Path and facts of each file by its name below the prefix; those that can be no path are left out."""
+        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        for path, info in sorted(listed.items()):
+            name = path.removeprefix(f"{root}/") if path != root else path.rpartition("/")[2]
+            if info.get("type") == "directory" or (name.endswith("/") and not info.get("size")):
+                continue
+            if not _is_plain(name):
+                self.landing.note(f"{name[:100]!r} can be no path here; it was not fetched")
+            else:
+                found[name] = path, info
+        # "a" and "a/b" are two objects, and cannot be a file and a folder.
+        folders = {name.rsplit("/", n)[0] for name in found for n in range(1, name.count("/") + 1)}
+        for name in sorted(folders & set(found)):
+            self.landing.note(f"{name[:100]!r} is a folder, too; it was not fetched")
+            del found[name]
+        return found
+
+    def _copy(self, files: Any, name: str, path: str, info: dict[str, Any]) -> None:
+        """Copy one file if it is another than the one that is there."""
+        at = _changed_at(info)
+        size = int(info["size"])
+        state = {"etag": str(info.get("ETag") or ""), "size": size, "at": at.isoformat() if at else ""}
+        if at:
+            self.landing.saw(at)
+        if self.landing.items.get(name) == state and (self.landing.folder / name).is_file():
+            self.landing.unchanged += 1
+            return
+        if size > self.remote.max_bytes:
+            self.landing.note(f"{name[:100]!r} has {size:,} bytes, more than max_bytes; it was not fetched")
+            return
+        if time.monotonic() >= self.ends_at:
+            raise FetchError(
+                f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
+                "(time_limit_seconds); the next fetch goes on"
+            )
+        asyncio.run(self.quota.take(1, 0))
+        self.landing.requests += 1
+        unfinished = self.landing.partial("object")
+        files.get_file(path, str(unfinished))
+        came = unfinished.stat().st_size
+        self.landing.bytes += came
+        if came != size:
+            raise FetchInterruptedError(
+                f"{self._address}/{name}: {came:,} of {size:,} bytes came; it changed meanwhile"
+            )
+        self.landing.put(unfinished, name)
+        self.landing.items[name] = state
+        self.landing.save()
+
+
+def _is_plain(name: str) -> bool:
+    """True if every part of a name is that of a file or folder, and nothing in it leads elsewhere."""
+    parts = name.split("/")
+    return (
+        all(
+            part not in ("", ".", "..") and len(part.encode(errors="replace")) <= _NAME_BYTES
+            for part in parts
+        )
+        and len(name.encode(errors="replace")) <= _PATH_BYTES
+        and not any(c in name for c in "\x00\\")
+        and name.isprintable()
+    )
+
+
+def _changed_at(info: dict[str, Any]) -> datetime | None:
+    """When a file was changed last, as its file system says it."""
+    given = info.get("LastModified", info.get("mtime"))
+    if isinstance(given, int | float):
+        return datetime.fromtimestamp(given, UTC)
+    return given if isinstance(given, datetime) else None
+
+
+def _service_faults(remote: ObjectRemote) -> tuple[type[Exception], ...]:
+    """The exceptions by which the file system reports a fault of the service."""
+    if remote.url.startswith("file:"):
+        return (OSError,)
+    try:
+        import s3fs  # noqa: F401
+        from aiohttp import ClientError
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise not_installed(error, "s3") from error
+    return (OSError, TimeoutError, BotoCoreError, ClientError)

@@ -1,0 +1,93 @@
+"""The remotes of the sources that have one: each source is fetched by its kind, by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Protocol
+
+from assets.protocols import Fetched
+from dagster_project.remote_settings import GitRemote, HttpRemote, ImapRemote
+from dagster_project.resources.credentials import Credentials
+from dagster_project.resources.landing import Landing
+from dagster_project.settings import Settings, SourceSettings
+from transforms.errors import FetchInterruptedError
+
+
+class Fetcher(Protocol):
+    """One fetch of one remote."""
+
+    def fetch(self) -> None:
+        """Make what is here what is there; raises as the protocol `Remotes` says."""
+
+
+class SourceRemotes:
+    """Fetches what the settings name below `[sources.fetch]` into the folder of fetched files."""
+
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)):
+        self.settings, self.now = settings, now
+
+    def fetch(self, source: str) -> Fetched:
+        """Bring what is new in a source's remote; raises as the protocol says."""
+        landing = Landing(self.settings.fetched, source)
+        landing.prepare()
+        with _alone(landing):
+            self._fetcher(source, landing).fetch()
+            landing.is_complete = True
+            landing.save()
+        return Fetched(
+            landing.added,
+            landing.changed,
+            landing.unchanged,
+            landing.removed,
+            landing.bytes,
+            landing.requests,
+            landing.newest_at,
+            self._lag(landing),
+            tuple(landing.notes),
+        )
+
+    def lag_seconds(self, source: str) -> float | None:
+        """How old the newest mail or file is that was fetched; None where nothing was."""
+        return self._lag(Landing(self.settings.fetched, source))
+
+    def _lag(self, landing: Landing) -> float | None:
+        return (self.now() - landing.newest_at).total_seconds() if landing.newest_at else None
+
+    def _fetcher(self, name: str, landing: Landing) -> Fetcher:
+        source = self.settings.source(name)
+        remote = source.remote
+        assert remote, f"source {name} has no fetch"
+        credentials = Credentials.of(remote, name)
+        # Each brings a library that a build without it need not load.
+        if isinstance(remote, HttpRemote):
+            from dagster_project.resources.http_archives import MonthlyArchives
+
+            list_id = source.list_id if isinstance(source, SourceSettings) else None
+            return MonthlyArchives(remote, landing, credentials, list_id or name, self.now())
+        if isinstance(remote, ImapRemote):
+            from dagster_project.resources.imap_folders import ImapFolder
+
+            return ImapFolder(remote, landing, credentials, self.settings.base)
+        if isinstance(remote, GitRemote):
+            from dagster_project.resources.git_remotes import GitRepositories
+
+            return GitRepositories(remote, landing, credentials)
+        from dagster_project.resources.object_prefixes import ObjectPrefix
+
+        return ObjectPrefix(remote, landing, credentials)
+
+
+@contextlib.contextmanager
+def _alone(landing: Landing) -> Iterator[None]:
+    """Hold the lock of a source; it goes with the process. FetchInterruptedError where another holds it."""
+    with landing.work.with_suffix(".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FetchInterruptedError(
+                f"source {landing.source} is being fetched by another process"
+            ) from error
+        yield

@@ -1,0 +1,187 @@
+"""A folder of a real IMAP server as a Maildir: what comes, what goes, and what stays untouched there."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.protocols import Fetched
+from dagster_project.composition import make_sources
+from dagster_project.resources.remotes import SourceRemotes
+from tests.archives import Mail, Workspace
+from tests.imap_loopback import PASSWORD, USER, ImapServer, missing, served_mail
+from transforms.errors import FetchError, FetchInterruptedError
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+_numbers = itertools.count()
+ARRIVED = datetime(2004, 1, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ImapServer]:
+    with tempfile.TemporaryDirectory(prefix="weft-imap-") as folder:
+        Path(folder).chmod(0o755)
+        with served_mail(Path(folder)) as running:
+            yield running
+
+
+class Folder:
+    """A folder of the server and the source that fetches it."""
+
+    def __init__(self, server: ImapServer, work: Path, name: str):
+        self.server, self.work, self.name = server, Workspace(work), name
+
+    def append(self, *mails: Mail) -> None:
+        """Mails arrive."""
+        with self.server.writer(self.name) as client:
+            for mail in mails:
+                client.append(self.name, mail.text().replace("\n", "\r\n").encode(), msg_time=ARRIVED)
+
+    def expunge(self, *uids: int) -> None:
+        """Mails are deleted for good."""
+        with self.server.writer(self.name) as client:
+            client.delete_messages(uids)
+            client.expunge()
+
+    def flags(self) -> list[tuple[bytes, ...]]:
+        """The flags of all mails."""
+        with self.server.writer(self.name) as client:
+            found = client.get_flags(client.search("ALL"))
+            return [tuple(f for f in found[uid] if f != b"\\Recent") for uid in sorted(found)]
+
+    def fetch(self, **changes: Any) -> Fetched:
+        """Fetch the folder with the settings changed."""
+        remote = {
+            "kind": "imap", "host": "127.0.0.1", "port": self.server.port, "tls": "off", "folder": self.name,
+            "user_variable": "MAIL_USER", "password_variable": "MAIL_PASSWORD", "requests_per_minute": 10_000,
+        }  # fmt: skip
+        source = {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote | changes}
+        settings = self.work.configure(source).settings
+        return SourceRemotes(settings, lambda: datetime(2004, 1, 21, 12, tzinfo=UTC)).fetch("inbox")
+
+    def subjects(self) -> list[str]:
+        """The subjects of the mails that are here, in order of their files."""
+        sources = make_sources(self.work.settings)
+        mails = [m for unit in sources.discover() for m in sources.mails(unit)]
+        return [m.data.decode().partition("Subject: ")[2].partition("\n")[0] for m in mails]
+
+
+@pytest.fixture
+def folder(server: ImapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.setenv("MAIL_USER", USER)
+    monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
+    made = Folder(server, tmp_path, f"list-{next(_numbers)}")
+    made.append(*(Mail(n, subject=f"mail {n}") for n in range(3)))
+    return made
+
+
+def test_mails_come_once_and_only_new_ones_are_asked_for(folder: Folder):
+    first = folder.fetch()
+    assert folder.subjects() == ["mail 0", "mail 1", "mail 2"]
+    assert (first.added, first.newest_at, first.lag_seconds) == (3, ARRIVED, 24 * 3600)
+    again = folder.fetch()
+    assert (again.added, again.unchanged, again.bytes) == (0, 3, 0)
+    folder.append(Mail(3, subject="mail 3"))
+    assert folder.fetch().added == 1
+    assert folder.subjects() == ["mail 0", "mail 1", "mail 2", "mail 3"]
+
+
+def test_nothing_changes_on_the_server(folder: Folder):
+    folder.fetch()
+    assert folder.flags() == [(), (), ()]
+
+
+def test_mails_are_stored_with_the_line_ends_of_a_maildir(folder: Folder, tmp_path: Path):
+    folder.fetch()
+    mails = sorted((tmp_path / "state/sources/inbox/cur").iterdir())
+    assert [p.read_bytes() for p in mails] == [Mail(n, subject=f"mail {n}").text().encode() for n in range(3)]
+
+
+def test_mails_that_are_expunged_there_go_here(folder: Folder):
+    folder.fetch()
+    folder.expunge(2)
+    assert folder.fetch().removed == 1
+    assert folder.subjects() == ["mail 0", "mail 2"]
+
+
+def test_mails_that_are_expunged_can_be_kept(folder: Folder):
+    folder.fetch()
+    folder.expunge(2)
+    assert folder.fetch(expunged="keep").removed == 0
+    assert folder.subjects() == ["mail 0", "mail 1", "mail 2"]
+
+
+@pytest.mark.parametrize("expunged", ["delete", "keep"])
+def test_another_uidvalidity_fetches_the_folder_anew(folder: Folder, expunged: str):
+    folder.fetch()
+    with folder.server.writer("INBOX") as client:
+        client.delete_folder(folder.name)
+    folder.append(Mail(7, subject="mail 7"), Mail(1, subject="mail 1"))
+    found = folder.fetch(expunged=expunged)
+    assert (found.added, found.removed) == (2, 3)
+    assert folder.subjects() == ["mail 7", "mail 1"]
+
+
+def test_an_emptied_folder_leaves_no_mail(folder: Folder):
+    folder.fetch()
+    folder.expunge(1, 2, 3)
+    folder.fetch()
+    assert make_sources(folder.work.settings).discover() == []
+
+
+def test_mails_that_are_too_large_are_named_and_left_there(folder: Folder):
+    folder.append(Mail(9, "x" * 5000, "long"))
+    found = folder.fetch(max_bytes=2000)
+    assert found.added == 3
+    assert [n.partition(" has")[0] for n in found.notes] == ["mail 4"]
+
+
+def test_only_mails_since_a_day_are_fetched(folder: Folder):
+    with folder.server.writer(folder.name) as client:
+        late = Mail(5, subject="late").text().encode()
+        client.append(folder.name, late, msg_time=datetime(2004, 2, 3, tzinfo=UTC))
+    assert folder.fetch(since="2004-02-01").added == 1
+    assert folder.subjects() == ["late"]
+
+
+@pytest.mark.parametrize("tls", ["tls", "starttls"])
+def test_the_connection_is_encrypted_and_its_certificate_checked(folder: Folder, tls: str):
+    port = folder.server.tls_port if tls == "tls" else folder.server.port
+    with pytest.raises(FetchError, match="certificate cannot be trusted .* ca_file") as fault:
+        folder.fetch(tls=tls, port=port)
+    assert not isinstance(fault.value, FetchInterruptedError)
+    assert folder.fetch(tls=tls, port=port, ca_file=str(folder.server.certificate)).added == 3
+
+
+def test_a_refused_login_must_be_mended_and_shows_no_password(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MAIL_PASSWORD", "wr0ng-secret")
+    with pytest.raises(FetchError, match="refuses the login .*; check MAIL_USER and MAIL_PASSWORD") as fault:
+        folder.fetch()
+    assert not isinstance(fault.value, FetchInterruptedError)
+    assert "wr0ng" not in str(fault.value)
+
+
+def test_a_folder_that_is_not_there_must_be_mended(folder: Folder):
+    with pytest.raises(FetchError, match="does not open the folder 'nowhere'") as fault:
+        folder.fetch(folder="nowhere")
+    assert not isinstance(fault.value, FetchInterruptedError)
+
+
+def test_a_server_that_is_not_there_may_come_back(folder: Folder):
+    with pytest.raises(FetchInterruptedError, match="imap server 127.0.0.1:9: "):
+        folder.fetch(port=9)
+
+
+def test_a_fetch_ends_with_its_time_limit(folder: Folder):
+    with pytest.raises(FetchError, match="time limit of 0.001 s is over") as fault:
+        folder.fetch(time_limit_seconds=0.001)
+    assert not isinstance(fault.value, FetchInterruptedError)
+    assert folder.fetch().added == 3

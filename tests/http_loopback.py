@@ -1,0 +1,144 @@
+"""A web server on the loopback interface that serves archives, knows validators and ranges, and fails as planned."""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LAST_MODIFIED = "Sun, 01 Feb 2004 00:00:00 GMT"
+Answer = Callable[["_Handler", bytes], None]
+
+
+@dataclass
+class Archives:
+    """What the server has, what it was asked, and how it answers next.
+
+    `plan` holds, per path, answers that are given once each before the true ones.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    plan: dict[str, list[Answer]] = field(default_factory=dict)
+    asked: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
+    authorization: str | None = None
+    has_validators: bool = True
+    address: str = ""
+
+    def take_asked(self) -> list[tuple[str, int]]:
+        """Path and status of the requests since the last call."""
+        found = [(path, status) for path, status, _ in self.asked]
+        self.asked.clear()
+        return found
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    archives: Archives
+
+    def do_GET(self) -> None:  # noqa: N802
+        path = self.path.partition("?")[0]
+        body = self.archives.files.get(path)
+        planned = self.archives.plan.get(path)
+        if planned:
+            planned.pop(0)(self, body or b"")
+        elif self.archives.authorization not in (None, self.headers.get("Authorization")):
+            self.answer(401, b"who are you?", {"WWW-Authenticate": "Basic"})
+        elif body is None:
+            self.answer(404, b"no such file")
+        else:
+            self.serve(path, body)
+
+    def serve(self, path: str, body: bytes) -> None:
+        """A file with its validators, whole, in part, or not at all."""
+        etag = f'"{sha256(body).hexdigest()[:16]}"'
+        facts = {"Content-Type": self.archives.types.get(path, "application/mbox")}
+        if self.archives.has_validators:
+            facts |= {"ETag": etag, "Last-Modified": LAST_MODIFIED}
+            if self.headers.get("If-None-Match") == etag:
+                return self.answer(304, b"", facts)
+            wanted = self.headers.get("Range", "")
+            if wanted and self.headers.get("If-Range") == etag:
+                start = int(wanted.removeprefix("bytes=").rstrip("-"))
+                facts["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+                return self.answer(206, body[start:], facts)
+        return self.answer(200, body, facts)
+
+    def answer(self, status: int, body: bytes, facts: dict[str, str] | None = None) -> None:
+        self.archives.asked.append((self.path.partition("?")[0], status, dict(self.headers)))
+        self.send_response(status)
+        for name, value in (facts or {}).items():
+            self.send_header(name, value)
+        if status != 304:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *ignored: Any) -> None:
+        return
+
+
+def status(code: int, **facts: str) -> Answer:
+    """An answer of that status."""
+    headers = {name.replace("_", "-"): value for name, value in facts.items()}
+    return lambda handler, body: handler.answer(code, b"planned", headers)
+
+
+def broken_after(count: int) -> Answer:
+    """The connection breaks after so many bytes of the file."""
+
+    def answer(handler: _Handler, body: bytes) -> None:
+        handler.archives.asked.append((handler.path, 200, dict(handler.headers)))
+        handler.send_response(200)
+        handler.send_header("ETag", f'"{sha256(body).hexdigest()[:16]}"')
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[:count])
+        handler.wfile.flush()
+        handler.close_connection = True
+
+    return answer
+
+
+def login_page(handler: _Handler, body: bytes) -> None:
+    """A page that asks to log in, as success."""
+    page = b"<!DOCTYPE html><html><title>Log in</title>" + b"<p>please</p>" * 1000
+    handler.answer(200, page, {"Content-Type": "text/html; charset=utf-8"})
+
+
+def silent_for(event: threading.Event) -> Answer:
+    """Nothing comes until the event."""
+
+    def answer(handler: _Handler, body: bytes) -> None:
+        event.wait(30)
+        handler.close_connection = True
+
+    return answer
+
+
+def basic(user: str, password: str) -> str:
+    """The header of HTTP's basic scheme."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+@contextmanager
+def served_archives() -> Iterator[Archives]:
+    """A running server and what it serves."""
+    archives = Archives()
+    handler = type("Handler", (_Handler,), {"archives": archives})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    archives.address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield archives
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,154 @@
+"""Debian's dovecot on the loopback interface: one user, one Maildir, its own configuration in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from imapclient import IMAPClient
+
+USER, PASSWORD = "reader", "pa55word"
+_STARTED_WITHIN = 20.0
+
+
+def missing() -> str | None:
+    """Why no server can be started here; None if one can."""
+    if shutil.which("dovecot") is None:
+        return "dovecot is not installed (Debian: dovecot-imapd)"
+    if os.getuid() != 0:
+        return "dovecot is started as root, who can give its processes their users"
+    return None
+
+
+@dataclass(frozen=True)
+class ImapServer:
+    """A running server: its ports, its certificate and the folder of its mail."""
+
+    port: int
+    tls_port: int
+    certificate: Path
+
+    @contextmanager
+    def writer(self, folder: str = "INBOX") -> Iterator[IMAPClient]:
+        """A client that changes a folder, made where it is missing."""
+        with IMAPClient("127.0.0.1", port=self.port, ssl=False) as client:
+            client.login(USER, PASSWORD)
+            if not client.folder_exists(folder):
+                client.create_folder(folder)
+            client.select_folder(folder)
+            yield client
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+_CONFIGURATION = """
+base_dir = {folder}/run
+state_dir = {folder}/state
+instance_name = weft-test
+log_path = {folder}/dovecot.log
+protocols = imap
+listen = 127.0.0.1
+ssl = yes
+ssl_cert = <{certificate}
+ssl_key = <{key}
+disable_plaintext_auth = no
+auth_verbose = no
+auth_failure_delay = 0
+default_internal_user = {user}
+default_internal_group = {group}
+default_login_user = {user}
+mail_location = maildir:{folder}/mail
+first_valid_uid = 0
+first_valid_gid = 0
+passdb {{
+  driver = static
+  args = password={password} user={name}
+}}
+userdb {{
+  driver = static
+  args = uid={uid} gid={gid} home={folder}/home
+}}
+service imap-login {{
+  chroot =
+  process_min_avail = 0
+  inet_listener imap {{
+    port = {port}
+  }}
+  inet_listener imaps {{
+    port = {tls_port}
+    ssl = yes
+  }}
+}}
+service anvil {{
+  chroot =
+}}
+service stats {{
+  chroot =
+}}
+"""
+
+
+@contextmanager
+def served_mail(folder: Path) -> Iterator[ImapServer]:
+    """A server over an empty mailbox below `folder`, ended on leaving."""
+    account = pwd.getpwnam("nobody")
+    port, tls_port = _free_ports(2)
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    for name in ("mail", "home"):
+        (folder / name).mkdir()
+        os.chown(folder / name, account.pw_uid, account.pw_gid)
+    configuration = folder / "dovecot.conf"
+    configuration.write_text(
+        _CONFIGURATION.format(
+            folder=folder,
+            certificate=certificate,
+            key=key,
+            port=port,
+            tls_port=tls_port,
+            name=USER,
+            password=PASSWORD,
+            user="nobody",
+            group="nogroup",
+            uid=account.pw_uid,
+            gid=account.pw_gid,
+        )  # fmt: skip
+    )
+    process = subprocess.Popen(["dovecot", "-F", "-c", str(configuration)], start_new_session=True)
+    try:
+        _wait_for(port, process, folder / "dovecot.log")
+        yield ImapServer(port, tls_port, certificate)
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _STARTED_WITHIN
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                if connection.recv(4) == b"* OK":
+                    return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError(f"dovecot did not start: {log.read_text() if log.exists() else 'no log'}")
