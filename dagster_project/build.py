@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ import dagster as dg
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
 from dagster_project.composition import make_assets, make_embedding_cache, make_lake, make_sources
 from dagster_project.definitions import CONTEXT, PUBLISH, build_definitions, refresh_job
+from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.plan import Plan, context_is_right, make_plan, ranges, stale_graph, sync_partitions
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-ROOT_TAG = "weft/root"
-"""Tag of the runs of a build: the storage root, whose build lock they ran under."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class BuildResult:
     seconds: float
     stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     embedding: Mapping[str, float] = field(default_factory=dict)
+    fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -45,6 +45,7 @@ class BuildResult:
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),
+            "fetched": {name: outcome.as_json() for name, outcome in self.fetched.items()},
             "seconds": round(self.seconds, 3),
         }
 
@@ -70,15 +71,28 @@ def build(
     *,
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
+    fetch: bool = True,
 ) -> BuildResult:
-    """Bring the published index up to date: discover, materialize what changed, publish.
+    """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
-    Runs the same job as the Dagster UI, in this process. Returns without any run when nothing
-    changed. Raises BusyError while another build of the same storage runs, and
-    WeftError when a run fails, with the step and the reason.
+    Runs the same jobs as the Dagster UI, in this process. Returns without any run when there is nothing
+    to fetch and nothing changed. A remote that fails stops nothing: what it gave before is built, and `fetched` of
+    the result has the fault. Raises BusyError while another build of the same storage runs, and
+    WeftError when a run of the build fails, with the step and the reason.
     """
     with only_build(settings.root):
-        return _build(settings, instance, tell, on_plan)
+        _clear(settings, instance)
+        fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
+        return replace(_build(settings, instance, tell, on_plan), fetched=fetched)
+
+
+def fetch_only(
+    settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()
+) -> dict[str, FetchOutcome]:
+    """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
+    with only_build(settings.root):
+        _clear(settings, instance)
+        return fetch_sources(settings, instance, names)
 
 
 def make_texts(
@@ -93,6 +107,7 @@ def make_texts(
     Raises as `build` does.
     """
     with only_build(settings.root):
+        _clear(settings, instance)
         plan = _planned(settings, instance)
         on_plan(plan)
         if plan.publish:
@@ -136,15 +151,18 @@ def _find_context(
     progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
 
 
-def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
-    """What has to run, after what killed builds left was cleared away."""
-    lake = make_lake(settings)
-    sources = make_sources(settings)
-    lake.sweep()
-    sources.sweep()
+def _clear(settings: Settings, instance: dg.DagsterInstance) -> None:
+    """Clear away what killed builds left."""
+    make_lake(settings).sweep()
+    make_sources(settings).sweep()
     make_embedding_cache(settings).sweep()
     _close_dead_runs(instance, settings.root)
-    plan = make_plan(settings, sources, lake)
+
+
+def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
+    """What has to run."""
+    lake = make_lake(settings)
+    plan = make_plan(settings, make_sources(settings), lake)
     sync_partitions(instance, plan, lake)
     return plan
 

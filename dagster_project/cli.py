@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,10 @@ import click
 from dagster_project.cli_eval import evaluate
 from dagster_project.cli_explain import explain
 from dagster_project.cli_options import CONFIG, JSON, explained, filtered
+from transforms.errors import FetchError
 
 if TYPE_CHECKING:
+    from dagster_project.fetching import FetchOutcome
     from dagster_project.resources.filters import Filters
 
 NO_RESULTS = 3
@@ -33,7 +36,7 @@ def main() -> None:
     Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
     5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
     8 another build is running; 9 a service on the network failed, or would cost more than the budget;
-    1 any other fault.
+    10 a remote could not be fetched, the rest was done; 1 any other fault.
     """
     logging.getLogger("dagster").setLevel(logging.ERROR)
 
@@ -42,9 +45,13 @@ def main() -> None:
 @CONFIG
 @JSON
 @click.option("--quiet", is_flag=True, help="Print nothing but faults.")
+@click.option("--fetch/--no-fetch", default=True, help="Ask the remotes of the sources first, or not.")
 @explained
-def build(config: Path | None, as_json: bool, quiet: bool) -> None:
-    """Find what changed in the sources, materialize it and publish the index."""
+def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool) -> None:
+    """Fetch, find what changed in the sources, materialize it and publish the index.
+
+    A remote that fails is told at the end (exit code 10); what it gave before is built and published.
+    """
     from dagster_project.instance import open_instance
     from dagster_project.settings import load_settings
     from dagster_project.terminal import BuildView
@@ -53,11 +60,43 @@ def build(config: Path | None, as_json: bool, quiet: bool) -> None:
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
         from dagster_project.build import build as run_build
 
-        result = run_build(settings, instance, tell=view.step, on_plan=view.plan)
+        result = run_build(settings, instance, tell=view.step, on_plan=view.plan, fetch=fetch)
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:
         view.summary(result)
+    _end_with_faults(result.fetched)
+
+
+@main.command()
+@click.argument("sources", nargs=-1)
+@CONFIG
+@JSON
+@explained
+def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """Fetch what is new in the remotes of all sources, or of those named, and build nothing."""
+    from dagster_project.build import fetch_only
+    from dagster_project.instance import open_instance
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_fetched
+
+    settings = load_settings(config)
+    with open_instance(settings) as instance:
+        outcomes = fetch_only(settings, instance, sources)
+    if as_json:
+        click.echo(json.dumps({name: outcome.as_json() for name, outcome in outcomes.items()}))
+    else:
+        print_fetched(outcomes)
+    _end_with_faults(outcomes)
+
+
+def _end_with_faults(outcomes: Mapping[str, FetchOutcome]) -> None:
+    """End with the exit code of a failed fetch, and the reasons on stderr, if one failed."""
+    from dagster_project.fetching import fetch_faults
+
+    if faults := fetch_faults(outcomes):
+        click.echo(f"error: {faults}", err=True)
+        sys.exit(FetchError.exit_code)
 
 
 @main.command()

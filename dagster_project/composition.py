@@ -12,6 +12,7 @@ from assets import graph
 from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
+from assets.fetch import FetchPolicy, fetched_asset
 from assets.mail import mail_assets
 from assets.protocols import LanguageModel
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
@@ -36,6 +37,7 @@ from dagster_project.resources.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.language_models import make_language_model
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
+from dagster_project.resources.remotes import SourceRemotes
 from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.searcher import PublishedSearcher
 from dagster_project.resources.sources import FileSources
@@ -186,6 +188,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "io_manager": LakeIOManager(lake),
         "lake": lake,
         "sources": sources,
+        "remotes": SourceRemotes(settings),
         "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety, budget),
         "embedding_cache": make_embedding_cache(settings),
         "language_model": make_sentence_writer(settings, budget),
@@ -197,6 +200,20 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(lambda: open_index(settings)),
     }
+
+
+def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """The assets that fetch the sources with a remote; they run before a build looks for changes."""
+    return [
+        fetched_asset(
+            source.name,
+            source.fetch_step,
+            remote.kind,
+            FetchPolicy(remote.attempts, remote.backoff_seconds, remote.max_lag_hours),
+        )
+        for source in settings.sources
+        if (remote := source.remote)
+    ]
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:

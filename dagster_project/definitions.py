@@ -7,14 +7,24 @@ from typing import Any
 
 import dagster as dg
 
+from assets import fetch
 from assets.evaluation import GROUP
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
-from dagster_project.composition import make_assets, make_evaluation_assets, make_resources
+from dagster_project.composition import (
+    make_assets,
+    make_evaluation_assets,
+    make_fetch_assets,
+    make_resources,
+)
 from dagster_project.schedules import hourly_job, hourly_schedule
 from dagster_project.settings import Settings, load_settings
+from dagster_project.vault_sensor import vault_sensor
+
+FETCH = "fetch"
+"""The job that brings what the sources' remotes have; there if a source has one."""
 
 PUBLISH = "publish"
 """The job of everything over the whole lake: relations, vectors, checks and the published file."""
@@ -45,10 +55,24 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     context = dg.AssetSelection.assets(*CONTEXT_TABLES)
     evaluation = dg.AssetSelection.groups(GROUP)
     search = dg.AssetSelection.groups(SEARCH_GROUP)
+    fetched = dg.AssetSelection.groups(fetch.GROUP)
+    fetching = make_fetch_assets(settings)
     return dg.Definitions(
-        assets=[*make_assets(settings), *make_evaluation_assets(settings), search_results_asset()],
+        assets=[*fetching, *make_assets(settings), *make_evaluation_assets(settings), search_results_asset()],
         asset_checks=[publish_checks(settings.embedding)],
         jobs=[
+            *(
+                [
+                    dg.define_asset_job(
+                        FETCH,
+                        selection=fetched,
+                        description="Bring what is new in the remotes of the sources.",
+                        executor_def=dg.in_process_executor,
+                    )
+                ]
+                if fetching
+                else []
+            ),
             *(
                 dg.define_asset_job(
                     refresh_job(family),
@@ -60,7 +84,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             ),
             dg.define_asset_job(
                 PUBLISH,
-                selection=dg.AssetSelection.all() - partitioned - context - evaluation - search,
+                selection=dg.AssetSelection.all() - partitioned - context - evaluation - search - fetched,
                 description="Relate, embed, check and publish what the partitions hold.",
                 executor_def=dg.in_process_executor,
             ),
@@ -85,6 +109,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             hourly_job(settings),
         ],
         schedules=[hourly_schedule(settings)],
+        sensors=[vault_sensor(settings)],
         resources={**make_resources(settings), **(resources or {})},
         executor=dg.in_process_executor,
     )

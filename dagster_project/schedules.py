@@ -1,5 +1,7 @@
 """The hourly run: what changed is materialized and published, and nothing runs when nothing changed."""
 
+from collections.abc import Sequence
+
 import dagster as dg
 
 from dagster_project.composition import make_lake, make_sources
@@ -15,14 +17,24 @@ _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.Dagst
 def hourly_job(settings: Settings) -> dg.JobDefinition:
     """The job `hourly_refresh`: one step that does what `weft build` does, in its own process."""
 
-    @dg.op(description="Discover, materialize what changed, publish.")
+    @dg.op(
+        description="Fetch, discover, materialize what changed, publish.",
+        config_schema={"fetch": dg.Field(bool, default_value=True, description="ask the remotes first")},
+    )
     def refresh_changed(context: dg.OpExecutionContext) -> None:
         from dagster_project.build import build
+        from dagster_project.fetching import fetch_faults
 
         result = build(
-            settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
+            settings,
+            context.instance,
+            tell=lambda *step: context.log.info("%s %s: %d rows", *step),
+            fetch=context.op_config["fetch"],
         )
         context.add_output_metadata({"units": len(result.plan.stale), "seconds": result.seconds})
+        if faults := fetch_faults(result.fetched):
+            # What was there is published; the run fails all the same, so that somebody hears of it.
+            raise dg.Failure(faults, allow_retries=False)
 
     @dg.job(
         name=HOURLY, executor_def=dg.in_process_executor, tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS}
@@ -33,18 +45,25 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
     return hourly
 
 
+def runs_under_way(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
+    """The run of the job that waits or is going, if there is one."""
+    return instance.get_runs(filters=dg.RunsFilter(job_name=HOURLY, statuses=_UNDER_WAY), limit=1)
+
+
 def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule: every full hour one run, none while one is going or when nothing changed."""
+    """The schedule: every full hour one run, none while one is going or when nothing changed.
+
+    With remotes there is a run every time: only the run itself asks them.
+    """
 
     @dg.schedule(cron_schedule="0 * * * *", job_name=HOURLY, name=f"{HOURLY}_schedule")
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         from dagster_project.build import only_build
 
-        going = context.instance.get_runs(
-            filters=dg.RunsFilter(job_name=HOURLY, statuses=_UNDER_WAY), limit=1
-        )
-        if going:
+        if going := runs_under_way(context.instance):
             return dg.SkipReason(f"run {going[0].run_id} is still going")
+        if any(source.remote for source in settings.sources):
+            return dg.RunRequest(tags={"weft/fetch": "true"})
         try:
             with only_build(settings.root):
                 plan = make_plan(settings, make_sources(settings), make_lake(settings))

@@ -14,6 +14,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from dagster_project.build import BuildResult
+    from dagster_project.fetching import FetchOutcome
     from dagster_project.plan import Plan
     from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.filters import Understood
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dagster_project.resources.search_index import SearchResult
 
 _STAGES = {
+    "fetch": "fetching",
     "messages": "reading mail",
     "message_blocks": "parsing blocks",
     "message_chunks": "cutting chunks",
@@ -221,6 +223,26 @@ def scores(hit: dict[str, Any]) -> str:
             f"; reranked {hit['rerank_score']:.3f}{told} (#{hit['rank_before']} before) by {hit['reranker']}"
         )
     return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{again}"
+
+
+def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
+    """What became of each source's fetch, and how old its newest mail or file is."""
+    rows = [
+        {
+            "source": name,
+            "outcome": outcome.as_json()["outcome"].lower(),
+            "added": outcome.added,
+            "changed": outcome.changed,
+            "removed": outcome.removed,
+            "bytes": outcome.bytes,
+            "newest": "" if outcome.lag_seconds is None else f"{outcome.lag_seconds / 3600:,.1f} h ago",
+        }
+        for name, outcome in outcomes.items()
+    ]
+    print_records(rows, "No source has `fetch`; docs/settings.md says how it is fetched.")
+    for name, outcome in outcomes.items():
+        for note in (outcome.notes or "").splitlines():
+            terminal().print(f"{name}: {note}", markup=False, soft_wrap=True)
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

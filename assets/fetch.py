@@ -1,0 +1,117 @@
+"""Fetching: one asset per source that has a remote, each with its own retries, checks and lag."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from assets.protocols import Fetched, Remotes
+from transforms.errors import FetchError, FetchInterruptedError
+
+GROUP = "fetch"
+POOL = "fetch"
+REACHABLE, LAG = "reachable", "lag"
+_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class FetchPolicy:
+    """How often a fetch is repeated, seconds before the first repetition, and the hours of lag that are fine."""
+
+    attempts: int
+    backoff_seconds: float
+    max_lag_hours: float | None
+
+
+def fetched_key(source: str) -> dg.AssetKey:
+    """Key of the asset that fetches a source."""
+    return dg.AssetKey([GROUP, source])
+
+
+def fetched_asset(source: str, step: str, kind: str, policy: FetchPolicy) -> dg.AssetsDefinition:
+    """The asset of a source's fetched files: one fetch, its counts and its lag.
+
+    A fault that may pass is repeated, any other fails at once. The check `reachable` tells of both, `lag` warns
+    when the newest mail or file is too old.
+    """
+    key = fetched_key(source)
+
+    @dg.multi_asset(
+        name=step,
+        specs=[
+            dg.AssetSpec(
+                key,
+                group_name=GROUP,
+                kinds={kind},
+                description=f"What the source {source} is fetched from, as files that its partitions are read from.",
+            )
+        ],
+        check_specs=[dg.AssetCheckSpec(name, asset=key) for name in (REACHABLE, LAG)],
+        retry_policy=dg.RetryPolicy(
+            max_retries=policy.attempts - 1,
+            delay=policy.backoff_seconds,
+            backoff=dg.Backoff.EXPONENTIAL,
+            jitter=dg.Jitter.PLUS_MINUS,
+        ),
+        pool=POOL,
+    )
+    def fetch_source(context: dg.AssetExecutionContext, remotes: dg.ResourceParam[Remotes]) -> Iterator[Any]:
+        try:
+            found = remotes.fetch(source)
+        except FetchError as fault:
+            lag = remotes.lag_seconds(source)
+            yield _reached(key, str(fault))
+            yield _lag(key, lag, policy)
+            raise _failure(fault, lag, context.retry_number < policy.attempts - 1) from None
+        yield dg.MaterializeResult(asset_key=key, metadata=_facts(found))
+        yield _reached(key, None)
+        yield _lag(key, found.lag_seconds, policy)
+
+    return fetch_source
+
+
+def _facts(found: Fetched) -> dict[str, Any]:
+    """The counts of a fetch as metadata; what is unknown is left out."""
+    facts = {
+        "added": found.added,
+        "changed": found.changed,
+        "unchanged": found.unchanged,
+        "removed": found.removed,
+        "bytes": found.bytes,
+        "requests": found.requests,
+        "lag_seconds": found.lag_seconds,
+        "newest_at": dg.MetadataValue.timestamp(found.newest_at) if found.newest_at else None,
+        "notes": "\n".join(found.notes) or None,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def _reached(key: dg.AssetKey, fault: str | None) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=fault is None,
+        asset_key=key,
+        check_name=REACHABLE,
+        metadata={"fault": fault} if fault else {},
+    )
+
+
+def _lag(key: dg.AssetKey, lag_seconds: float | None, policy: FetchPolicy) -> dg.AssetCheckResult:
+    """Whether the newest mail or file is young enough; without a limit, or before anything came, it is."""
+    limit = policy.max_lag_hours
+    return dg.AssetCheckResult(
+        passed=limit is None or lag_seconds is None or lag_seconds <= limit * _HOUR,
+        asset_key=key,
+        check_name=LAG,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={} if lag_seconds is None else {"lag_seconds": lag_seconds},
+    )
+
+
+def _failure(fault: FetchError, lag_seconds: float | None, is_not_last: bool) -> Exception:
+    """How a step ends for a fault: a repetition after the asked pause, by the policy, or none."""
+    passes = isinstance(fault, FetchInterruptedError)
+    if isinstance(fault, FetchInterruptedError) and fault.pause and is_not_last:
+        return dg.RetryRequested(max_retries=1_000, seconds_to_wait=fault.pause)
+    metadata = {} if lag_seconds is None else {"lag_seconds": lag_seconds}
+    return dg.Failure(str(fault), metadata=metadata, allow_retries=passes)

@@ -1,0 +1,102 @@
+"""The sensor that sees edits of vaults and document trees: one run when edits have settled, not one per edit.
+
+Its cursor is what the last looks saw: a fingerprint of names, sizes and times, when the first edit since the
+last run was seen, and when the last one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import dagster as dg
+from pydantic import BaseModel, ValidationError
+
+from dagster_project.resources.trees import tree_files
+from dagster_project.schedules import HOURLY, runs_under_way
+from dagster_project.settings import DocumentSourceSettings, Settings
+from transforms.errors import SourceError
+from transforms.hashing import parts_hash
+from transforms.settings import WatchSettings
+
+SENSOR = "vault_edits"
+
+
+class Looked(BaseModel):
+    """What the looks so far saw; times are seconds since 1970, None where nothing waits for a run."""
+
+    fingerprint: str
+    first_edit: float | None = None
+    last_edit: float | None = None
+
+    def after(self, fingerprint: str, now: float) -> Looked:
+        """What is known after another look."""
+        if fingerprint == self.fingerprint:
+            return self
+        first = now if self.first_edit is None else self.first_edit
+        return Looked(fingerprint=fingerprint, first_edit=first, last_edit=now)
+
+    def is_settled(self, now: float, settings: WatchSettings) -> bool:
+        """True if edits wait and none came for a while, or if the first has waited long enough."""
+        if self.first_edit is None or self.last_edit is None:
+            return False
+        is_quiet = now - self.last_edit >= settings.quiet_seconds
+        return is_quiet or now - self.first_edit >= settings.longest_wait_seconds
+
+
+def documents_fingerprint(settings: Settings) -> str:
+    """A hash over names, sizes and times of all files of document sources; no file is read."""
+    parts: list[str] = []
+    for source in settings.sources:
+        if not isinstance(source, DocumentSourceSettings):
+            continue
+        try:
+            files = tree_files(source, settings.place(source), settings.root)
+        except SourceError as error:  # a folder that is gone is an edit, too; the run tells of it
+            parts += [source.name, str(error)]
+            continue
+        for file in files:
+            try:
+                stat = file.path.stat()
+            except OSError as error:
+                parts += [source.name, file.name, str(error.errno)]
+                continue
+            parts += [source.name, file.name, str(stat.st_size), str(stat.st_mtime_ns), str(stat.st_ino)]
+    return parts_hash(parts)
+
+
+def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> dg.SensorDefinition:
+    """The sensor `vault_edits`, off until it is switched on; its runs leave the remotes alone."""
+
+    @dg.sensor(
+        name=SENSOR,
+        job_name=HOURLY,
+        minimum_interval_seconds=settings.watch.interval_seconds,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        now, fingerprint = clock(), documents_fingerprint(settings)
+        # The first look cannot tell what changed before it, so it counts as an edit.
+        looked = (_cursor(context.cursor) or Looked(fingerprint="")).after(fingerprint, now)
+        context.update_cursor(looked.model_dump_json())
+        if looked.first_edit is None:
+            return dg.SkipReason("no document was edited")
+        if not looked.is_settled(now, settings.watch):
+            return dg.SkipReason("edits are still coming in")
+        if going := runs_under_way(context.instance):
+            return dg.SkipReason(f"edits wait for the end of run {going[0].run_id}")
+        context.update_cursor(Looked(fingerprint=fingerprint).model_dump_json())
+        return dg.RunRequest(
+            run_key=f"{fingerprint}-{now:.0f}",
+            run_config={"ops": {"refresh_changed": {"config": {"fetch": False}}}},
+        )
+
+    return sensor
+
+
+def _cursor(text: str | None) -> Looked | None:
+    try:
+        return Looked.model_validate_json(text or "")
+    except ValidationError:
+        return None

@@ -1,0 +1,189 @@
+"""Fetching under Dagster and before a build: retries, checks, lag, and a remote that fails stops nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner, Result
+
+from assets.fetch import fetched_key
+from dagster_project.build import fetch_only
+from dagster_project.cli import main
+from dagster_project.definitions import FETCH, build_definitions
+from dagster_project.fetching import FetchOutcome
+from dagster_project.schedules import HOURLY
+from tests.archives import Workspace, discussion, mbox
+from tests.http_loopback import Archives, served_archives, status
+from transforms.errors import SourceError
+
+MONTH = "/remote.200401"
+
+
+@pytest.fixture
+def server() -> Iterator[Archives]:
+    with served_archives() as archives:
+        archives.files[MONTH] = mbox(discussion(0, 4, "compactor"))
+        yield archives
+
+
+def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
+    """A source that is fetched from the server."""
+    fetch = {
+        "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01", "until": "2004-01",
+        "recheck_days": 1, "backoff_seconds": 0.01, "requests_per_minute": 10_000, **changes,
+    }  # fmt: skip
+    return {"name": "remote-list", "kind": "mbox", "fetch": fetch}
+
+
+@pytest.fixture
+def work(tmp_path: Path, server: Archives) -> Workspace:
+    """A workspace with a local source and a remote one."""
+    made = Workspace(tmp_path / "work")
+    made.write("local.2004-01.mbox", discussion(100, 3, "shell"))
+    return made.configure({"name": "local", "kind": "mbox", "path": "mail/*"}, remote_source(server))
+
+
+def run_fetch(work: Workspace) -> dg.ExecuteInProcessResult:
+    job = build_definitions(work.settings).resolve_job_def(FETCH)
+    with work.instance() as instance:
+        return job.execute_in_process(instance=instance, raise_on_error=False)
+
+
+def checks_of(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
+    return [(c.check_name, c.passed) for c in result.get_asset_check_evaluations()]
+
+
+def test_a_fetch_is_an_asset_with_counts_lag_and_checks(work: Workspace):
+    result = run_fetch(work)
+    (event,) = result.asset_materializations_for_node("fetch_remote_list")
+    facts = {k: v.value for k, v in event.metadata.items()}
+    assert event.asset_key == fetched_key("remote-list")
+    assert (facts["added"], facts["requests"]) == (1, 1)
+    assert facts["lag_seconds"] > 20 * 365 * 24 * 3600
+    assert checks_of(result) == [("reachable", True), ("lag", True)]
+
+
+def test_a_remote_that_is_old_warns(work: Workspace, server: Archives):
+    work.configure(remote_source(server, max_lag_hours=24))
+    result = run_fetch(work)
+    assert result.success
+    assert ("lag", False) in checks_of(result)
+
+
+def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(work: Workspace, server: Archives):
+    server.plan[MONTH] = [status(500), status(503, Retry_After="0")]
+    result = run_fetch(work)
+    assert result.success
+    assert [s for _, s in server.take_asked()] == [500, 503, 200]
+    server.plan[MONTH] = [status(403)] * 5
+    work.configure(remote_source(server, until="2004-02", since="2004-01", recheck_days=0))
+    server.plan["/remote.200402"] = [status(403)] * 5
+    result = run_fetch(work)
+    assert not result.success
+    assert [s for _, s in server.take_asked()] == [403]
+
+
+@pytest.mark.parametrize("pause", [{}, {"Retry_After": "1"}], ids=["by the policy", "as the server asks"])
+def test_attempts_are_limited(work: Workspace, server: Archives, pause: dict[str, str]):
+    server.plan[MONTH] = [status(500, **pause)] * 9
+    result = run_fetch(work)
+    assert not result.success
+    assert len(server.take_asked()) == 3
+    assert checks_of(result)[-2:] == [("reachable", False), ("lag", True)]
+
+
+def test_a_build_fetches_first_and_a_second_one_finds_nothing_new(work: Workspace, server: Archives):
+    assert work.build().published
+    assert work.column("SELECT count(*) FROM messages") == [7]
+    again = work.build()
+    assert (again.published, again.fetched["remote-list"].is_change) == (None, False)
+    assert again.as_json()["fetched"]["remote-list"]["outcome"] == "UNCHANGED"
+
+
+def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, server: Archives):
+    """Before anything was fetched, and after: what is there is built, what was there stays."""
+    server.plan[MONTH] = [status(500)] * 3
+    first = work.build()
+    assert first.published and "answers 500" in (first.fetched["remote-list"].fault or "")
+    assert work.column("SELECT DISTINCT source FROM memberships") == ["local"]
+    work.build()
+    work.write("local.2004-02.mbox", discussion(200, 2, "parser"))
+    work.configure(
+        {"name": "local", "kind": "mbox", "path": "mail/*"},
+        remote_source(server, url="http://127.0.0.1:9/{year}{month}"),
+    )
+    answer = CliRunner().invoke(main, ["build", "--json", "--config", str(work.config)])
+    told = json.loads(answer.stdout)
+    assert (answer.exit_code, told["outcome"], told["fetched"]["remote-list"]["outcome"]) == (
+        10,
+        "PUBLISHED",
+        "FAILED",
+    )
+    assert told["fetched"]["remote-list"]["lag_seconds"] > 0
+    assert "error: source remote-list: " in answer.stderr
+    assert work.column("SELECT count(*) FROM messages") == [9]
+    assert CliRunner().invoke(main, ["build", "--no-fetch", "--config", str(work.config)]).exit_code == 0
+
+
+def test_fetched_files_that_were_lost_do_not_empty_the_index(work: Workspace, server: Archives):
+    work.build()
+    for path in (work.folder / "state/sources").rglob("*.mbox"):
+        path.unlink()
+    (work.folder / "state/sources/remote-list").rmdir()
+    server.plan[MONTH] = [status(403)]
+    with pytest.raises(SourceError, match="what was fetched of it is no longer there; fetch it again"):
+        work.build()
+    assert work.column("SELECT count(*) FROM messages") == [7]
+    assert work.build().published is None
+
+
+def test_the_command_fetches_all_or_some_and_tells_what_came(work: Workspace, server: Archives):
+    def told(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["fetch", *arguments, "--config", str(work.config)])
+
+    first = told()
+    assert first.exit_code == 0
+    assert re.search(r"remote-list +│ fetched +│ +1 │ +0 │ +0 │", first.output)
+    again = json.loads(told("remote-list", "--json").stdout)
+    assert again["remote-list"]["outcome"] == "UNCHANGED"
+    refused = told("local")
+    assert refused.exit_code == 2
+    assert "no source with fetch is called 'local'; there are: remote-list" in refused.stderr
+    work.configure(remote_source(server, until="2004-02"))
+    server.plan["/remote.200402"] = [status(401)]
+    failed = told()
+    assert (failed.exit_code, "│ failed" in failed.output) == (10, True)
+    assert "answers 401" in failed.stderr
+
+
+def test_the_hourly_run_publishes_what_is_there_and_fails_if_a_remote_did(work: Workspace, server: Archives):
+    server.plan[MONTH] = [status(403)]
+    with work.instance() as instance:
+        definitions = build_definitions(work.settings)
+        with dg.build_schedule_context(instance=instance) as context:
+            asked = definitions.resolve_schedule_def(f"{HOURLY}_schedule")(context)
+        assert isinstance(asked, dg.RunRequest) and asked.tags["weft/fetch"] == "true"
+        result = definitions.resolve_job_def(HOURLY).execute_in_process(
+            instance=instance, raise_on_error=False
+        )
+    assert not result.success
+    assert work.column("SELECT count(*) FROM messages") == [3]
+
+
+def test_an_outcome_says_what_became_of_a_fetch():
+    assert FetchOutcome(fault="x").as_json()["outcome"] == "FAILED"
+    assert FetchOutcome(added=1).as_json()["outcome"] == "FETCHED"
+    assert FetchOutcome().as_json()["outcome"] == "UNCHANGED"
+
+
+def test_sources_without_a_remote_make_no_run(tmp_path: Path):
+    work = Workspace(tmp_path).configure()
+    with work.instance() as instance:
+        assert fetch_only(work.settings, instance) == {}
+        assert instance.get_runs_count() == 0

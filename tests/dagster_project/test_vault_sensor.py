@@ -1,0 +1,122 @@
+"""The sensor over vaults: one run for many edits, within a minute of the first, and none for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dagster_project.definitions import build_definitions
+from dagster_project.schedules import HOURLY
+from dagster_project.vault_sensor import SENSOR, vault_sensor
+from tests.archives import Workspace
+
+
+class Watched:
+    """A vault under the sensor, with a clock of its own."""
+
+    def __init__(self, folder: Path):
+        self.now = 1_000_000.0
+        self.vault = folder / "vault"
+        self.vault.mkdir(parents=True)
+        self.edit("first.md")
+        self.work = Workspace(folder).configure({"name": "notes", "kind": "vault", "path": "vault"})
+        self.sensor = vault_sensor(self.work.settings, lambda: self.now)
+        self.cursor: str | None = None
+        self.runs: list[float] = []
+
+    def edit(self, name: str) -> None:
+        """Write another text of another length."""
+        path = self.vault / name
+        before = path.read_text() if path.exists() else ""
+        path.write_text(f"{before}# {name}\n")
+
+    def look(self, instance: dg.DagsterInstance, seconds: float = 10) -> str:
+        """What the sensor says `seconds` later: a skip reason, or that it asks for a run."""
+        self.now += seconds
+        with dg.build_sensor_context(instance=instance, cursor=self.cursor) as context:
+            answer = self.sensor(context)
+            self.cursor = context.cursor
+        if isinstance(answer, dg.SkipReason):
+            return answer.skip_message or ""
+        assert isinstance(answer, dg.RunRequest)
+        assert answer.run_config == {"ops": {"refresh_changed": {"config": {"fetch": False}}}}
+        self.runs.append(self.now)
+        return "run"
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def watched(tmp_path: Path, instance: dg.DagsterInstance) -> Watched:
+    """A vault whose first look and run are over."""
+    made = Watched(tmp_path)
+    assert made.look(instance) == "edits are still coming in"
+    assert made.look(instance) == "run"
+    made.runs.clear()
+    return made
+
+
+def test_nothing_edited_asks_for_nothing(watched: Watched, instance: dg.DagsterInstance):
+    assert [watched.look(instance) for _ in range(3)] == ["no document was edited"] * 3
+
+
+@pytest.mark.parametrize("change", ["edit", "add", "remove", "rename"])
+def test_every_kind_of_edit_is_seen(watched: Watched, instance: dg.DagsterInstance, change: str):
+    path = watched.vault / "first.md"
+    if change in ("edit", "add"):
+        watched.edit({"edit": "first.md", "add": "new.md"}[change])
+    elif change == "remove":
+        path.unlink()
+    else:
+        path.rename(watched.vault / "renamed.md")
+    assert [watched.look(instance) for _ in range(3)] == [
+        "edits are still coming in",
+        "run",
+        "no document was edited",
+    ]
+
+
+def test_rapid_edits_become_one_run_within_a_minute_of_the_last_look_before_them(
+    watched: Watched, instance: dg.DagsterInstance
+):
+    begin = watched.now
+    for _ in range(5):
+        watched.edit("first.md")
+        watched.look(instance)
+    while not watched.runs:
+        watched.look(instance)
+    assert len(watched.runs) == 1
+    assert watched.runs[0] - begin <= 60
+    assert watched.look(instance) == "no document was edited"
+
+
+def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, instance: dg.DagsterInstance):
+    begin = watched.now
+    for _ in range(30):
+        watched.edit("first.md")
+        watched.look(instance)
+    gaps = [b - a for a, b in zip([begin, *watched.runs], watched.runs, strict=False)]
+    assert max(gaps) <= 60 and len(gaps) == 6
+
+
+def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.DagsterInstance):
+    job = build_definitions(watched.work.settings).resolve_job_def(HOURLY)
+    run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    watched.edit("first.md")
+    watched.look(instance)
+    assert watched.look(instance) == f"edits wait for the end of run {run.run_id}"
+    instance.report_run_failed(run)
+    assert watched.look(instance) == "run"
+
+
+def test_the_sensor_is_off_until_it_is_switched_on(watched: Watched):
+    sensor = build_definitions(watched.work.settings).resolve_sensor_def(SENSOR)
+    assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
+    assert sensor.minimum_interval_seconds == 10
