@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dagster_project.composition import lake_tables
+from dagster_project.remote_settings import REMOTES, RemoteSettings
 from dagster_project.resources import published
 from dagster_project.settings import (
     ConversationSourceSettings,
@@ -150,8 +152,9 @@ One TOML file says where mail and documents come from, where everything is kept,
 first of: `--config FILE`, the environment variable `WEFT_CONFIG`, `weft.toml` in the current folder. An
 unknown section or key is an error and names its place, so a typing error never passes for a default.
 
-Only `[[sources]]` is required. Relative paths in `sources.path` and `storage.root` start from the folder
-of the settings file. Changing a setting of `mail`, `blocks`, `chunks`, `documents`, `document_chunks`, `terms` or
+Only `[[sources]]` is required; a source has a `path`, or a `[sources.fetch]` below it that says where its files are
+fetched from ([operations.md](operations.md#live-sources)). Relative paths in `sources.path` and `storage.root` start
+from the folder of the settings file. Changing a setting of `mail`, `blocks`, `chunks`, `documents`, `document_chunks`, `terms` or
 `embedding` makes the
 tables that depend on it stale, and the next build makes them again; `index` asks for a new version only;
 `search` is read by every search and needs no build. `storage.lake` is a URI and not a path: a relative one
@@ -231,6 +234,50 @@ path = "quiet/*.mbox"
 grain = "year"
 ```
 
+Mail that is fetched: a list's monthly archives, a folder of an IMAP server, a list of lore.kernel.org, and a prefix of
+an S3 bucket. What is secret stands in the environment; the settings name the variables:
+
+```toml
+[[sources]]
+name = "pgsql-hackers"
+kind = "mbox"
+
+[sources.fetch]
+kind = "http"
+url = "https://www.postgresql.org/list/{list}/mbox/{list}.{year}{month:02}"
+since = "2024-01"
+user_variable = "PGLIST_USER"
+password_variable = "PGLIST_PASSWORD"
+
+[[sources]]
+name = "inbox"
+kind = "maildir"
+list_id = "me"
+
+[sources.fetch]
+kind = "imap"
+host = "imap.example.org"
+folder = "Lists/dev"
+user_variable = "MAIL_USER"
+password_variable = "MAIL_PASSWORD"
+
+[[sources]]
+name = "linux-erofs"
+kind = "public_inbox"
+
+[sources.fetch]
+kind = "git"
+url = "https://lore.kernel.org/linux-erofs/{epoch}"
+
+[[sources]]
+name = "handbook"
+kind = "tree"
+
+[sources.fetch]
+kind = "objects"
+url = "s3://documents/handbook"
+```
+
 ## How files become partitions
 
 The key of a partition is `<source>/<unit>`. What a unit is depends on `kind` and `grain`:
@@ -272,6 +319,11 @@ SECTION_TITLES = {
     "SourceSettings": "`[[sources]]` of mail",
     "DocumentSourceSettings": "`[[sources]]` of documents",
     "ConversationSourceSettings": "`[[sources]]` of conversations",
+    "RemoteSettings": "`[sources.fetch]`, for every remote",
+    "HttpRemote": "`[sources.fetch]` over HTTP",
+    "ImapRemote": "`[sources.fetch]` from IMAP",
+    "GitRemote": "`[sources.fetch]` by git",
+    "ObjectRemote": "`[sources.fetch]` from an object store",
 }
 
 
@@ -297,7 +349,8 @@ def tables_page() -> str:
 def settings_page() -> str:
     """docs/settings.md: every section and key with its type, default and meaning."""
     parts = [GENERATED, SETTINGS_TOP]
-    sections: list[tuple[str, Any]] = [(SECTION_TITLES[m.__name__], m) for m in SOURCES]
+    models = (*SOURCES, RemoteSettings, *REMOTES)
+    sections: list[tuple[str, Any]] = [(SECTION_TITLES[m.__name__], m) for m in models]
     sections += [(f"`[{name}]`", field.annotation) for name, field in Settings.model_fields.items()]
     for title, model in sections:
         if isinstance(model, type) and issubclass(model, BaseModel):
@@ -318,13 +371,17 @@ def type_name(annotation: Any) -> str:
     origin = get_origin(annotation)
     if origin is Literal:
         return " or ".join(f'`"{v}"`' for v in get_args(annotation))
+    if origin is Annotated:
+        return type_name(get_args(annotation)[0])
+    if any(isinstance(a, type) and issubclass(a, BaseModel) for a in (annotation, *get_args(annotation))):
+        return "table"
     if origin in (Union, types.UnionType):
         return " or ".join(type_name(a) for a in get_args(annotation) if a is not type(None))
     if origin is tuple:
         return "list of strings"
     if origin is dict:
         return "table of numbers by name"
-    return {str: "string", int: "integer", float: "number", bool: "true or false"}[annotation]
+    return {str: "string", int: "integer", float: "number", bool: "true or false", date: "date"}[annotation]
 
 
 def _published_columns(
@@ -348,7 +405,10 @@ def _columns(rows: Iterable[tuple[str, str, bool, str]]) -> str:
 
 def _keys(model: type[BaseModel]) -> str:
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    common = RemoteSettings.model_fields if issubclass(model, REMOTES) else {}
     for name, field in _fields(model):
+        if name in common and field.description == common[name].description:
+            continue
         kind = f"{type_name(field.annotation)}{_bounds(field)}"
         lines.append(f"| `{name}` | {kind} | {_default(field)} | {_cell(field.description or '')} |")
     return "\n".join([*lines, ""])
@@ -378,7 +438,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
-    if value is None:
+    if value is None or value == ():
         return "none"
     if isinstance(value, tuple):
         return f"{len(value)} words" if len(value) > 20 else _codes(value).replace("|", "\\|")
