@@ -62,10 +62,10 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 
         if going := runs_under_way(context.instance):
             return dg.SkipReason(f"run {going[0].run_id} is still going")
-        if any(source.remote for source in settings.sources):
-            return dg.RunRequest(tags={"weft/fetch": "true"})
         try:
             with only_build(settings.root):
+                if any(source.remote for source in settings.sources):
+                    return dg.RunRequest(tags={"weft/fetch": "true"})
                 plan = make_plan(settings, make_sources(settings), make_lake(settings))
         except BusyError as busy:
             return dg.SkipReason(str(busy))

@@ -154,9 +154,9 @@ unknown section or key is an error and names its place, so a typing error never 
 
 Only `[[sources]]` is required; a source has a `path`, or a `[sources.fetch]` below it that says where its files are
 fetched from ([operations.md](operations.md#live-sources)). Relative paths in `sources.path` and `storage.root` start
-from the folder of the settings file. Changing a setting of `mail`, `blocks`, `chunks`, `documents`, `document_chunks`, `terms` or
-`embedding` makes the
-tables that depend on it stale, and the next build makes them again; `index` asks for a new version only;
+from the folder of the settings file. Changing a setting of `mail`, `blocks`, `chunks`, `documents`, `document_chunks`,
+`terms` or `embedding` makes the tables that depend on it stale, and the next build makes them again; `index` asks for a
+new version only;
 `search` is read by every search and needs no build. `storage.lake` is a URI and not a path: a relative one
 would start from the folder of each process, so write it in full.
 """

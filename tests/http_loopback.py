@@ -105,6 +105,16 @@ def broken_after(count: int) -> Answer:
     return answer
 
 
+def stalled_after(count: int, event: threading.Event) -> Answer:
+    """So many bytes of the file come, and no more until the event."""
+
+    def answer(handler: _Handler, body: bytes) -> None:
+        broken_after(count)(handler, body)
+        event.wait(60)
+
+    return answer
+
+
 def login_page(handler: _Handler, body: bytes) -> None:
     """A page that asks to log in, as success."""
     page = b"<!DOCTYPE html><html><title>Log in</title>" + b"<p>please</p>" * 1000

@@ -36,6 +36,7 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile("file too large", re.IGNORECASE)
+_NO_GIT = "the git program is not there; install git"
 _STALLED_BYTES = 1000
 """Bytes per second below which a transfer counts as stalled."""
 
@@ -125,7 +126,7 @@ class GitRepositories:
                 restore_signals=False,
             )
         except FileNotFoundError:
-            raise FetchError("the git program is not there; install git") from None
+            raise FetchError(_NO_GIT) from None
         if hasattr(resource, "prlimit"):
             resource.prlimit(
                 process.pid, resource.RLIMIT_FSIZE, (self.remote.max_bytes, self.remote.max_bytes)
@@ -188,24 +189,29 @@ def _end_group(leader: int) -> None:
 
 
 def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
-    """Commit time, object and name of every branch of a mirror; None where there is none."""
+    """Commit time, object and name of every branch of a mirror; None where there is none.
+
+    What is no repository any more is removed, so that it is cloned again.
+    """
     if not mirror.exists():
         return None
-    told = subprocess.run(
-        [
-            "git",
-            "--git-dir",
-            str(mirror),
-            "for-each-ref",
-            "--format=%(committerdate:unix) %(objectname) %(refname)",
-        ],
-        env=_environment("", {}, 1),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    asked = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
+    try:
+        told = subprocess.run(
+            ["git", "--git-dir", str(mirror), *asked],
+            env=_environment("", {}, 1),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise FetchError(_NO_GIT) from None
     if told.returncode:
-        # What a fetch cannot mend is cloned again.
+        said = told.stderr.decode(errors="replace").strip()
+        if "not a git repository" not in said:
+            raise FetchError(
+                f"{mirror} cannot be read: git says: {said}; mend it, or delete it to have it cloned again"
+            )
         shutil.rmtree(mirror)
         return None
     lines = (line.split(" ", 2) for line in told.stdout.decode(errors="replace").splitlines())

@@ -135,7 +135,7 @@ class MonthlyArchives:
                 timeout=limits,
                 follow_redirects=True,
                 max_redirects=_MOST_REDIRECTS,
-                event_hooks={"request": [self._stay_encrypted]},
+                event_hooks={"request": [self.stay_encrypted]},
             ) as client,
         ):
             in_a_row = 0
@@ -160,7 +160,7 @@ class MonthlyArchives:
             if file := self.landing.items.pop(stem).get("file"):
                 self.landing.drop(file)
 
-    async def _stay_encrypted(self, request: httpx2.Request) -> None:
+    async def stay_encrypted(self, request: httpx2.Request) -> None:
         """Refuse a redirect from https to anything else."""
         if self.remote.url.startswith("https:") and request.url.scheme != "https":
             raise FetchError(

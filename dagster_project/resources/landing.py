@@ -6,6 +6,7 @@ import filecmp
 import json
 import os
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from transforms.errors import FetchError
 
 _MOST_NOTES = 20
+_SAVED_EVERY = 1.0
+"""Seconds between two writings of what is remembered while many files come."""
 
 
 class Landing:
@@ -30,6 +33,7 @@ class Landing:
         self.newest_at: datetime | None = None
         self.added = self.changed = self.unchanged = self.removed = self.bytes = self.requests = 0
         self.notes: list[str] = []
+        self._saved_at = 0.0
         self._recall()
 
     def has_files(self) -> bool:
@@ -85,8 +89,14 @@ class Landing:
         if len(self.notes) < _MOST_NOTES:
             self.notes.append(text)
 
+    def save_now_and_then(self) -> None:
+        """Write what is remembered unless that was done within the last second."""
+        if time.monotonic() - self._saved_at >= _SAVED_EVERY:
+            self.save()
+
     def save(self) -> None:
         """Write what is remembered, by a rename."""
+        self._saved_at = time.monotonic()
         told = {
             "complete": self.is_complete,
             "newest_at": self.newest_at and self.newest_at.isoformat(),

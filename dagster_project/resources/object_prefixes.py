@@ -143,7 +143,7 @@ class ObjectPrefix:
             )
         self.landing.put(unfinished, name)
         self.landing.items[name] = state
-        self.landing.save()
+        self.landing.save_now_and_then()
 
 
 def _is_plain(name: str) -> bool:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from assets.protocols import Fetched
 from dagster_project.remote_settings import HttpRemote
-from dagster_project.resources.http_archives import archives, is_due, mbox_ending
+from dagster_project.resources.credentials import Credentials
+from dagster_project.resources.http_archives import MonthlyArchives, archives, is_due, mbox_ending
+from dagster_project.resources.landing import Landing
 from dagster_project.resources.remotes import SourceRemotes
 from tests.archives import Workspace, discussion, mbox
-from tests.http_loopback import Archives, basic, broken_after, login_page, served_archives, silent_for, status
+from tests.http_loopback import (
+    Archives,
+    basic,
+    broken_after,
+    login_page,
+    served_archives,
+    silent_for,
+    stalled_after,
+    status,
+)
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
@@ -171,6 +187,39 @@ def test_a_broken_download_goes_on_where_it_broke(
     server.take_asked()
     assert fetch().bytes == len(MAILS[MARCH]) - 5000
     assert server.take_asked() == [(MARCH, 206)]
+    assert files(tmp_path) == ALL
+
+
+KILLED = """
+import sys
+from dagster_project.resources.remotes import SourceRemotes
+from dagster_project.settings import load_settings
+SourceRemotes(load_settings(sys.argv[1])).fetch("dev")
+"""
+
+
+def test_a_fetch_that_is_killed_goes_on_where_it_was(
+    tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
+):
+    end = threading.Event()
+    server.plan[MARCH] = [stalled_after(5000, end)]
+    fetch(since="2004-01", until="2004-02")
+    server.take_asked()
+    remote = {"kind": "http", "url": f"{server.address}/{{list}}.{{year}}{{month:02}}", "since": "2004-01"}
+    work = Workspace(tmp_path).configure(
+        {"name": "dev", "kind": "mbox", "fetch": remote | {"until": "2004-03", "recheck_days": 0}}
+    )
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(work.config)])
+    partial = tmp_path / "state/sources/.fetch/dev/dev.2004-03.part"
+    waited = time.monotonic() + 60
+    while not (partial.is_file() and partial.stat().st_size) and time.monotonic() < waited:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    end.set()
+    have = partial.stat().st_size
+    assert fetch().bytes == len(MAILS[MARCH]) - have
+    assert server.take_asked()[-1] == (MARCH, 206)
     assert files(tmp_path) == ALL
 
 
@@ -373,6 +422,13 @@ def test_queries_of_addresses_are_not_shown(server: Archives, fetch: Callable[..
         fetch(url=f"{server.address}/dev.{{year}}{{month:02}}?key=hidden")
     assert "hidden" not in str(fault.value)
     assert "hidden" not in (tmp_path / "state/sources/.fetch/dev.json").read_text()
+
+
+def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path):
+    remote = HttpRemote(kind="http", url="https://example.org/{year}{month}", since="2004-01")
+    fetcher = MonthlyArchives(remote, Landing(tmp_path, "dev"), Credentials(), "dev", NOW)
+    with pytest.raises(FetchError, match="a redirect leads from https to http://example.org/x"):
+        asyncio.run(fetcher.stay_encrypted(httpx2.Request("GET", "http://example.org/x?key=hidden")))
 
 
 def test_requests_keep_to_the_quota_of_a_minute(server: Archives, fetch: Callable[..., Fetched]):

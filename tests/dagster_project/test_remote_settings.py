@@ -1,0 +1,102 @@
+"""Settings of remotes: what is accepted, and what is refused with a reason that repeats no secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.archives import Workspace
+from transforms.errors import SettingsError
+
+HTTP = {"kind": "http", "url": "https://example.org/{list}.{year}{month:02}", "since": "2004-01"}
+IMAP = {"kind": "imap", "host": "mail.example.org", "user_variable": "U", "password_variable": "P"}
+GIT = {"kind": "git", "url": "https://lore.kernel.org/linux-erofs/{epoch}"}
+OBJECTS = {"kind": "objects", "url": "s3://bucket/prefix"}
+
+
+def loaded(folder: Path, kind: str, fetch: dict[str, Any], **more: Any) -> Workspace:
+    work = Workspace(folder).configure({"name": "dev", "kind": kind, "fetch": fetch, **more})
+    assert work.settings.sources[0].remote
+    return work
+
+
+@pytest.mark.parametrize(
+    ("kind", "fetch", "place"),
+    [
+        ("mbox", HTTP, "dev/*"),
+        ("mbox", OBJECTS, "dev/*"),
+        ("maildir", IMAP, "dev"),
+        ("public_inbox", GIT, "dev"),
+        ("vault", OBJECTS, "dev"),
+        ("tree", OBJECTS, "dev"),
+        ("conversation", OBJECTS, "dev/*"),
+    ],
+)
+def test_what_is_fetched_lies_below_the_root(tmp_path: Path, kind: str, fetch: dict[str, Any], place: str):
+    settings = loaded(tmp_path, kind, fetch).settings
+    assert settings.place(settings.sources[0]) == settings.root / "sources" / place
+    assert settings.is_generated(settings.root / "lake") and not settings.is_generated(
+        settings.place(settings.sources[0])
+    )
+
+
+def test_the_folder_can_be_chosen_and_a_path_below_it(tmp_path: Path):
+    work = Workspace(tmp_path).configure(
+        {"name": "docs", "kind": "tree", "path": "guide", "fetch": OBJECTS},
+        storage={"root": "state", "sources": "in"},
+    )
+    assert work.settings.place(work.settings.sources[0]) == tmp_path / "in/docs/guide"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fetch", "fault"),
+    [
+        ("mbox", IMAP, "a source of kind mbox is fetched by http or objects, not by imap"),
+        ("vault", HTTP, "must be one of|objects"),
+        ("mbox", {"kind": "ftp"}, "fetch.kind: must be one of git, http, imap, objects"),
+        ("mbox", HTTP | {"url": "https://example.org/{year}"}, "needs {year} and {month:02}"),
+        ("mbox", HTTP | {"url": "https://example.org/{year}{month.real}"}, "known fields are"),
+        ("mbox", HTTP | {"url": "https://example.org/{year}{month!r}"}, "known fields are"),
+        ("mbox", HTTP | {"url": "https://example.org/{year}{month"}, "cannot be understood|expected"),
+        ("mbox", HTTP | {"url": "file:///{year}{month}"}, "must begin with https:// or http://"),
+        ("mbox", HTTP | {"url": "https://ada:hidden@example.org/{year}{month}"}, "leave name and password out"),
+        ("mbox", HTTP | {"since": "2004-13"}, "since"),
+        ("mbox", HTTP | {"until": "2003-01"}, "until is before since"),
+        ("mbox", HTTP | {"lists": ["../x"]}, "is no name of a list"),
+        ("mbox", HTTP | {"url": "https://example.org/{year}{month}", "lists": ["a", "b"]}, "several lists need {list}"),
+        ("mbox", HTTP | {"token_variable": "hidden-token!"}, "never the secret itself"),
+        ("mbox", HTTP | {"password_variable": "P"}, "needs user_variable"),
+        ("mbox", HTTP | {"url": "http://example.org/{year}{month}", "token_variable": "T"}, "https:// only"),
+        ("maildir", IMAP | {"tls": "off"}, "localhost alone"),
+        ("maildir", {"kind": "imap", "host": "mail.example.org"}, "needs user_variable and password_variable"),
+        ("public_inbox", GIT | {"url": "ext::sh -c hidden"}, "must begin with https://"),
+        ("public_inbox", GIT | {"url": "https://example.org/{year}"}, "the only field is {epoch}"),
+        ("public_inbox", GIT | {"url": "ssh://example.org/x", "user_variable": "U", "password_variable": "P"}, "agent"),
+        ("eml", OBJECTS | {"url": "github://x/y"}, "must begin with s3:// or file://"),
+        ("eml", OBJECTS | {"user_variable": "U", "password_variable": "P", "endpoint": "http://example.org"}, "https"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_right_is_refused(tmp_path: Path, kind: str, fetch: dict[str, Any], fault: str):
+    with pytest.raises(SettingsError) as raised:
+        loaded(tmp_path, kind, fetch)
+    assert any(part in str(raised.value) for part in fault.split("|"))
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize("path", ["/etc", "../elsewhere"])
+def test_a_path_beside_a_remote_stays_inside(tmp_path: Path, path: str):
+    with pytest.raises(SettingsError, match="stays inside"):
+        loaded(tmp_path, "mbox", HTTP, path=path)
+
+
+def test_a_source_has_a_path_or_a_remote(tmp_path: Path):
+    with pytest.raises(SettingsError, match="give a path, or say with fetch"):
+        assert Workspace(tmp_path).configure({"name": "dev", "kind": "mbox"}).settings
+
+
+def test_two_remotes_whose_steps_would_have_one_name_are_refused(tmp_path: Path):
+    sources = [{"name": name, "kind": "mbox", "fetch": HTTP} for name in ("a-b", "a.b")]
+    with pytest.raises(SettingsError, match="differ in no letter or digit"):
+        assert Workspace(tmp_path).configure(*sources).settings
