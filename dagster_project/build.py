@@ -81,9 +81,11 @@ def build(
     WeftError when a run of the build fails, with the step and the reason.
     """
     with only_build(settings.root):
+        start = time.monotonic()
         _clear(settings, instance)
         fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
-        return replace(_build(settings, instance, tell, on_plan), fetched=fetched)
+        result = _build(settings, instance, tell, on_plan)
+        return replace(result, fetched=fetched, seconds=time.monotonic() - start)
 
 
 def fetch_only(

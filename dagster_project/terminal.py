@@ -117,8 +117,8 @@ class BuildView:
         task = self._tasks[stage]
         seen = self._progress.tasks[task].fields["rows"]
         self._progress.update(task, advance=1, rows=seen + rows, partition=partition or "")
-        if stage == "search_index":
-            self._progress.update(task, total=1)
+        if stage in ("fetch", "search_index"):
+            self._progress.update(task, total=self._progress.tasks[task].completed)
 
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""
@@ -235,7 +235,7 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
             "changed": outcome.changed,
             "removed": outcome.removed,
             "bytes": outcome.bytes,
-            "newest": "" if outcome.lag_seconds is None else f"{outcome.lag_seconds / 3600:,.1f} h ago",
+            "newest": "" if outcome.lag_seconds is None else _ago(outcome.lag_seconds),
         }
         for name, outcome in outcomes.items()
     ]
@@ -243,6 +243,11 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
     for name, outcome in outcomes.items():
         for note in (outcome.notes or "").splitlines():
             terminal().print(f"{name}: {note}", markup=False, soft_wrap=True)
+
+
+def _ago(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
