@@ -172,11 +172,12 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|get|similar|mcp)\b([^`\n]*)",
+            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|get|similar|mcp|fetch)\b([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):
-            known = {o for p in main.commands[name].params if isinstance(p, click.Option) for o in p.opts}
-            assert set(re.findall(r"(?<!\S)--\w+", rest)) <= known, (path.name, name, rest)
+            options = [p for p in main.commands[name].params if isinstance(p, click.Option)]
+            known = {o for option in options for o in (*option.opts, *option.secondary_opts)}
+            assert set(re.findall(r"(?<!\S)--[\w-]+", rest)) <= known, (path.name, name, rest)
 
 
 def test_links_between_pages_resolve():
@@ -245,7 +246,7 @@ def test_documented_exit_codes_are_those_of_the_code(name: str):
 def test_the_help_text_has_the_same_exit_codes():
     said = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2].partition("Options:")[0]
     (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("README.md"))
-    assert set(re.findall(r"(?<!\S)(\d) ", said)) == set(re.findall(r"^\| (\d+) \|", table, re.M))
+    assert set(re.findall(r"(?<!\S)(\d+) ", said)) == set(re.findall(r"^\| (\d+) \|", table, re.M))
 
 
 def test_the_readme_shows_the_row_counts_of_the_sample(sample: Sample):
