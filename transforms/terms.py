@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import Stemmer
@@ -13,7 +15,9 @@ from transforms import schemas
 from transforms.settings import TermSettings
 
 VERSION = "3"
-_STEM = {"term": pl.String, "stem": pl.String}
+_CODED = {"code": pl.Int64, "term": pl.String}
+_HALF = np.uint64(32)
+"""Bits of a number that a term has of a pair of text and term."""
 FIELDS = {
     "title": "title",
     "text": "text_lex",
@@ -52,28 +56,38 @@ def stems(words: list[str], settings: TermSettings) -> list[str]:
     return cut if settings.stemmer == "none" else list(_stemmer(settings.stemmer).stemWords(cut))
 
 
+class _Found(NamedTuple):
+    """Occurrences of words: the text each stands in, its place in `distinct`, and the distinct words."""
+
+    rows: np.ndarray
+    codes: np.ndarray
+    distinct: pl.Series
+
+
+class _Tally(NamedTuple):
+    """Occurrences counted: texts, places in the sorted `terms`, and counts, in order of text and term."""
+
+    rows: np.ndarray
+    ranks: np.ndarray
+    tf: np.ndarray
+    terms: pl.Series
+
+
 def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
     Words are runs of letters, digits and underscores in lower case; an identifier with
     underscores counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
     count whole beside their words. Terms are cut at `max_term_chars`; words are stemmed by
-    Snowball. Equal words of a text are counted before they are stemmed, so that the work per
-    token is one hash look-up.
+    Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
     """
     lower = texts.str.to_lowercase()
-    both = _words(lower)
-    whole = (
-        _counted(lower.str.extract_all(COMPOUND))
-        .filter(~pl.col("term").str.contains(HOST))
-        .with_columns(pl.col("term").str.replace(DIFF_PREFIX, "").str.slice(0, settings.max_term_chars))
-    )
-    distinct = both.get_column("term").unique()
-    stemmed = pl.DataFrame(
-        {"term": distinct, "stem": stems(distinct.to_list(), settings)}, schema_overrides=_STEM
-    )
-    terms = both.join(stemmed, on="term").select("row", pl.col("stem").alias("term"), "tf")
-    return pl.concat([terms, whole]).group_by("row", "term").agg(pl.col("tf").sum()).sort("row", "term")
+    words, compounds = _found(lower, WORD), _found(lower, COMPOUND)
+    with_parts = _with_parts(words)
+    stemmed = stems(with_parts.get_column("term").to_list(), settings)
+    of_words = with_parts.with_columns(pl.Series("term", stemmed, dtype=pl.String))
+    tally = _tally([(words, of_words), (compounds, _whole(compounds, settings))])
+    return pl.DataFrame({"row": tally.rows, "term": tally.terms.gather(tally.ranks), "tf": tally.tf})
 
 
 def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
@@ -81,41 +95,70 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
     With these rows a word becomes its term without a stemmer; every other word is its own term.
     """
-    words = _words(texts.str.to_lowercase()).with_columns(
-        pl.col("term").str.slice(0, settings.max_term_chars)
-    )
-    held = words.unique(["row", "term"]).group_by("term").agg(texts=pl.len().cast(pl.Int64))
-    found = held.select(pl.col("term").alias("form"), "texts")
-    stemmed = pl.Series("term", stems(found.get_column("form").to_list(), settings), dtype=pl.String)
+    words = _found(texts.str.to_lowercase(), WORD)
+    cut = pl.col("term").str.slice(0, settings.max_term_chars)
+    tally = _tally([(words, _with_parts(words).with_columns(cut))])
+    stemmed = pl.Series("term", stems(tally.terms.to_list(), settings), dtype=pl.String)
+    held = np.bincount(tally.ranks, minlength=len(tally.terms))
     return (
-        found.with_columns(stemmed)
+        pl.DataFrame({"form": tally.terms, "term": stemmed, "texts": held.astype(np.int64)})
         .filter(pl.col("form") != pl.col("term"))
-        .select("form", "term", "texts")
         .sort("form")
     )
 
 
-def _words(lower: pl.Series) -> pl.DataFrame:
-    """Columns `row`, `term` and `tf`: the words of texts in lower case, and the parts of identifiers."""
-    words = _counted(lower.str.extract_all(WORD))
+def _found(lower: pl.Series, pattern: str) -> _Found:
+    """What a pattern finds in texts in lower case."""
+    lists = lower.str.extract_all(pattern)
+    rows = np.arange(len(lists), dtype=np.uint64).repeat(lists.list.len().fill_null(0).to_numpy())
+    encoded = lists.explode().drop_nulls().cast(pl.String).to_arrow().dictionary_encode()
+    distinct = pl.Series("term", encoded.dictionary, dtype=pl.String)
+    return _Found(rows, encoded.indices.to_numpy().astype(np.int64), distinct)
+
+
+def _with_parts(words: _Found) -> pl.DataFrame:
+    """Columns `code` and `term`: the distinct words, and the parts of those that are identifiers."""
+    whole = pl.DataFrame(
+        {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
+    )
     parts = (
-        words.filter(pl.col("term").str.contains("_", literal=True))
+        whole.filter(pl.col("term").str.contains("_", literal=True))
         .with_columns(pl.col("term").str.split("_"))
         .explode("term")
         .filter(pl.col("term").str.len_bytes() > 0)
     )
-    return pl.concat([words, parts])
+    return pl.concat([whole, parts])
 
 
-def _counted(found: pl.Series) -> pl.DataFrame:
-    """Columns `row`, `term` and `tf` of a column of lists of words."""
+def _whole(compounds: _Found, settings: TermSettings) -> pl.DataFrame:
+    """Columns `code` and `term`: the distinct compounds as terms, addresses of hosts left out."""
     return (
-        pl.DataFrame({"row": pl.int_range(len(found), dtype=pl.UInt32, eager=True), "term": found})
-        .explode("term")
-        .drop_nulls("term")
-        .group_by("row", "term")
-        .agg(tf=pl.len().cast(pl.Int32))
+        pl.DataFrame(
+            {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct},
+            schema_overrides=_CODED,
+        )
+        .filter(~pl.col("term").str.contains(HOST))
+        .with_columns(pl.col("term").str.replace(DIFF_PREFIX, "").str.slice(0, settings.max_term_chars))
     )
+
+
+def _tally(found: Sequence[tuple[_Found, pl.DataFrame]]) -> _Tally:
+    """Occurrences of the terms (`code`, `term`) that the distinct words stand for, counted by text."""
+    before = np.cumsum([0, *(len(words.distinct) for words, _ in found)])
+    made = pl.concat(
+        [of.with_columns(pl.col("code") + int(n)) for (_, of), n in zip(found, before, strict=False)]
+    )
+    terms = made.select(pl.col("term").unique().sort())
+    ranked = made.join(terms.with_row_index("rank"), on="term").sort("code")
+    of_code, rank = ranked.get_column("code").to_numpy(), ranked.get_column("rank").to_numpy()
+    codes = np.concatenate([words.codes + n for (words, _), n in zip(found, before, strict=False)])
+    edges = np.searchsorted(of_code, np.arange(before[-1] + 1))
+    begin, count = edges[codes], np.diff(edges)[codes]
+    place = np.arange(count.sum()) + np.repeat(begin - (np.cumsum(count) - count), count)
+    rows = np.concatenate([words.rows for words, _ in found]).repeat(count)
+    keys, tf = np.unique(rows << _HALF | rank[place], return_counts=True)
+    ranks = (keys & ((np.uint64(1) << _HALF) - np.uint64(1))).astype(np.uint32)
+    return _Tally((keys >> _HALF).astype(np.uint32), ranks, tf.astype(np.int32), terms.get_column("term"))
 
 
 def parts(text: str, settings: TermSettings) -> list[str]:
@@ -157,12 +200,14 @@ def context_terms(
 
 def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.Table:
     """The `terms` table of frames with `chunk_id` and one text column, by field name."""
-    counted = []
-    for name, frame in fields.items():
-        found = counted_terms(frame.to_series(1), settings)
-        chunk_ids = frame.get_column("chunk_id").gather(found.get_column("row"))
-        counted.append(found.with_columns(chunk_id=chunk_ids, field=pl.lit(name)))
-    return schemas.TERMS.conform(pl.concat(counted).select(schemas.TERMS.names).to_arrow())
+    parts = [
+        frame.select(chunk_id="chunk_id", field=pl.lit(name), text=frame.columns[1])
+        for name, frame in fields.items()
+    ]
+    texts = pl.concat(parts)
+    counted = counted_terms(texts.get_column("text"), settings)
+    of = [texts.get_column(name).gather(counted.get_column("row")) for name in ("chunk_id", "field")]
+    return schemas.TERMS.conform(counted.with_columns(of).select(schemas.TERMS.names).to_arrow())
 
 
 def query_terms(queries: Sequence[str], settings: TermSettings, stopwords: Sequence[str] = ()) -> pa.Table:
