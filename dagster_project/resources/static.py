@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import string
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,15 @@ from typing import Any
 import numpy as np
 
 from assets.protocols import Embedded
+from dagster_project.resources.piece_tokens import PieceTokenizer
 from transforms.errors import EmbeddingError
 from transforms.settings import EmbeddingSettings, SafetySettings
 from transforms.vectors import unit_length
 
 _CAPITALS = string.ascii_uppercase.encode()
 _LETTERS = string.ascii_letters.encode()
+_MOST_AT_ONCE = 8
+"""Batches in memory at once, some 30 MB each."""
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
@@ -40,18 +46,25 @@ class StaticEmbedder:
         self.dimensions = settings.dimensions
         self.max_tokens = settings.token_limit
         self.batch_texts = settings.batch_texts
-        self._loaded: tuple[Any, np.ndarray] | None = None
+        self._loaded: tuple[PieceTokenizer, np.ndarray] | None = None
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text, int64."""
         tokenizer, _ = self._load()
-        encoded = tokenizer.encode_batch_fast([_cased(t) for t in texts], add_special_tokens=False)
-        return np.array([len(e.ids) for e in encoded], dtype=np.int64)
+        return np.diff(tokenizer.encode([_cased(t) for t in texts]).edges)
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
-        """The batches in their order."""
-        for number, texts in enumerate(batches):
-            yield self._embedded(number, texts)
+        """The batches in their order, a few at once on a processor each."""
+        self._load()
+        at_once = min(os.cpu_count() or 1, _MOST_AT_ONCE)
+        with ThreadPoolExecutor(at_once) as pool:
+            under_way: deque[Future[Embedded]] = deque()
+            for number, texts in enumerate(batches):
+                under_way.append(pool.submit(self._embedded, number, texts))
+                if len(under_way) > at_once:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""
@@ -63,12 +76,12 @@ class StaticEmbedder:
 
     def _embedded(self, number: int, texts: Sequence[str]) -> Embedded:
         tokenizer, table = self._load()
-        encoded = tokenizer.encode_batch_fast([_cased(t) for t in texts], add_special_tokens=False)
+        encoded, edges = tokenizer.encode([_cased(t) for t in texts])
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         tokens = truncated = 0
-        for row, encoding in enumerate(encoded):
-            ids = encoding.ids
-            if not ids:
+        for row in range(len(texts)):
+            ids = encoded[edges[row] : edges[row + 1]]
+            if not len(ids):
                 raise EmbeddingError(f"a text without any token cannot be embedded: {texts[row][:80]!r}")
             if self.max_tokens is not None and len(ids) > self.max_tokens:
                 ids, truncated = ids[: self.max_tokens], truncated + 1
@@ -76,7 +89,7 @@ class StaticEmbedder:
             tokens += len(ids)
         return Embedded(number, unit_length(vectors), tokens, truncated)
 
-    def _load(self) -> tuple[Any, np.ndarray]:
+    def _load(self) -> tuple[PieceTokenizer, np.ndarray]:
         if self._loaded is None:
             level = logging.root.level
             handlers = list(logging.root.handlers)
@@ -88,7 +101,7 @@ class StaticEmbedder:
             model = wordllama.WordLlama.load(dim=self.dimensions, cache_dir=folder, disable_download=True)
             model.tokenizer.no_padding()
             model.tokenizer.no_truncation()
-            self._loaded = model.tokenizer, model.embedding
+            self._loaded = PieceTokenizer(model.tokenizer), model.embedding
         return self._loaded
 
 

@@ -1,0 +1,53 @@
+"""Token ids by pieces are those of the tokenizer."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagster_project.resources.piece_tokens import PIECE, PieceTokenizer
+from dagster_project.resources.static import load_tokenizer
+
+WHOLE = load_tokenizer()
+PIECES = PieceTokenizer(WHOLE)
+
+
+def by_text(texts: list[str]) -> list[list[int]]:
+    ids, edges = PIECES.encode(texts)
+    return [part.tolist() for part in np.split(ids, edges[1:-1])]
+
+
+def test_no_token_reaches_over_the_end_of_a_piece():
+    tokens = [
+        t.replace("\u2581", " ") for t in WHOLE.get_vocab() if not re.fullmatch("<0x..>|</?s>|<unk>", t)
+    ]
+    found = pl.Series(tokens).str.extract_all(PIECE)
+    assert len(tokens) > 30_000
+    assert [t for t, pieces in zip(tokens, found, strict=True) if pieces.to_list() != [t]] == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["", "a", " a", "  \n", "\t1 23  456 a1b2"],
+        ["diff --git a/x.c b/x.c\n@@ -1,2 +3,4 @@ int f(void)\n-\treturn 0;\r\n+\treturn  -1;\n"],
+        ["na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e \U0001f600 \u00b2. e\u0301 \x00 \xa0\xa0"],
+        ["plain", "<s>struck</s> out", "", "a \u2581 block", "<unk>"],
+        [""],
+    ],
+)
+def test_ids_are_those_of_the_tokenizer(texts: list[str]):
+    assert by_text(texts) == [e.ids for e in WHOLE.encode_batch(texts, add_special_tokens=False)]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(max_size=60) | st.text("aZ1 \n\t(;\u00e9\u65e5<s>", max_size=60), min_size=1, max_size=4)
+)
+def test_ids_of_any_text_are_those_of_the_tokenizer(texts: list[str]):
+    assert by_text(texts) == [e.ids for e in WHOLE.encode_batch(texts, add_special_tokens=False)]
