@@ -307,11 +307,22 @@ class AnswerCache(Protocol):
         """Keep answers; durable when the call returns."""
 
 
+@dataclass(frozen=True)
+class Readiness:
+    """The table `readiness` of a published version, with the version's name."""
+
+    version: str
+    table: pa.Table
+
+
 class Publisher(Protocol):
     """Builds and switches the published index."""
 
     def publish(self) -> Mapping[str, Any]:
         """Publish what the lake holds; returns version, row counts and what was reused."""
+
+    def readiness(self) -> Readiness:
+        """What the current version says of every text: `schemas.READINESS`."""
 
 
 class GraphExporter(Protocol):

@@ -13,9 +13,16 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
-from dagster_project.composition import make_assets, make_embedding_cache, make_lake, make_sources
+from dagster_project.composition import (
+    make_assets,
+    make_embedding_cache,
+    make_lake,
+    make_seen_units,
+    make_sources,
+)
 from dagster_project.definitions import CONTEXT, PUBLISH, build_definitions, refresh_job
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
+from dagster_project.freshness import note_unchanged
 from dagster_project.plan import Plan, context_is_right, make_plan, ranges, stale_graph, sync_partitions
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
@@ -126,6 +133,7 @@ def _build(
     plan = _planned(settings, instance)
     on_plan(plan)
     if plan.is_empty:
+        note_unchanged(settings, instance)
         return BuildResult(plan, None, time.monotonic() - start)
     progress = CountedProgress(tell)
     published: dict[str, Any] | None = None
@@ -165,6 +173,7 @@ def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
     """What has to run."""
     lake = make_lake(settings)
     plan = make_plan(settings, make_sources(settings), lake)
+    make_seen_units(settings).note(plan.units, lake)
     sync_partitions(instance, plan, lake)
     return plan
 

@@ -16,6 +16,7 @@ from assets.fetch import FetchPolicy, fetched_asset
 from assets.mail import mail_assets
 from assets.protocols import LanguageModel
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
+from assets.readiness import readiness_asset
 from assets.relations import (
     chunk_context_asset,
     corpus_measures_asset,
@@ -40,6 +41,7 @@ from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublis
 from dagster_project.resources.remotes import SourceRemotes
 from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.searcher import PublishedSearcher
+from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
@@ -87,6 +89,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "embeddings": schemas.embeddings(settings.embedding.dimensions),
         "embedding_refusals": schemas.EMBEDDING_REFUSALS,
         **graph.TABLES,
+        "readiness": schemas.READINESS,
         "document_graph": schemas.DOCUMENT_GRAPH,
         "evaluation_queries": schemas.EVALUATION_QUERIES,
         "evaluation_relevance": schemas.EVALUATION_RELEVANCE,
@@ -104,6 +107,11 @@ def make_sources(settings: Settings) -> FileSources:
     """The configured sources."""
     cache = settings.root / "cache"
     return FileSources(settings, cache / "files.json", ChatFiles(settings, cache / "chats.json"))
+
+
+def make_seen_units(settings: Settings) -> SeenUnits:
+    """Since when units have waited."""
+    return SeenUnits(settings.root / "cache" / "seen.json")
 
 
 def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
@@ -159,6 +167,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         recorded,
         guard=make_quality_guard(settings),
         has_graph=settings.graph.enabled,
+        seen=make_seen_units(settings),
     )
 
 
@@ -254,5 +263,6 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
                 settings.graph, settings.terms, embeddings_version(settings.embedding, settings.safety)
             ),
             search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
+            readiness_asset(settings.operations),
             *context_assets(settings.context, PackagedTokenCounter()),
         ]

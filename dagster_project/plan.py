@@ -22,6 +22,7 @@ from assets.partitions import (
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
+from dagster_project.resources.publisher import DuckDBPublisher, version_of
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
@@ -98,11 +99,18 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
         bool(stale or vanished)
         or not _whole_tables_are_right(settings, lake)
         or not publisher.is_current({u.partition: u.family for u in units})
+        or not _readiness_is_right(publisher, lake)
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
         or bool(stale_graph(settings, units, lake))
     )
     context = not publish and not context_is_right(settings, units, lake)
     return Plan(tuple(units), stale, vanished, publish, context)
+
+
+def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
+    """True if the readiness that the lake keeps is that of the published version."""
+    footer, current = lake.footer("readiness"), publisher.current()
+    return footer is not None and current is not None and footer.inputs == {"index": version_of(current)}
 
 
 def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLake) -> bool:
@@ -114,7 +122,7 @@ def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLak
     if not any(u.family == CONVERSATIONS.name for u in units):
         return all(f is None or f.row_count == 0 for f in footers)
     current = make_publisher(settings, lake).current()
-    expected = {"index": current.stem.removeprefix("weft-") if current else None}
+    expected = {"index": version_of(current) if current else None}
     versions = {
         key.path[-1]: version
         for definition in context_assets(settings.context, PackagedTokenCounter())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from dagster_project.composition import make_lake, make_sources
+from dagster_project.freshness import note_unchanged
 from dagster_project.plan import make_plan
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, WeftError
@@ -72,6 +73,7 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         except WeftError as fault:
             return dg.RunRequest(tags={"weft/fault": str(fault)[:200]})
         if plan.is_empty:
+            note_unchanged(settings, context.instance)
             return dg.SkipReason("nothing changed")
         return dg.RunRequest(tags={"weft/changed_units": str(len(plan.stale) + len(plan.vanished))})
 

@@ -34,6 +34,7 @@ from transforms.settings import (
     MailSettings,
     McpSettings,
     MeasureSettings,
+    OperationsSettings,
     QuerySettings,
     RerankSettings,
     SafetySettings,
@@ -256,6 +257,7 @@ class Settings(StageSettings):
     gemini: GeminiSettings = GeminiSettings()
     safety: SafetySettings = SafetySettings()
     index: IndexSettings = IndexSettings()
+    operations: OperationsSettings = OperationsSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
     watch: WatchSettings = WatchSettings()

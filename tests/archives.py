@@ -23,7 +23,10 @@ from dagster_project.resources.lake import ParquetLake
 from dagster_project.settings import Settings, load_settings
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
-PUBLISHED_ANEW = {"quarantine": ["first_seen"]}
+PUBLISHED_ANEW = {
+    "quarantine": ["first_seen"],
+    "readiness": ["seen_at", "parsed_at", "chunked_at", "embedded_at", "published_at", "lag_seconds"],
+}
 """Columns that say when a version was published, and so differ between two builds of the same."""
 
 

@@ -822,6 +822,36 @@ CONVERSATION_CONTEXT = Table(
 )
 
 
+READINESS = Table(
+    "readiness",
+    "One row per mail, document and window of a conversation: whether search can find it, if not why, and when it got "
+    "how far. Times of one and the same content stay what they were in the version that held it first.",
+    ("doc_id", "kind"),
+    (
+        _column("doc_id", pa.string(), "Message-ID, or id of the document or window"),
+        _column("kind", pa.string(), "message, document or conversation"),
+        SOURCE,
+        _column("partition", pa.string(), "partition of the lake that the row comes from, as source/unit"),
+        Column("title", pa.string(), "subject, or title"),
+        Column("effective_at", TIME, "time of the mail, of the document's last change, or of the first turn"),
+        _column("content_hash", pa.string(), "hash of its content, as its own table has it"),
+        _column("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
+        _column("is_searchable", pa.bool_(), "true if it has a chunk, and so terms and a vector"),
+        _column("excluded_for", pa.list_(pa.string()), "reasons for which pieces of it became no chunk"),
+        _column(
+            "seen_at",
+            TIME,
+            "when a build first found the change of its partition's files that brought it; where no build noted that, "
+            "parsed_at",
+        ),
+        _column("parsed_at", TIME, "when the partition of messages, documents or conversations was written"),
+        _column("chunked_at", TIME, "when the partition's chunks were written"),
+        Column("embedded_at", TIME, "when the table of all vectors was written; null without a chunk"),
+        _column("published_at", TIME, "when the first version that holds it was built"),
+        _column("lag_seconds", pa.float64(), "published_at minus seen_at, 0 where a clock was set back"),
+    ),
+)
+
 EVALUATION_QUERIES = Table(
     "evaluation_queries",
     "One query that quality is measured with.",

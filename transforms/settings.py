@@ -554,6 +554,28 @@ class SafetySettings(StageSettings):
     phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers, the same")
 
 
+class OperationsSettings(StageSettings):
+    """What a running system has to keep to, and how long its history is kept."""
+
+    max_lag_minutes: float = Field(
+        120,
+        gt=0,
+        description="minutes from the build that first sees a file to the version that holds its text; 95 of 100 new "
+        "texts of a source have to keep it. The default is two hourly runs",
+    )
+    fresh_hours: float = Field(
+        6,
+        gt=0,
+        description="hours within which the index must have been made, or found to show what the sources hold; the "
+        "default is twice what the hourly run may take",
+    )
+    keep_runs_days: int = Field(
+        30,
+        ge=0,
+        description="days for which the hourly run keeps Dagster's finished runs; 0 keeps them for ever",
+    )
+
+
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""
 

@@ -8,6 +8,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,14 @@ class ParquetLake:
                 return pq.ParquetFile(stream).read(list(columns))
         except (pa.ArrowException, OSError):
             return None
+
+    def written_at(self, table: str, partition: str | None = None) -> datetime | None:
+        """When the stored file was written; None if there is none, or the file system keeps no times."""
+        try:
+            changed = self.path(table, partition).stat().st_mtime
+        except OSError:
+            return None
+        return datetime.fromtimestamp(changed, UTC) if changed else None
 
     def partitions(self, table: str) -> list[str]:
         """The partitions that are stored for a table, sorted."""

@@ -10,7 +10,7 @@ from assets import graph
 from dagster_project.resources.published_macros import VIEW_COMMENTS
 from transforms import lexical, schemas, terms
 
-LAYOUT = "6"
+LAYOUT = "8"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 _SQL_TYPES = {
@@ -339,6 +339,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         schemas.QUARANTINE,
         {**_PARTITION, "first_seen": "when a published version held the row for the first time"},
     ),
+    "readiness": _of(schemas.READINESS),
     "chunks": _of(schemas.CHUNKS, {**_PARTITION, "chunk_no": "number of the chunk in this file, from 0"}),
     "chunk_context": _of(schemas.CHUNK_CONTEXT),
     "documents": _of(schemas.DOCUMENTS, _PARTITION),

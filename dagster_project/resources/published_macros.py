@@ -21,34 +21,26 @@ VIEWS = {
 SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
 WHERE to_id IS NOT NULL AND to_id <> from_id
 """,
-    "readiness": """
-WITH readable AS (
-  SELECT message_id AS doc_id, 'message' AS kind, partition, subject AS title, effective_at FROM messages
-  UNION ALL SELECT doc_id, 'document', partition, title, coalesce(modified_at, created_at) FROM documents
-  UNION ALL SELECT doc_id, 'conversation', partition, title, first_at FROM conversation_windows
-),
-chunked AS (SELECT doc_id, count(*) AS chunk_count FROM chunks GROUP BY doc_id),
-excluded AS (SELECT doc_id, list(DISTINCT reason ORDER BY reason) AS reasons FROM exclusions GROUP BY doc_id)
-SELECT r.doc_id, r.kind, r.partition, r.title, r.effective_at, coalesce(c.chunk_count, 0) AS chunk_count,
-  c.doc_id IS NOT NULL AS is_searchable, coalesce(e.reasons, []::VARCHAR[]) AS excluded_for,
-  (SELECT value::TIMESTAMPTZ FROM manifest WHERE key = 'published_at') AS published_at
-FROM readable r LEFT JOIN chunked c USING (doc_id) LEFT JOIN excluded e USING (doc_id)
+    "readiness_by_source": """
+SELECT source, kind, count(*) AS texts, count(*) FILTER (WHERE is_searchable) AS searchable,
+  max(published_at) AS last_published_at, quantile_cont(lag_seconds, 0.5) AS lag_p50_seconds,
+  quantile_cont(lag_seconds, 0.95) AS lag_p95_seconds, max(lag_seconds) AS lag_max_seconds
+FROM readiness GROUP BY source, kind ORDER BY source, kind
 """,
 }
 
 VIEW_COMMENTS = {
-    "readiness": (
-        "One row per mail, document and window of a conversation: whether search can find it, and if not, why.",
+    "readiness_by_source": (
+        "What search can find of each source, and how long that took from the build that first saw it.",
         {
-            "doc_id": "Message-ID, or id of the document or window",
+            "source": "name of the configured source",
             "kind": "message, document or conversation",
-            "partition": "partition of the lake that the row comes from, as source/unit",
-            "title": "subject, or title",
-            "effective_at": "time of the mail, of the document's last change, or of the first turn",
-            "chunk_count": "chunks of it, those of its attachments included",
-            "is_searchable": "true if it has a chunk, and so terms and a vector",
-            "excluded_for": "reasons for which pieces of it became no chunk",
-            "published_at": "when this version was published",
+            "texts": "mails, documents or windows",
+            "searchable": "those that search can find",
+            "last_published_at": "when a version held a text of the source for the first time",
+            "lag_p50_seconds": "median of lag_seconds in readiness",
+            "lag_p95_seconds": "95th percentile of it",
+            "lag_max_seconds": "the longest",
         },
     )
 }

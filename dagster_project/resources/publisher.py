@@ -16,15 +16,19 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from assets import graph
 from assets.partitions import DOCUMENTS, FAMILIES, GRAPH
-from dagster_project.resources import published, published_macros
+from assets.protocols import Readiness
+from dagster_project.resources import published, published_macros, published_readiness
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
 from dagster_project.resources.search_arrays import folder_of, write_arrays
+from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources
-from transforms.errors import CheckFailedError, ModelMismatchError, WeftError
+from transforms import schemas
+from transforms.errors import CheckFailedError, IndexUnavailableError, ModelMismatchError, WeftError
 from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
 from transforms.terms import word_forms
@@ -45,6 +49,7 @@ _WHOLE = (
     "embedding_refusals",
 )
 _TABLES = {family.name: family.tables for family in FAMILIES}
+_CHUNKS = {family.name: next(t for t in family.tables if t.endswith("_chunks")) for family in FAMILIES}
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,14 @@ class DuckDBPublisher:
         recorded: Mapping[str, object],
         *,
         has_graph: bool = False,
+        seen: SeenUnits | None = None,
         guard: Callable[[Path, Path | None], None] | None = None,
     ):
-        """`search` gives the SQL macros their defaults.
+        """`search` gives the SQL macros their defaults, `seen` says when the units of the lake were found.
 
         `guard` is shown each new file before it is published, and the current one; it may refuse.
         """
-        self.guard = guard
+        self.guard, self.seen = guard, seen
         self.lake, self.folder = lake, folder
         self.index, self.embedding, self.terms = index, embedding, terms
         self.recorded, self.search = recorded, search
@@ -254,6 +260,7 @@ class _Build:
     ):
         self.publisher, self.lake, self.place = publisher, publisher.lake, place
         self.previous, self.hashes, self.partitions = previous, hashes, partitions
+        self.now = datetime.now(UTC)
 
     def run(self, version: str, settings: str) -> Published:
         """Fill the file at `place`, check it, close it."""
@@ -266,6 +273,7 @@ class _Build:
             self._attach_previous()
             changed = self._changed()
             self._tables(changed)
+            self._readiness(changed)
             self._inverted_index()
             self._term_forms()
             self._vectors()
@@ -344,6 +352,33 @@ class _Build:
             before = "prev.quarantine" if self.previous else published.NO_QUARANTINE
             self.connection.execute(statement.format(kept=kept, before=before))
 
+    def _readiness(self, changed: Sequence[str]) -> None:
+        """What can be found and when it got how far; what was there before keeps its times."""
+        stored = self.lake.footer("readiness") is not None
+        self._from_lake("lake_readiness", "readiness", [None] if stored else [])
+        before = [published_readiness.BEFORE_STORED]
+        if self.previous:
+            before.append(published_readiness.BEFORE_PUBLISHED)
+        statement = published_readiness.READINESS.format(before=" UNION ALL ".join(before))
+        self.connection.register("stage_times", self._stage_times(changed))
+        self.connection.execute(statement, {"now": self.now})
+        self.connection.unregister("stage_times")
+
+    def _stage_times(self, changed: Sequence[str]) -> pa.Table:
+        """The columns of `published_readiness.STAGES` for each partition."""
+        seen = self.publisher.seen.times() if self.publisher.seen else {}
+        embedded = self.lake.written_at("embeddings")
+        rows = []
+        for partition in changed:
+            family = self.partitions[partition]
+            parsed = self.lake.written_at(_TABLES[family][0], partition)
+            chunked = self.lake.written_at(_CHUNKS[family], partition)
+            rows.append((partition, seen.get(partition) or parsed, parsed, chunked, embedded))
+        columns = list(zip(*rows, strict=True)) or [()] * len(published_readiness.STAGES)
+        return pa.table(
+            dict(zip(published_readiness.STAGES.names, columns, strict=True)), published_readiness.STAGES
+        )
+
     def _inverted_index(self) -> None:
         for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:
             self.connection.execute(statement)
@@ -414,7 +449,7 @@ class _Build:
             "settings": settings,
             "duckdb": duckdb.__version__,
             "rows": json.dumps(rows, sort_keys=True),
-            "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "published_at": self.now.isoformat(timespec="seconds"),
         }
         self.facts = entries
         self.connection.execute("CREATE TABLE manifest (key VARCHAR, value VARCHAR)")
@@ -442,6 +477,11 @@ class _Build:
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{_quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')
+
+
+def version_of(file: Path) -> str:
+    """The version that a published file holds, by its name."""
+    return file.stem.removeprefix("weft-")
 
 
 def _quoted(value: object) -> str:
@@ -493,3 +533,13 @@ class PartitionPublisher:
             "vector_search": done.vector_search,
             **{f"rows_{name}": count for name, count in done.rows.items()},
         }
+
+    def readiness(self) -> Readiness:
+        """The table `readiness` of the current version."""
+        current = self.publisher.current()
+        if current is None:
+            raise IndexUnavailableError("nothing is published; run `weft build`")
+        with duckdb.connect(str(current), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
+        return Readiness(version_of(current), schemas.READINESS.conform(rows))

@@ -1,0 +1,69 @@
+"""When the texts of the published version got how far, with the bounds that a running system keeps to."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets.partitions import described
+from assets.protocols import Lake, Publisher
+from transforms import readiness as measures
+from transforms import schemas
+from transforms.settings import OperationsSettings
+
+LAG_CHECK = "new_texts_are_searchable_in_time"
+TABLE = "readiness"
+
+
+def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
+    """The asset `readiness`: the table of that name in the published file, kept beside it.
+
+    What a text's times were survives there when the file is lost. The check warns when new texts came late, and
+    holds nothing back. The policy counts a materialization, and a build that found nothing to do as one.
+    """
+    fail = timedelta(hours=settings.fresh_hours)
+
+    @dg.asset(
+        name=TABLE,
+        group_name="publish",
+        deps=["search_index"],
+        **described(schemas.READINESS, measures.VERSION, "duckdb"),
+        freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=fail / 2),
+        check_specs=[
+            dg.AssetCheckSpec(
+                LAG_CHECK,
+                asset=TABLE,
+                description=f"Of the newest texts of each source, 95 % were searchable {settings.max_lag_minutes:g} "
+                "minutes after a build first saw them.",
+            )
+        ],
+    )
+    def readiness(
+        context: dg.AssetExecutionContext,
+        publisher: dg.ResourceParam[Publisher],
+        lake: dg.ResourceParam[Lake],
+    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+        told = publisher.readiness()
+        version = context.assets_def.code_versions_by_key[context.asset_key] or ""
+        staged = lake.stage(TABLE, None, told.table, code_version=version, inputs={"index": told.version})
+        found = measures.lags(told.table)
+        facts = {"lag_by_source": dg.MetadataValue.md(measures.markdown(found)), **_totals(found)}
+        yield dg.Output(staged, metadata={"dagster/row_count": staged.row_count, **facts})
+        late = measures.late_sources(told.table, settings.max_lag_minutes)
+        yield dg.AssetCheckResult(
+            check_name=LAG_CHECK,
+            asset_key=TABLE,
+            passed=not late,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={"late_sources": late, "max_lag_minutes": settings.max_lag_minutes},
+        )
+
+    return readiness
+
+
+def _totals(found: pl.DataFrame) -> dict[str, float]:
+    """The figures that Dagster draws over time: the worst source's."""
+    worst = found.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
+    return {f"lag_{name}_seconds": round(value or 0.0, 3) for name, value in worst.items()}

@@ -1,0 +1,49 @@
+"""The published table `readiness` as DuckDB statements: what can be found, and when it got how far."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms import schemas
+
+STAGES = pa.schema(
+    [
+        ("partition", pa.string()),
+        *((name, schemas.TIME) for name in ("seen_at", "parsed_at", "chunked_at", "embedded_at")),
+    ]
+)
+"""When the partitions that changed got how far: the columns of the relation `stage_times`."""
+
+_KEPT = "doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at"
+BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM prev.readiness"
+BEFORE_STORED = f"SELECT {_KEPT} FROM lake_readiness"
+"""Rows of the version before, and those that the lake keeps in case that there is none that can be used."""
+
+READINESS = """
+CREATE TABLE readiness AS
+WITH readable AS (
+  SELECT message_id AS doc_id, 'message' AS kind, source, partition, subject AS title, effective_at, content_hash
+  FROM messages
+  UNION ALL BY NAME SELECT doc_id, 'document' AS kind, source, partition, title,
+    coalesce(modified_at, created_at) AS effective_at, content_hash FROM documents
+  UNION ALL BY NAME SELECT doc_id, 'conversation' AS kind, source, partition, title, first_at AS effective_at,
+    content_hash FROM conversation_windows
+),
+chunked AS (SELECT doc_id, count(*) AS chunk_count FROM chunks GROUP BY doc_id),
+excluded AS (SELECT doc_id, list(DISTINCT reason ORDER BY reason) AS reasons FROM exclusions GROUP BY doc_id),
+before AS (
+  SELECT doc_id, kind, content_hash, arg_min(b, published_at) AS first FROM ({before}) b
+  GROUP BY doc_id, kind, content_hash
+),
+told AS (
+  SELECT r.*, coalesce(c.chunk_count, 0) AS chunk_count, c.doc_id IS NOT NULL AS is_searchable,
+    coalesce(e.reasons, []::VARCHAR[]) AS excluded_for,
+    coalesce(b.first.seen_at, t.seen_at, $now) AS seen_at, coalesce(b.first.parsed_at, t.parsed_at, $now) AS parsed_at,
+    coalesce(b.first.chunked_at, t.chunked_at, $now) AS chunked_at,
+    if(c.doc_id IS NULL, NULL, coalesce(b.first.embedded_at, t.embedded_at, $now)) AS embedded_at,
+    coalesce(b.first.published_at, $now) AS published_at
+  FROM readable r LEFT JOIN chunked c USING (doc_id) LEFT JOIN excluded e USING (doc_id)
+  LEFT JOIN before b USING (doc_id, kind, content_hash) LEFT JOIN stage_times t USING (partition)
+)
+SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM told ORDER BY doc_id, kind
+"""

@@ -1,0 +1,67 @@
+"""Since when each unit has had files that are not in the lake yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assets.partitions import FAMILIES
+from assets.protocols import Unit
+from dagster_project.resources.lake import ParquetLake
+
+_FIRST_TABLE = {family.name: family.tables[0] for family in FAMILIES}
+
+
+class SeenUnits:
+    """By partition, the fingerprint that the lake held when a change was first found, and the time of that.
+
+    While the lake holds that fingerprint the time stays, however often the files change again: it is that of the text
+    that has waited longest. The file may be deleted; what waits then counts as seen when it is parsed.
+    """
+
+    def __init__(self, memory: Path):
+        self.memory = memory
+
+    def note(self, units: Iterable[Unit], lake: ParquetLake) -> None:
+        """Remember the time of now for every unit whose files changed since the lake's were made."""
+        before = self._recall()
+        now = datetime.now(UTC).isoformat()
+        noted: dict[str, tuple[str, str]] = {}
+        for unit in units:
+            held = _held(unit, lake)
+            known = before.get(unit.partition)
+            if held != unit.fingerprint and (known is None or known[0] != held):
+                noted[unit.partition] = (held, now)
+            elif known:
+                noted[unit.partition] = known
+        if noted != before:
+            self._remember(noted)
+
+    def times(self) -> dict[str, datetime]:
+        """By partition, when its last change was found."""
+        return {p: datetime.fromisoformat(at) for p, (_, at) in self._recall().items()}
+
+    def _recall(self) -> dict[str, tuple[str, str]]:
+        try:
+            stored = json.loads(self.memory.read_text())
+            return {
+                p: (str(held), datetime.fromisoformat(at).isoformat()) for p, (held, at) in stored.items()
+            }
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def _remember(self, noted: Mapping[str, tuple[str, str]]) -> None:
+        self.memory.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        temporary.write_text(json.dumps(noted, sort_keys=True))
+        temporary.replace(self.memory)
+
+
+def _held(unit: Unit, lake: ParquetLake) -> str:
+    """The fingerprint of the files that the lake's first table of a unit was made from; empty if there is none."""
+    footer = lake.footer(_FIRST_TABLE[unit.family], unit.partition)
+    return footer.inputs.get("unit", "") if footer else ""
