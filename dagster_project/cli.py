@@ -443,6 +443,28 @@ def cost(config: Path | None, as_json: bool) -> None:
         print_facts(facts)
 
 
+@main.command()
+@CONFIG
+@JSON
+@explained
+def doctor(config: Path | None, as_json: bool) -> None:
+    """Look whether everything is there and whole, and say what to do; exit code 7 if something is not."""
+    from dataclasses import asdict
+
+    from dagster_project.doctor import examination
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_findings
+    from transforms.errors import CheckFailedError
+
+    findings = list(examination(load_settings(config)))
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False))
+    else:
+        print_findings(findings)
+    if faults := sorted({f.area for f in findings if f.state == "fault"}):
+        raise CheckFailedError(f"not well: {', '.join(faults)}; each line above says what to do")
+
+
 @main.group()
 def cache() -> None:
     """Look after the caches of vectors and of what language models answered."""

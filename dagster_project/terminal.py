@@ -15,6 +15,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from dagster_project.build import BuildResult
     from dagster_project.fetching import FetchOutcome
+    from dagster_project.doctor import Finding
     from dagster_project.plan import Plan
     from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.filters import Understood
@@ -264,6 +265,17 @@ def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
         print_rows(pa.Table.from_pylist([dict(r) for r in records]))
     else:
         terminal().print(none)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """What `weft doctor` found, one line each, and below what is not well the remedy."""
+    console = terminal()
+    styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
+    for finding in findings:
+        state = Text(f"{finding.state:<8}", style=styles[finding.state])
+        console.print(state + Text(f"{finding.area:<12}{finding.found}"), soft_wrap=True)
+        if finding.remedy:
+            console.print(Text(f"{'':<20}→ {finding.remedy}", style="cyan"), soft_wrap=True)
 
 
 def print_stripe(rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,223 @@
+"""What `weft doctor` finds: is everything there that a build and a search need, and is what is kept whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+
+from assets.partitions import FAMILIES
+from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
+from dagster_project.instance import instance_home
+from dagster_project.resources.duckdb_extensions import load_vss
+from dagster_project.resources.lake import is_local
+from dagster_project.resources.publisher import DuckDBPublisher
+from dagster_project.settings import Settings
+from transforms.errors import WeftError
+
+State = Literal["ok", "warning", "fault"]
+_PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
+_PUBLISH_ROOM = 3
+"""A publish needs the new version beside the old one, and DuckDB spills while it sorts."""
+_LEAST_FREE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: its area, its state, what was found, and what to do if it is not well."""
+
+    area: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def examination(settings: Settings) -> Iterator[Finding]:
+    """Every finding, in order; reads the whole cache and the footers of the lake, changes nothing."""
+    for look in (_versions, _extension, _folders, _disk, _sources, _lake, _index, _cache, _history):
+        yield from look(settings)
+
+
+def _versions(settings: Settings) -> Iterator[Finding]:
+    yield Finding("versions", "ok", f"Python {platform.python_version()}, DuckDB {duckdb.__version__}")
+    for requirement in metadata.requires("weft") or []:
+        name, _, exact = requirement.partition("==")
+        if exact and ";" not in requirement and metadata.version(name) != exact:
+            yield Finding(
+                "versions",
+                "fault",
+                f"{name} is {metadata.version(name)}, Weft needs {exact}",
+                f"pip install '{requirement}'",
+            )
+    shown = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+    yield Finding("versions", "ok", shown)
+
+
+def _extension(settings: Settings) -> Iterator[Finding]:
+    try:
+        with duckdb.connect() as connection:
+            load_vss(connection)
+    except duckdb.Error as error:
+        needed = f"an index of {settings.index.ann_min_vectors:,} vectors or more cannot be built or searched"
+        yield Finding(
+            "extensions",
+            "fault",
+            f"DuckDB cannot load vss ({_first_line(error)}): {needed}",
+            f"pip install --force-reinstall duckdb-extension-vss=={duckdb.__version__}",
+        )
+        return
+    yield Finding("extensions", "ok", "DuckDB loads vss from its package")
+
+
+def _folders(settings: Settings) -> Iterator[Finding]:
+    yield Finding("settings", "ok", f"{len(settings.sources)} sources, storage at {settings.root}")
+    home = Path(os.environ.get("DAGSTER_HOME") or settings.root / "dagster").resolve()
+    for folder in dict.fromkeys((settings.root, settings.root / "index", settings.root / "cache", home)):
+        there = next(p for p in (folder, *folder.parents) if p.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            yield Finding(
+                "permissions",
+                "fault",
+                f"{there} cannot be written",
+                f"give {_user()} the right to write there",
+            )
+        elif folder.exists():
+            yield Finding("permissions", "ok", f"{folder} can be written")
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    there = next(p for p in (settings.root, *settings.root.parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    current = _publisher(settings).current()
+    needed = max(_LEAST_FREE_BYTES, _PUBLISH_ROOM * current.stat().st_size if current else 0)
+    if free < needed:
+        yield Finding(
+            "disk",
+            "warning",
+            f"{_gib(free)} free at {there}, a publish may need {_gib(needed)}",
+            "make room, or lower index.keep_versions and delete older versions in index/",
+        )
+    else:
+        yield Finding("disk", "ok", f"{_gib(free)} free at {there}, a publish may need {_gib(needed)}")
+
+
+def _sources(settings: Settings) -> Iterator[Finding]:
+    try:
+        units = make_sources(settings).discover()
+    except WeftError as fault:
+        yield Finding("sources", "fault", str(fault), "mend what the message names; no build works before")
+        return
+    waiting = [u.partition for u in units if _held(settings, u.family, u.partition) != u.fingerprint]
+    if waiting:
+        shown = ", ".join(waiting[:3])
+        yield Finding(
+            "sources", "warning", f"{len(waiting)} of {len(units)} units wait, such as {shown}", "weft build"
+        )
+    else:
+        yield Finding("sources", "ok", f"{len(units)} units, all in the lake")
+
+
+def _held(settings: Settings, family: str, partition: str) -> str | None:
+    first = next(f.tables[0] for f in FAMILIES if f.name == family)
+    footer = make_lake(settings).footer(first, partition)
+    return footer.inputs.get("unit") if footer else None
+
+
+def _lake(settings: Settings) -> Iterator[Finding]:
+    lake = make_lake(settings)
+    partitioned = {table for family in FAMILIES for table in family.tables}
+    damaged, files = [], 0
+    for table in lake.tables:
+        places: Sequence[str | None] = lake.partitions(table) if table in partitioned else [None]
+        for partition in places:
+            if lake.path(table, partition).exists():
+                files += 1
+                if lake.footer(table, partition) is None:
+                    damaged.append(str(lake.path(table, partition)))
+    if damaged:
+        what = f"{len(damaged)} of {files} files are truncated or of another schema, such as {damaged[0]}"
+        yield Finding("lake", "fault", what, "weft build, which makes them again")
+    else:
+        place = "" if is_local(lake.base) else f" at {lake.base}"
+        yield Finding("lake", "ok", f"{files} files{place}, all with a whole footer and the columns of now")
+
+
+def _index(settings: Settings) -> Iterator[Finding]:
+    publisher = _publisher(settings)
+    current = publisher.current()
+    if current is None:
+        yield Finding("index", "warning", f"nothing is published in {publisher.folder}", "weft build")
+        return
+    again = f"delete {current} and run `weft build`, which publishes a new one from the lake"
+    try:
+        with duckdb.connect(str(current), read_only=True) as connection:
+            yield from _index_facts(connection, current, publisher.layout, again)
+    except (duckdb.Error, ValueError) as error:
+        yield Finding("index", "fault", f"{current} cannot be read: {_first_line(error)}", again)
+
+
+def _index_facts(
+    connection: duckdb.DuckDBPyConnection, current: Path, layout: str, again: str
+) -> Iterator[Finding]:
+    """Layout and row counts of an opened index against its manifest; counting reads what it counts."""
+    manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+    if manifest.get("layout") != layout:
+        found = f"{current.name} is of another layout, tokenizer or model than the settings"
+        yield Finding("index", "warning", found, "weft build, which publishes one that fits")
+    told = {k: v for k, v in json.loads(manifest.get("rows", "{}")).items() if k != "manifest"}
+    counted = {
+        name: (connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,))[0]
+        for (name,) in connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+        ).fetchall()
+        if name in told
+    }
+    if wrong := sorted(name for name in told if told[name] != counted.get(name)):
+        yield Finding(
+            "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", again
+        )
+    else:
+        yield Finding(
+            "index", "ok", f"{current.name}: {counted.get('chunks', 0):,} chunks, rows as its manifest says"
+        )
+
+
+def _cache(settings: Settings) -> Iterator[Finding]:
+    cache = make_embedding_cache(settings)
+    if damages := cache.verify():
+        what = f"{len(damages)} files of vectors are damaged, such as {damages[0].path}: {damages[0].reason}"
+        yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
+    else:
+        yield Finding(
+            "cache", "ok", f"{sum(h.vectors for h in cache.stats()):,} vectors, all as they were stored"
+        )
+
+
+def _history(settings: Settings) -> Iterator[Finding]:
+    home = instance_home(settings)
+    size = sum(p.stat().st_size for p in home.rglob("*") if p.is_file())
+    yield Finding("history", "ok", f"Dagster's history takes {_gib(size)} in {home}")
+
+
+def _publisher(settings: Settings) -> DuckDBPublisher:
+    return make_publisher(settings, make_lake(settings))
+
+
+def _user() -> str:
+    return f"user {os.getuid()}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):,.2f} GiB"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,109 @@
+"""What `weft doctor` finds, and what it says to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli import main
+from dagster_project.doctor import Finding, examination
+from tests.archives import Mail, Workspace
+
+
+def found(work: Workspace) -> dict[str, Finding]:
+    """The worst finding of each area."""
+    order = {"ok": 0, "warning": 1, "fault": 2}
+    ranked = sorted(examination(work.settings), key=lambda f: order[f.state])
+    return {f.area: f for f in ranked}
+
+
+def test_a_built_workspace_is_well(built_once: Workspace):
+    told = found(built_once)
+    areas = {
+        "versions",
+        "extensions",
+        "settings",
+        "permissions",
+        "sources",
+        "lake",
+        "index",
+        "cache",
+        "history",
+    }
+    assert areas <= set(told)
+    assert {area: f.found for area, f in told.items() if f.state == "fault"} == {}
+
+
+def _truncated_lake_file(work: Workspace) -> None:
+    file = next((work.settings.root / "lake" / "messages").rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def _damaged_index(work: Workspace) -> None:
+    file = (work.index / "CURRENT").resolve()
+    file.write_bytes(b"\0" * 4096)
+
+
+def _index_with_fewer_rows(work: Workspace) -> None:
+    with duckdb.connect(str((work.index / "CURRENT").resolve())) as connection:
+        connection.execute("DELETE FROM links WHERE true; DELETE FROM exclusions; DELETE FROM blocks")
+
+
+def _damaged_vectors(work: Workspace) -> None:
+    file = next((work.settings.root / "cache" / "embeddings").rglob("*.parquet"))
+    whole = bytearray(file.read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    file.write_bytes(whole)
+
+
+def _no_index(work: Workspace) -> None:
+    (work.index / "CURRENT").unlink()
+
+
+def _a_mail_more(work: Workspace) -> None:
+    work.write("dev/dev.2004-09.mbox", [Mail(800)])
+
+
+def _no_sources(work: Workspace) -> None:
+    for path in (work.folder / "mail" / "users").iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "area", "state", "words"),
+    [
+        (_truncated_lake_file, "lake", "fault", "weft build"),
+        (_damaged_index, "index", "fault", "delete"),
+        (_index_with_fewer_rows, "index", "fault", "blocks"),
+        (_damaged_vectors, "cache", "fault", "weft cache verify --discard"),
+        (_no_index, "index", "warning", "weft build"),
+        (_a_mail_more, "sources", "warning", "dev/dev.2004-09"),
+        (_no_sources, "sources", "fault", "source users"),
+    ],
+    ids=lambda value: getattr(value, "__name__", "").strip("_"),
+)
+def test_what_is_wrong_is_found_and_comes_with_a_remedy(
+    built: Workspace, damage: Callable[[Workspace], None], area: str, state: str, words: str
+):
+    damage(built)
+    finding = found(built)[area]
+    assert finding.state == state
+    assert words in f"{finding.found} {finding.remedy}"
+    assert finding.remedy
+
+
+def test_the_command_exits_with_a_failed_check_and_speaks_json(built: Workspace):
+    run = ["doctor", "--json", "--config", str(built.config)]
+    well = CliRunner().invoke(main, run)
+    assert well.exit_code == 0, well.output
+    _damaged_index(built)
+    ill = CliRunner().invoke(main, run)
+    assert ill.exit_code == 7
+    told = json.loads(ill.stdout.splitlines()[0])
+    assert {"area", "state", "found", "remedy"} == set(told[0])
+    shown = CliRunner().invoke(main, ["doctor", "--config", str(built.config)])
+    assert "cannot be read" in shown.stdout
