@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+import dagster as dg
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -18,6 +19,7 @@ from transforms.document_graph import Folder
 from transforms.documents import RawFile
 from transforms.judgements import Contents
 from transforms.mail import RawMail
+from transforms.operations import Figures
 from transforms.saved_searches import Answers
 from transforms.settings import ContextSettings, SafetySettings
 
@@ -323,6 +325,13 @@ class Publisher(Protocol):
 
     def readiness(self) -> Readiness:
         """What the current version says of every text: `schemas.READINESS`."""
+
+
+class OperationsHistory(Protocol):
+    """What the runs of the last time did, and what is published."""
+
+    def figures(self, instance: dg.DagsterInstance) -> Figures:
+        """The figures of the report on how the system does."""
 
 
 class GraphExporter(Protocol):

@@ -12,6 +12,7 @@ from assets.partitions import FAMILIES, outs
 from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
 from transforms import checks, safety, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed
+from transforms.operations import LIVE_SHARE
 from transforms.settings import EmbeddingSettings, SafetySettings
 
 REUSE = "unchanged_texts_are_reused"
@@ -63,7 +64,9 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         before = vectors.text_hashes(lake.stored("embeddings", ["text_hash", "model"]), embedder.model)
         found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
         model = embedder.model, embedder.dimensions
-        yield dg.Output(vectors.embeddings(found, *model), "embeddings", metadata=report.metadata())
+        cached = len(embedding_cache.hashes(*model, embedding.TASK))
+        facts = report.metadata() | {LIVE_SHARE: round(found.num_rows / max(cached, 1), 6)}
+        yield dg.Output(vectors.embeddings(found, *model), "embeddings", metadata=facts)
         yield dg.Output(vectors.embedding_refusals(report.refused, *model), "embedding_refusals")
         share = report.reuse_of(before)
         yield _warning(REUSE, share >= _LEAST_REUSE, {"reuse_ratio": share})

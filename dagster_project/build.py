@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
+from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
 from dagster_project.composition import (
     make_assets,
     make_embedding_cache,
@@ -20,7 +21,7 @@ from dagster_project.composition import (
     make_seen_units,
     make_sources,
 )
-from dagster_project.definitions import CONTEXT, PUBLISH, build_definitions, refresh_job
+from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions, refresh_job
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
 from dagster_project.plan import Plan, context_is_right, make_plan, ranges, stale_graph, sync_partitions
@@ -41,6 +42,7 @@ class BuildResult:
     stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     embedding: Mapping[str, float] = field(default_factory=dict)
     fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
+    failed_checks: tuple[FailedCheck, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -53,6 +55,7 @@ class BuildResult:
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),
             "fetched": {name: outcome.as_json() for name, outcome in self.fetched.items()},
+            "failed_checks": {f"{c.asset}.{c.check}": dict(c.figures) for c in self.failed_checks},
             "seconds": round(self.seconds, 3),
         }
 
@@ -85,14 +88,18 @@ def build(
     Runs the same jobs as the Dagster UI, in this process. Returns without any run when there is nothing
     to fetch and nothing changed. A remote that fails stops nothing: what it gave before is built, and `fetched` of
     the result has the fault. Raises BusyError while another build of the same storage runs, and
-    WeftError when a run of the build fails, with the step and the reason.
+    WeftError when a run of the build fails, with the step and the reason. What fails, and checks that warn, go to
+    `[alerts]`.
     """
-    with only_build(settings.root):
+    with alerting(settings.alerts, settings.root), only_build(settings.root):
         start = time.monotonic()
         _clear(settings, instance)
         fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
         result = _build(settings, instance, tell, on_plan)
-        return replace(result, fetched=fetched, seconds=time.monotonic() - start)
+        result = replace(result, fetched=fetched, seconds=time.monotonic() - start)
+    alert_checks(settings.alerts, settings.root, result.failed_checks)
+    alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
+    return result
 
 
 def fetch_only(
@@ -120,7 +127,7 @@ def make_texts(
         plan = _planned(settings, instance)
         on_plan(plan)
         if plan.publish:
-            _make(settings, instance, plan, CountedProgress(tell), only_texts=True)
+            _make(settings, instance, plan, CountedProgress(tell), [], only_texts=True)
 
 
 def _build(
@@ -138,14 +145,15 @@ def _build(
     progress = CountedProgress(tell)
     published: dict[str, Any] | None = None
     figures: dict[str, Any] = {}
+    failed: list[FailedCheck] = []
     if plan.publish:
-        made = _make(settings, instance, plan, progress)
+        made = _make(settings, instance, plan, progress, failed)
         progress.step("search_index", None, 0)
         published = made["search_index"]
         figures = _figures(made["embeddings"])
     _find_context(settings, instance, plan, progress)
     timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-    return BuildResult(plan, published, time.monotonic() - start, timings, figures)
+    return BuildResult(plan, published, time.monotonic() - start, timings, figures, tuple(failed))
 
 
 def _find_context(
@@ -183,11 +191,13 @@ def _make(
     instance: dg.DagsterInstance,
     plan: Plan,
     progress: CountedProgress,
+    failed: list[FailedCheck],
     *,
     only_texts: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Make the plan's stale tables, then those over the whole lake; the metadata of the latter by table.
 
+    Checks that only warn and did not pass are added to `failed`.
     With `only_texts` no more is made than what texts to embed are made of, which costs nothing.
     """
     definitions = build_definitions(settings, {"progress": progress})
@@ -200,6 +210,7 @@ def _make(
 
     def make_whole(tables: Sequence[str]) -> dict[str, dict[str, Any]]:
         result = _run(definitions.resolve_job_def(PUBLISH), instance, tables, of_lake)
+        failed.extend(_failed_checks(result))
         events = (e.materialization for e in result.get_asset_materialization_events())
         return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
 
@@ -226,6 +237,25 @@ def _around_graph(settings: Settings) -> tuple[list[str], list[str]]:
         if definition.partitions_def is None and not set(own) & set(CONTEXT_TABLES):
             (after if needed & {*GRAPH.tables, *after} else before).extend(own)
     return before, after
+
+
+def _failed_checks(result: dg.ExecuteInProcessResult) -> list[FailedCheck]:
+    return [
+        FailedCheck(c.asset_key.path[-1], c.check_name, _numbers(c.metadata))
+        for c in result.get_asset_check_evaluations()
+        if not c.passed
+    ]
+
+
+def _numbers(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+    """What of a check may leave the machine: its figures, no words."""
+    return {k: v.value for k, v in metadata.items() if isinstance(v.value, int | float | dict)}
+
+
+def make_report(settings: Settings, instance: dg.DagsterInstance) -> None:
+    """Make the report on how the system does, as the job `report` does; WeftError if that fails."""
+    job = build_definitions(settings).resolve_job_def(REPORT)
+    _run(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
 
 
 def _figures(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +302,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
             f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
             for c in failed
         )
-        return CheckFailedError(f"nothing was published: {rules} (run {result.run_id})")
+        return _of_run(CheckFailedError(f"nothing was published: {rules} (run {result.run_id})"), result)
     kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
     for event in result.all_events:
         if event.is_step_failure:
@@ -285,5 +315,12 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
                 if error
                 else "unknown"
             )
-            return kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
-    return WeftError(f"run {result.run_id} failed")
+            fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
+            return _of_run(fault, result, event.step_key)
+    return _of_run(WeftError(f"run {result.run_id} failed"), result)
+
+
+def _of_run(fault: WeftError, result: dg.ExecuteInProcessResult, step: str | None = None) -> WeftError:
+    """`fault` with the run and the step that it is of."""
+    fault.run_id, fault.step = result.run_id, step
+    return fault

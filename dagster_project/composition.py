@@ -36,6 +36,7 @@ from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.language_models import make_language_model
+from dagster_project.resources.operations_history import DagsterHistory
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.remotes import SourceRemotes
@@ -205,6 +206,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": make_published(settings),
+        "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(lambda: open_index(settings)),

@@ -7,8 +7,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets import fetch
+from assets import fetch, operations
 from assets.evaluation import GROUP
+from assets.operations import operations_report_asset
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
@@ -28,6 +29,12 @@ FETCH = "fetch"
 
 PUBLISH = "publish"
 """The job of everything over the whole lake: relations, vectors, checks and the published file."""
+
+SCOPE_TAG = "weft/scope"
+"""Tag of every asset: `partition` or `whole`."""
+
+REPORT = "report"
+"""The job of the report on how the system does; the hourly run runs it after a publish."""
 
 CONTEXT = "find_context"
 """The job of what conversations find in the published file; it runs after it."""
@@ -54,11 +61,19 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     partitioned = dg.AssetSelection.assets(*(table for family in families for table in family.tables))
     context = dg.AssetSelection.assets(*CONTEXT_TABLES)
     evaluation = dg.AssetSelection.groups(GROUP)
+    report = dg.AssetSelection.groups(operations.GROUP)
     search = dg.AssetSelection.groups(SEARCH_GROUP)
     fetched = dg.AssetSelection.groups(fetch.GROUP)
     fetching = make_fetch_assets(settings)
+    assets = [
+        *fetching,
+        *make_assets(settings),
+        *make_evaluation_assets(settings),
+        operations_report_asset(),
+        search_results_asset(),
+    ]
     return dg.Definitions(
-        assets=[*fetching, *make_assets(settings), *make_evaluation_assets(settings), search_results_asset()],
+        assets=[_owned(definition, settings) for definition in assets],
         asset_checks=[publish_checks(settings.embedding)],
         jobs=[
             *(
@@ -84,8 +99,20 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             ),
             dg.define_asset_job(
                 PUBLISH,
-                selection=dg.AssetSelection.all() - partitioned - context - evaluation - search - fetched,
+                selection=dg.AssetSelection.all()
+                - partitioned
+                - context
+                - evaluation
+                - report
+                - search
+                - fetched,
                 description="Relate, embed, check and publish what the partitions hold.",
+                executor_def=dg.in_process_executor,
+            ),
+            dg.define_asset_job(
+                REPORT,
+                selection=report,
+                description="Draw how fast, how late and how large everything is.",
                 executor_def=dg.in_process_executor,
             ),
             dg.define_asset_job(
@@ -112,6 +139,16 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         sensors=[vault_sensor(settings)],
         resources={**make_resources(settings), **(resources or {})},
         executor=dg.in_process_executor,
+    )
+
+
+def _owned(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
+    """`definition` with who answers for it, and a tag that tells what has partitions from what is made as a whole."""
+    scope = "whole" if definition.partitions_def is None else "partition"
+    return definition.map_asset_specs(
+        lambda spec: spec.replace_attributes(
+            owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
+        )
     )
 
 

@@ -7,6 +7,7 @@ import dagster as dg
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.freshness import note_unchanged
 from dagster_project.plan import make_plan
+from dagster_project.retention import prune_runs
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, WeftError
 
@@ -23,7 +24,7 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
         config_schema={"fetch": dg.Field(bool, default_value=True, description="ask the remotes first")},
     )
     def refresh_changed(context: dg.OpExecutionContext) -> None:
-        from dagster_project.build import build
+        from dagster_project.build import build, make_report
         from dagster_project.fetching import fetch_faults
 
         result = build(
@@ -32,13 +33,21 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
             tell=lambda *step: context.log.info("%s %s: %d rows", *step),
             fetch=context.op_config["fetch"],
         )
-        context.add_output_metadata({"units": len(result.plan.stale), "seconds": result.seconds})
+        pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
+        context.add_output_metadata(
+            {"units": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
+        )
+        if result.published:
+            make_report(settings, context.instance)
         if faults := fetch_faults(result.fetched):
             # What was there is published; the run fails all the same, so that somebody hears of it.
             raise dg.Failure(faults, allow_retries=False)
 
     @dg.job(
-        name=HOURLY, executor_def=dg.in_process_executor, tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS}
+        name=HOURLY,
+        description="What `weft build` does, history pruned, and the report made after a publish.",
+        executor_def=dg.in_process_executor,
+        tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS},
     )
     def hourly() -> None:
         refresh_changed()

@@ -18,6 +18,7 @@ from transforms.errors import SettingsError
 from transforms.settings import (
     BUILT_IN_PROFILES,
     DOCUMENT_FORMATS,
+    AlertSettings,
     BlockSettings,
     ChunkSettings,
     ContextSettings,
@@ -258,6 +259,7 @@ class Settings(StageSettings):
     safety: SafetySettings = SafetySettings()
     index: IndexSettings = IndexSettings()
     operations: OperationsSettings = OperationsSettings()
+    alerts: AlertSettings = AlertSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
     watch: WatchSettings = WatchSettings()

@@ -14,8 +14,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from dagster_project.build import BuildResult
-    from dagster_project.fetching import FetchOutcome
     from dagster_project.doctor import Finding
+    from dagster_project.fetching import FetchOutcome
     from dagster_project.plan import Plan
     from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.filters import Understood

@@ -11,6 +11,10 @@ class WeftError(Exception):
     """Base of every fault that Weft explains to its user."""
 
     exit_code = 1
+    step: str | None = None
+    """The step of the run that failed, where it was one."""
+    run_id: str | None = None
+    """The Dagster run that failed, where it was one."""
 
 
 class SettingsError(WeftError):

@@ -836,7 +836,7 @@ READINESS = Table(
         Column("effective_at", TIME, "time of the mail, of the document's last change, or of the first turn"),
         _column("content_hash", pa.string(), "hash of its content, as its own table has it"),
         _column("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
-        _column("is_searchable", pa.bool_(), "true if it has a chunk, and so terms and a vector"),
+        _column("is_searchable", pa.bool_(), "true if it has a chunk, and so can be found"),
         _column("excluded_for", pa.list_(pa.string()), "reasons for which pieces of it became no chunk"),
         _column(
             "seen_at",

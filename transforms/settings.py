@@ -569,11 +569,28 @@ class OperationsSettings(StageSettings):
         description="hours within which the index must have been made, or found to show what the sources hold; the "
         "default is twice what the hourly run may take",
     )
+    owners: tuple[str, ...] = Field(
+        ("team:weft",),
+        description="who answers for the assets, shown in Dagster: e-mail addresses or `team:name`",
+    )
     keep_runs_days: int = Field(
         30,
         ge=0,
         description="days for which the hourly run keeps Dagster's finished runs; 0 keeps them for ever",
     )
+
+
+class AlertSettings(StageSettings):
+    """Who hears of a failed build, of a check that did not pass, and of texts that came late."""
+
+    command: tuple[str, ...] = Field(
+        (), description="program and arguments that are given the alert as JSON on standard input; no shell"
+    )
+    url: str | None = Field(None, description="http or https address that the alert is posted to as JSON")
+    url_env: str | None = Field(
+        None, description="environment variable that holds the address, where it is a secret"
+    )
+    timeout_seconds: float = Field(30, gt=0, description="what the command, or the post, may take")
 
 
 class IndexSettings(StageSettings):

@@ -525,6 +525,7 @@ class PartitionPublisher:
         return {
             "version": done.version,
             "path": str(done.path),
+            "index_bytes": done.path.stat().st_size,
             "new_version": done.is_new,
             "partitions": done.partitions,
             "changed_partitions": done.changed,

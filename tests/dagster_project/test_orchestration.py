@@ -88,6 +88,18 @@ def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
             assert all(c.description for c in schema.columns)
 
 
+def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspace):
+    definitions = build_definitions(built_once.settings)
+    for spec in definitions.resolve_all_asset_specs():
+        name = spec.key.path[-1]
+        assert spec.description and spec.kinds and spec.owners == ["team:weft"], name
+        assert spec.group_name not in (None, "default"), name
+        assert spec.tags["weft/scope"] in ("partition", "whole")
+        assert ("dagster/column_schema" in spec.metadata) == (name in built_once.lake.tables), name
+    for job in definitions.resolve_all_job_defs():
+        assert job.description or job.name.startswith("__"), job.name
+
+
 @pytest.mark.parametrize(
     ("section", "tables"),
     [

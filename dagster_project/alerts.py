@@ -1,0 +1,126 @@
+"""Telling people that a build failed or a check did, through a command or a URL of theirs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from transforms.errors import BusyError, WeftError
+from transforms.settings import AlertSettings
+
+_LOG = logging.getLogger("weft.alerts")
+
+
+@dataclass(frozen=True)
+class FailedCheck:
+    """A check that did not pass: its asset, its name, and the figures it gave."""
+
+    asset: str
+    check: str
+    figures: Mapping[str, Any]
+
+
+@contextmanager
+def alerting(settings: AlertSettings, root: Path) -> Iterator[None]:
+    """Send an alert for a fault that leaves the block, and let it go on. A busy storage is none."""
+    try:
+        yield
+    except BusyError:
+        raise
+    except Exception as fault:
+        send(settings, _payload("build_failed", root, **_fault(fault)))
+        raise
+
+
+def alert_checks(settings: AlertSettings, root: Path, failed: Iterable[FailedCheck]) -> None:
+    """Send an alert for each check that did not pass."""
+    for check in failed:
+        told = {"asset": check.asset, "check": check.check, "figures": dict(check.figures)}
+        send(settings, _payload("check_failed", root, **told))
+
+
+def alert_fetches(settings: AlertSettings, root: Path, sources: Sequence[str]) -> None:
+    """Send one alert that names the sources whose fetch failed, if there are any."""
+    if sources:
+        send(settings, _payload("fetch_failed", root, sources=sorted(sources)))
+
+
+def send(settings: AlertSettings, payload: Mapping[str, Any]) -> list[str]:
+    """Hand the payload to the command and to the URL; what kept it from arriving, which is logged too.
+
+    An alert that cannot be delivered never fails what it tells about.
+    """
+    body = json.dumps(payload, sort_keys=True).encode()
+    faults = []
+    if settings.command:
+        faults.append(_run(settings.command, body, settings.timeout_seconds))
+    if settings.url or settings.url_env:
+        faults.append(_post(settings, body))
+    found = [fault for fault in faults if fault]
+    for fault in found:
+        _LOG.warning("an alert was not delivered: %s", fault)
+    return found
+
+
+def _payload(event: str, root: Path, **facts: object) -> dict[str, object]:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"event": event, "at": at, "host": socket.gethostname(), "storage": str(root), **facts}
+
+
+def _fault(fault: Exception) -> dict[str, object]:
+    """What a fault is. Its message stays here: it may hold a line of somebody's mail."""
+    known = isinstance(fault, WeftError)
+    return {
+        "kind": type(fault).__name__,
+        "exit_code": fault.exit_code if isinstance(fault, WeftError) else 1,
+        "step": fault.step if isinstance(fault, WeftError) else None,
+        "run_id": fault.run_id if isinstance(fault, WeftError) else None,
+        "see": "the run in Dagster, or the output of the build; docs/operations.md lists the exit codes"
+        if known
+        else "the output of the build",
+    }
+
+
+def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
+    """Why the command did not take the payload; None if it did."""
+    try:
+        done = subprocess.run(
+            command,
+            input=body,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"alerts.command {command[0]} took more than {seconds:g} s"
+    except OSError as error:
+        return f"alerts.command {command[0]} cannot be run: {error.strerror}"
+    return f"alerts.command {command[0]} ended with {done.returncode}" if done.returncode else None
+
+
+def _post(settings: AlertSettings, body: bytes) -> str | None:
+    """Why the URL did not take the payload; None if it did. The URL is not told: it may be a secret."""
+    url = settings.url or os.environ.get(settings.url_env or "", "")
+    if not url.startswith(("http://", "https://")):
+        return f"the URL of alerts ({settings.url_env or 'alerts.url'}) is not set, or none of http or https"
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=settings.timeout_seconds):
+            return None
+    except urllib.error.HTTPError as error:
+        return f"the URL of alerts answered {error.code}"
+    except (OSError, ValueError) as error:
+        return f"the URL of alerts cannot be reached: {type(error).__name__}"

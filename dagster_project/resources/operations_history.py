@@ -1,0 +1,85 @@
+"""What the operations report shows, read from Dagster's history, the published file and the cache."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+import duckdb
+import polars as pl
+
+from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.publisher import DuckDBPublisher, version_of
+from transforms.errors import IndexUnavailableError
+from transforms.operations import HISTORY, INDEX_BYTES, LAGS, LIVE_SHARE, QUARANTINE, REUSE, STAGES, Figures
+
+_RUNS = 20
+_MATERIALIZATIONS = 100
+_SHOWN = {"readiness": LAGS, "embeddings": (REUSE, LIVE_SHARE), "search_index": (INDEX_BYTES,)}
+
+
+class DagsterHistory:
+    """`OperationsHistory` over an instance, of the last runs that ended well."""
+
+    def __init__(self, publisher: DuckDBPublisher, cache: ParquetEmbeddingCache):
+        self.publisher, self.cache = publisher, cache
+
+    def figures(self, instance: dg.DagsterInstance) -> Figures:
+        """The figures of now; IndexUnavailableError if nothing is published."""
+        current = self.publisher.current()
+        if current is None:
+            raise IndexUnavailableError("nothing is published; run `weft build`")
+        with duckdb.connect(str(current), read_only=True) as connection:
+            quarantine = connection.execute(
+                "SELECT split_part(reason, ':', 1) AS reason, count(*) AS rows FROM quarantine "
+                "GROUP BY ALL ORDER BY rows DESC, reason"
+            ).fetchall()
+            counts = connection.execute(
+                "SELECT sum(texts)::BIGINT, sum(searchable)::BIGINT, max(last_published_at) FROM readiness_by_source"
+            ).fetchone() or (0, 0, None)
+        folder = sum(p.stat().st_size for p in self.publisher.folder.glob("weft-*.duckdb"))
+        facts = {
+            "version": version_of(current),
+            "texts, and those that search finds": f"{counts[0] or 0:,}, {counts[1] or 0:,}",
+            "last new text published": f"{counts[2]:%Y-%m-%d %H:%M} UTC" if counts[2] else "never",
+            "index, and all versions on disk": f"{_mib(current.stat().st_size)}, {_mib(folder)}",
+            "cached vectors": f"{sum(h.vectors for h in self.cache.stats()):,}",
+        }
+        return Figures(
+            pl.DataFrame(list(_stages(instance)), STAGES, orient="row"),
+            pl.DataFrame(list(_history(instance)), HISTORY, orient="row"),
+            pl.DataFrame(quarantine, QUARANTINE, orient="row"),
+            facts,
+        )
+
+
+def _stages(instance: dg.DagsterInstance) -> Iterator[tuple[str, int, float]]:
+    """Step, rows written and seconds, of each step of the last runs."""
+    ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
+    for run in instance.get_runs(filters=ended, limit=_RUNS):
+        rows: Counter[str] = Counter()
+        for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
+            event = entry.dagster_event
+            if event and event.step_key and entry.asset_materialization:
+                count = entry.asset_materialization.metadata.get("dagster/row_count")
+                rows[event.step_key] += int(str(count.value)) if count else 0
+        for step in instance.get_run_step_stats(run.run_id):
+            if step.start_time and step.end_time and rows[step.step_key]:
+                yield step.step_key, rows[step.step_key], step.end_time - step.start_time
+
+
+def _history(instance: dg.DagsterInstance) -> Iterator[tuple[datetime, str, float]]:
+    """Time, name and value of the figures that the report draws over time."""
+    for asset, names in _SHOWN.items():
+        for record in instance.fetch_materializations(dg.AssetKey(asset), limit=_MATERIALIZATIONS).records:
+            made = record.asset_materialization
+            for name in names:
+                value = made.metadata[name].value if made and name in made.metadata else None
+                if isinstance(value, int | float):
+                    yield datetime.fromtimestamp(record.timestamp, UTC), name, float(value)
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"

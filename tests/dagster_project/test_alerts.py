@@ -1,0 +1,140 @@
+"""Alerts: what they say, where they go, and that they never fail a build."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.alerts import FailedCheck, alert_checks, alerting, send
+from dagster_project.cli import main
+from tests.archives import Mail, Workspace
+from transforms.errors import BusyError, SourceError
+from transforms.settings import AlertSettings
+
+KEEP = "import sys, pathlib; pathlib.Path(sys.argv[1]).open('ab').write(sys.stdin.buffer.read() + b'\\n')"
+
+
+class Receiver(ThreadingHTTPServer):
+    """A loopback server that keeps what is posted to it; /slow answers late, /broken with 500."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.received: list[dict[str, Any]] = []
+
+    def url(self, path: str = "/") -> str:
+        return f"http://127.0.0.1:{self.server_port}{path}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:  # noqa: N802
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/slow":
+            time.sleep(1)
+        assert isinstance(self.server, Receiver)
+        self.server.received.append(json.loads(body))
+        self.send_response(500 if self.path == "/broken" else 204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def kept(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def to_file(file: Path) -> AlertSettings:
+    return AlertSettings(command=(sys.executable, "-c", KEEP, str(file)))
+
+
+def test_a_fault_reaches_the_command_without_its_message(tmp_path: Path):
+    with pytest.raises(SourceError), alerting(to_file(tmp_path / "told"), tmp_path):
+        raise SourceError("mail of ada@example.org: my password is hunter2")
+    (told,) = kept(tmp_path / "told")
+    assert (told["event"], told["kind"], told["exit_code"]) == ("build_failed", "SourceError", 4)
+    assert not any(word in json.dumps(told) for word in ("ada", "hunter2"))
+
+
+def test_a_fault_that_weft_does_not_know_is_told_too(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError), alerting(to_file(tmp_path / "told"), tmp_path):
+        _ = 1 / 0
+    assert [t["kind"] for t in kept(tmp_path / "told")] == ["ZeroDivisionError"]
+
+
+def test_a_busy_storage_is_no_fault(tmp_path: Path):
+    with pytest.raises(BusyError), alerting(to_file(tmp_path / "told"), tmp_path):
+        raise BusyError("another build runs")
+    assert kept(tmp_path / "told") == []
+
+
+def test_a_check_reaches_the_url_with_its_figures(receiver: Receiver, tmp_path: Path):
+    late = FailedCheck("readiness", "in_time", {"late_sources": {"dev": 12.5}})
+    alert_checks(AlertSettings(url=receiver.url()), tmp_path, [late])
+    (told,) = receiver.received
+    assert (told["event"], told["asset"], told["figures"]) == (
+        "check_failed",
+        "readiness",
+        {"late_sources": {"dev": 12.5}},
+    )
+
+
+def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ALERT_URL", receiver.url())
+    assert send(AlertSettings(url_env="ALERT_URL"), {"event": "x"}) == []
+    assert receiver.received == [{"event": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"command": (sys.executable, "-c", "raise SystemExit(3)")}, "ended with 3"),
+        ({"command": (sys.executable, "-c", "import time; time.sleep(60)")}, "took more than"),
+        ({"command": ("/no/such/program",)}, "cannot be run"),
+        ({"url": "URL/slow"}, "cannot be reached: TimeoutError"),
+        ({"url": "URL/broken"}, "answered 500"),
+        ({"url_env": "NOT_SET"}, "NOT_SET) is not set"),
+    ],
+    ids=["fails", "hangs", "is missing", "is slow", "is broken", "has no variable"],
+)
+def test_what_cannot_be_delivered_is_said_in_time_and_fails_nothing(
+    receiver: Receiver, settings: dict[str, Any], fault: str
+):
+    if "url" in settings:
+        settings["url"] = settings["url"].replace("URL", receiver.url("")).replace("//slow", "/slow")
+    begun = time.monotonic()
+    faults = send(AlertSettings(**settings, timeout_seconds=0.5), {"event": "x"})
+    assert [fault in found for found in faults] == [True], faults
+    assert time.monotonic() - begun < 30
+    assert receiver.url() not in "".join(faults)
+
+
+def test_a_build_that_fails_and_one_that_is_late_are_told(workspace: Workspace):
+    told = workspace.folder / "told"
+    command = [sys.executable, "-c", KEEP, str(told)]
+    workspace.configure(alerts={"command": command}, operations={"max_lag_minutes": 1e-6})
+    run = ["build", "--quiet", "--config", str(workspace.config)]
+    assert CliRunner().invoke(main, run).exit_code == 4
+    assert [(t["event"], t["kind"]) for t in kept(told)] == [("build_failed", "SourceError")]
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    done = CliRunner().invoke(main, run)
+    assert done.exit_code == 0, done.output
+    late = kept(told)[1]
+    assert (late["event"], late["asset"]) == ("check_failed", "readiness")
+    assert list(late["figures"]["late_sources"]) == ["dev"]

@@ -1,0 +1,52 @@
+"""Dagster's history stays bounded, and what the UI needs stays in it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dagster_project import retention
+from dagster_project.retention import prune_runs
+from tests.archives import Mail, Workspace
+
+
+class Later(datetime):
+    """A clock that is 31 days ahead."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(days=31)
+
+
+def files(instance: dg.DagsterInstance) -> set[str]:
+    return {p.stem for p in (Path(instance.root_directory) / "history" / "runs").glob("*-*.db")}
+
+
+def test_old_runs_go_unless_they_are_the_last_that_made_something(
+    built: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    with built.instance() as instance:
+        first = {r.run_id: r.job_name for r in instance.get_runs()}
+        built.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.")])
+        built.build()
+        instance.report_runless_asset_event(dg.AssetMaterialization("readiness"))
+        instance.report_runless_asset_event(dg.AssetMaterialization("readiness"))
+        assert prune_runs(instance, 30) == 0
+        monkeypatch.setattr(retention, "datetime", Later)
+        assert prune_runs(instance, 0) == 0
+        dg_partitions = instance.get_materialized_partitions(dg.AssetKey("messages"))
+        gone = prune_runs(instance, 30)
+        left = {r.run_id for r in instance.get_runs()}
+        published = {run_id for run_id, job in first.items() if job == "publish"}
+        assert gone >= 1 and not published & left, "the first publish was followed by another"
+        assert instance.get_materialized_partitions(dg.AssetKey("messages")) == dg_partitions
+        assert not published & files(instance)
+        told = instance.fetch_materializations(dg.AssetKey("readiness"), limit=10).records
+        assert [record.run_id == "" for record in told] == [True, False]
+        assert instance.get_latest_materialization_event(dg.AssetKey("search_index"))
+        assert prune_runs(instance, 30) == 0
+    built.write("dev/dev.2004-03.mbox", [Mail(601, "Another one.")])
+    assert built.build().published
