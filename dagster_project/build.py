@@ -153,7 +153,9 @@ def _build(
         figures = _figures(made["embeddings"])
     _find_context(settings, instance, plan, progress)
     timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-    return BuildResult(plan, published, time.monotonic() - start, timings, figures, tuple(failed))
+    return BuildResult(
+        plan, published, time.monotonic() - start, timings, figures, failed_checks=tuple(failed)
+    )
 
 
 def _find_context(
