@@ -49,7 +49,10 @@ def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
         version = context.assets_def.code_versions_by_key[context.asset_key] or ""
         staged = lake.stage(TABLE, None, told.table, code_version=version, inputs={"index": told.version})
         found = measures.lags(told.table)
-        facts = {"lag_by_source": dg.MetadataValue.md(measures.markdown(found)), **_totals(found)}
+        facts: dict[str, Any] = {
+            "lag_by_source": dg.MetadataValue.md(measures.markdown(found)),
+            **_totals(found),
+        }
         yield dg.Output(staged, metadata={"dagster/row_count": staged.row_count, **facts})
         late = measures.late_sources(told.table, settings.max_lag_minutes)
         yield dg.AssetCheckResult(

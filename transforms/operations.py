@@ -9,7 +9,11 @@ import polars as pl
 
 STAGES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
 """Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, what it took."""
-HISTORY = {"at": pl.Datetime("us", "UTC"), "figure": pl.String, "value": pl.Float64}
+HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
+    "at": pl.Datetime("us", "UTC"),
+    "figure": pl.String,
+    "value": pl.Float64,
+}
 """Columns of `Figures.history`: one figure of an asset as one materialization gave it."""
 QUARANTINE = {"reason": pl.String, "rows": pl.Int64}
 """Columns of `Figures.quarantine`: the code of a reason, and the rows with it."""
