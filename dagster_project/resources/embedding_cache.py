@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 from dagster_project.resources.answer_cache import Damage, SQLiteAnswerCache
 from dagster_project.resources.processes import is_left_over
 from transforms.errors import EmbeddingError
-from transforms.vectors import require_usable
+from transforms.vectors import require_usable, stacked
 
 _COMPACT_SEGMENTS = 64
 _SMALL_BYTES = 64 << 20
 """A segment of this size is not merged any more."""
 _MERGED_BYTES = 256 << 20
+_ROW_GROUP = 16384
+"""Vectors that are read at once: some 16 MB."""
 _TEMPORARY = ".tmp-"
 _CLAIMS = ".claims"
 _SET_ASIDE = ".damaged"
@@ -97,25 +99,18 @@ class ParquetEmbeddingCache:
         if not hashes:
             return
         require_usable(vectors, len(hashes), dimensions)
-        flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
-        table = pa.table(
-            {
-                "text_hash": pa.array(list(hashes), pa.string()),
-                "vector": pa.FixedSizeListArray.from_arrays(flat, dimensions),
-            }
+        self._write(
+            self._folder(model, dimensions, task), _table(pa.array(list(hashes), pa.string()), vectors)
         )
-        self._write(self._folder(model, dimensions, task), table)
 
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
-        wanted = pa.array(sorted(set(hashes)), pa.string())
-        tables = self._read_all(model, dimensions, task)
-        parts = [t.filter(pc.is_in(t.column("text_hash"), value_set=wanted)) for t in tables]
-        if not parts:
-            return _schema(dimensions).empty_table()
-        found = pa.concat_tables(parts).combine_chunks()
-        order = pc.index_in(wanted, value_set=found.column("text_hash"))
-        return found.take(pc.drop_null(order))
+        wanted = sorted(set(hashes))
+        while True:
+            try:
+                return self._gathered((model, dimensions, task), wanted)
+            except FileNotFoundError:
+                continue  # merged meanwhile
 
     def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""
@@ -248,22 +243,28 @@ class ParquetEmbeddingCache:
         table = _read(segment, ["text_hash"])
         return set(table.column("text_hash").to_pylist() if table else ())
 
-    def _read_all(self, model: str, dimensions: int, task: str) -> list[pa.Table]:
-        """The segments there are, read again from the start when a merge took one away meanwhile.
+    def _gathered(self, key: Key, wanted: list[str]) -> pa.Table:
+        """The vectors of `wanted` that are there, in memory once; FileNotFoundError if a segment vanished.
 
         A damaged segment is set aside; its texts count as never embedded.
         """
-        while True:
-            segments = self._segments(model, dimensions, task)
-            try:
-                found = [_read(s) for s in segments]
-            except FileNotFoundError:
-                continue
-            usable = [t is not None and t.schema.equals(_schema(dimensions)) for t in found]
-            for segment, is_usable in zip(segments, usable, strict=True):
-                if not is_usable:
+        _, dimensions, _ = key
+        place_of = {name: place for place, name in enumerate(wanted)}
+        matrix = np.empty((len(wanted), dimensions), dtype=np.float32)
+        is_found = np.zeros(len(wanted), dtype=bool)
+        for segment in self._segments(*key):
+            for table in _row_groups(segment):
+                if table is None or not table.schema.equals(_schema(dimensions)):
                     segment.replace(segment.with_suffix(_SET_ASIDE))
-            return [t for t, is_usable in zip(found, usable, strict=True) if is_usable]
+                    break
+                names = table.column("text_hash").to_pylist()
+                places = np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
+                rows = np.flatnonzero(places >= 0)
+                matrix[places[rows]] = stacked(table, dimensions)[rows]
+                is_found[places[rows]] = True
+        if not is_found.all():
+            matrix = matrix[is_found]
+        return _table(pa.array(wanted, pa.string()).filter(pa.array(is_found)), matrix)
 
     def _merge(self, segments: Sequence[Path], folder: Path) -> bool:
         """One segment in place of many; False if another process is at it or nothing was won."""
@@ -287,7 +288,14 @@ class ParquetEmbeddingCache:
         name = f"{os.getpid()}-{secrets.token_hex(8)}"
         temporary = folder / f"{_TEMPORARY}{name}"
         with temporary.open("wb") as stream:
-            pq.write_table(table, stream, compression="none", use_dictionary=False, write_page_checksum=True)
+            pq.write_table(
+                table,
+                stream,
+                row_group_size=_ROW_GROUP,
+                compression="none",
+                use_dictionary=False,
+                write_page_checksum=True,
+            )
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(folder / f"{name}.parquet")
@@ -308,6 +316,13 @@ class ParquetEmbeddingCache:
 
 def _schema(dimensions: int) -> pa.Schema:
     return pa.schema([("text_hash", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))])
+
+
+def _table(hashes: pa.Array, vectors: np.ndarray) -> pa.Table:
+    """`hashes` with the rows of a float32 matrix, which is not copied where it is in one piece."""
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    vector = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    return pa.table({"text_hash": hashes, "vector": vector})
 
 
 def _offset(text_hash: str) -> int:
@@ -331,6 +346,17 @@ def _read(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
         raise
     except (pa.ArrowException, OSError):
         return None
+
+
+def _row_groups(segment: Path) -> Iterator[pa.Table | None]:
+    """A segment in parts; None, the last, if it is damaged, FileNotFoundError if it vanished in a merge."""
+    with segment.open("rb") as stream:
+        try:
+            parquet = pq.ParquetFile(stream, page_checksum_verification=True)
+            for number in range(parquet.num_row_groups):
+                yield parquet.read_row_group(number)
+        except (pa.ArrowException, OSError):
+            yield None
 
 
 def _damage(segment: Path, dimensions: int) -> str | None:
