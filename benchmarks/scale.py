@@ -1,6 +1,6 @@
 """A whole list archive built, then an hour's mail added.
 
-    python benchmarks/scale.py [--share 1.0] [--seed 1] [--folder FOLDER] [--grain year]
+    python benchmarks/scale.py [--share 1.0] [--seed 1] [--folder FOLDER] [--grain auto]
 
 Makes the archive of `scale_corpus.py` (kept in FOLDER, if one is given), builds it with `weft build`, and prints
 seconds, rates and peak memory of every stage; then appends 300 mails to the last month, as an hour brings them, and
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the messages of the model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where archive and index stay")
-    parser.add_argument("--grain", choices=["month", "year"], default="year", help="partition grain")
+    parser.add_argument("--grain", choices=["auto", "month", "year"], default="auto", help="partition grain")
     arguments = parser.parse_args()
     console = Console(width=110)
     with tempfile.TemporaryDirectory() as temporary:

@@ -111,10 +111,10 @@ class SourceSettings(_Named):
     list_id: str | None = Field(
         None, description="mailing list; default: the file name before its date, else the source's name"
     )
-    grain: Literal["month", "year", "archive"] = Field(
+    grain: Literal["auto", "month", "year", "archive"] = Field(
         "month",
-        description="what one partition holds: a month or year of mail, or one archive file (of a public "
-        "inbox: one epoch)",
+        description="what one partition holds: a month or year of mail (auto: a month of the youngest year there "
+        "is mail of, and each year before whole), or one archive file (of a public inbox: one epoch)",
     )
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"

@@ -283,7 +283,10 @@ url = "s3://documents/handbook"
 The key of a partition is `<source>/<unit>`. What a unit is depends on `kind` and `grain`:
 
 - **mbox**: the date in the file name decides (`dev.2024-03`, `dev-202403.mbox.gz`, `2024_03.mbox`). With
-  `grain = "month"`, files of one month are one unit; with `"year"`, those of one year. A file without a date
+  `grain = "month"`, files of one month are one unit; with `"year"`, those of one year; with `"auto"`, those of one
+  month in the youngest year that a file of the source has, and of one year before, which suits long archives: when
+  a year begins, the months of the one before become one unit, read once more and embedded from the cache. A file
+  without a date
   in its name, and every file with `grain = "archive"`, is a unit of its own. What stands before the date is
   taken for the name of the list, unless `list_id` says it. `path` names files: a folder is not looked into,
   so write `folder/*`; `**` matches one level like `*`. Keep `storage.root` out of what `path` matches.

@@ -159,10 +159,15 @@ class FileSources:
                 "source from them to remove its mail from the index"
             )
         grouped: dict[str, list[InboxMail]] = {}
-        for root in roots:
-            for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern)))):
-                units = {"month": mail.month, "year": mail.month.partition("-")[0], "archive": mail.epoch}
-                grouped.setdefault(units[source.grain], []).append(mail)
+        found = [
+            mail
+            for root in roots
+            for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern))))
+        ]
+        youngest = _youngest_year(mail.month for mail in found)
+        for mail in found:
+            unit = mail.epoch if source.grain == "archive" else _period(mail.month, source.grain, youngest)
+            grouped.setdefault(unit, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):
             told = (part for mail in mails for part in (mail.place, mail.blob))
@@ -197,9 +202,15 @@ class FileSources:
         self, source: SourceSettings, seen: dict[str, list[object]]
     ) -> Iterator[tuple[Unit, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
+        found: list[tuple[_File, str | None]] = []
         for path, name in _paths(source, self.settings):
-            digest, date = self._identify(path, seen, dated=source.kind != "mbox")
-            grouped.setdefault(_unit_of(source, name, date), []).append(_File(path, name, digest))
+            digest, month = self._identify(path, seen, dated=source.kind != "mbox")
+            named = _DATED.fullmatch(_stem(name)) if source.kind == "mbox" else None
+            found.append((_File(path, name, digest), f"{named['year']}-{named['month']}" if named else month))
+        youngest = _youngest_year(month for _, month in found if month)
+        for file, month in found:
+            period = month and _period(month, source.grain, youngest)
+            grouped.setdefault(_unit_of(source, file.name, period), []).append(file)
         taken: set[str] = set()
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
@@ -305,22 +316,38 @@ def _found(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[tup
     return sorted(found, key=lambda item: item[1])
 
 
-def _unit_of(source: SourceSettings, name: str, date: str | None) -> tuple[str, str | None]:
-    """Name of the unit a file belongs to, and the list it holds."""
-    stem = name if source.kind != "mbox" else Path(name).name
-    while Path(stem).suffix in (*_COMPRESSED, ".mbox", ".eml", ".mbx"):
-        stem = stem.removesuffix(Path(stem).suffix)
+def _unit_of(source: SourceSettings, name: str, period: str | None) -> tuple[str, str | None]:
+    """Name of the unit a file of a period belongs to, and the list it holds."""
     if source.kind != "mbox":
-        period = {"month": date, "year": date and date[:4], "archive": "all"}[source.grain]
-        return period or "undated", source.list_id or source.name
+        unit = "all" if source.grain == "archive" else period or "undated"
+        return unit, source.list_id or source.name
+    stem = _stem(name)
     dated = _DATED.fullmatch(stem)
     before = dated["before"].strip("._-") if dated else ""
     list_id = source.list_id or before or source.name
     prefix = "" if source.list_id or not before else f"{before}."
-    if dated is None or source.grain == "archive":
+    if period is None or source.grain == "archive":
         return unit_name(stem), list_id
-    period = dated["year"] if source.grain == "year" else f"{dated['year']}-{dated['month']}"
     return unit_name(f"{prefix}{period}"), list_id
+
+
+def _stem(name: str) -> str:
+    """The last part of a file's name without the endings of archives."""
+    stem = Path(name).name
+    while Path(stem).suffix in (*_COMPRESSED, ".mbox", ".eml", ".mbx"):
+        stem = stem.removesuffix(Path(stem).suffix)
+    return stem
+
+
+def _period(month: str, grain: str, youngest: str) -> str:
+    """The year or the month (`YYYY-MM`) of a unit that holds mail of a month; `youngest` is the youngest year."""
+    year = month.partition("-")[0]
+    return year if grain == "year" or (grain == "auto" and year < youngest) else month
+
+
+def _youngest_year(months: Iterable[str]) -> str:
+    """The year of the last month; mail without a date has none."""
+    return max((month for month in months if month[0].isdigit()), default="")[:4]
 
 
 def _month(head: bytes) -> str | None:

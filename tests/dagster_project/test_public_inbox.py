@@ -91,6 +91,7 @@ def test_every_commit_is_a_mail_in_the_unit_of_its_month(workspace: Workspace, e
     [
         ("month", {"dev/2004-01": 1, "dev/2004-02": 2}),
         ("year", {"dev/2004": 3}),
+        ("auto", {"dev/2004-01": 1, "dev/2004-02": 2}),
         ("archive", {"dev/0": 2, "dev/1": 1}),
     ],
 )

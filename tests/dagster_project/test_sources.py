@@ -34,6 +34,7 @@ def source(**given: str) -> dict[str, str]:
         ("lkml_2004_01", "month", "dev/lkml.2004-01", "lkml"),
         ("2004-01.mbox", "month", "dev/2004-01", "dev"),
         ("lkml.2004-01.mbox", "year", "dev/lkml.2004", "lkml"),
+        ("lkml.2004-01.mbox", "auto", "dev/lkml.2004-01", "lkml"),
         ("lkml.2004-01.mbox", "archive", "dev/lkml.2004-01", "lkml"),
         ("everything.mbox", "month", "dev/everything", "dev"),
         ("lkml.2004-13.mbox", "month", "dev/lkml.2004-13", "dev"),
@@ -101,11 +102,22 @@ def test_a_path_may_be_absolute(workspace: Workspace):
     assert units(workspace) == {"dev/dev.2004-01": "dev"}
 
 
+def test_with_grain_auto_years_before_the_youngest_are_one_unit_each(workspace: Workspace):
+    workspace.configure(source(grain="auto", path=f"{workspace.folder}/mail/*.mbox"))
+    for number, name in enumerate(("a.2002-03", "a.2003-02", "a.2003-12", "b.2003-12", "a.2004-01", "rest")):
+        workspace.write(f"{name}.mbox", [Mail(number)])
+    before = ["dev/a.2002", "dev/a.2003", "dev/b.2003"]
+    assert sorted(units(workspace)) == sorted([*before, "dev/a.2004-01", "dev/rest"])
+    workspace.write("a.2005-01.mbox", [Mail(9)])
+    assert sorted(units(workspace)) == sorted([*before, "dev/a.2004", "dev/a.2005-01", "dev/rest"])
+
+
 @pytest.mark.parametrize(
     ("grain", "expected"),
     [
         ("month", ["dev/2004-01", "dev/2004-02", "dev/undated"]),
         ("year", ["dev/2004", "dev/undated"]),
+        ("auto", ["dev/2004-01", "dev/2004-02", "dev/undated"]),
         ("archive", ["dev/all"]),
     ],
 )
