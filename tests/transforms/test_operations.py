@@ -1,0 +1,43 @@
+"""The report on a running system: its figures, and plots that fit into an event log."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+
+from transforms.operation_plots import report
+from transforms.operations import HISTORY, QUARANTINE, STAGES, Figures, throughput
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+NAMES = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds", "reuse_ratio", "index_bytes", "live_share")
+
+
+def figures(hours: int) -> Figures:
+    told = [(AT + timedelta(hours=h), name, float(h)) for h in range(hours) for name in NAMES]
+    stages = [("mail", 10, 2.0), ("mail", 30, 2.0), ("terms", 5, 0.0)][: hours * 3]
+    return Figures(
+        pl.DataFrame(stages, STAGES, orient="row"),
+        pl.DataFrame(told, HISTORY, orient="row"),
+        pl.DataFrame([("a|b", 3)][:hours], QUARANTINE, orient="row"),
+        {"version": "abc"},
+    )
+
+
+def test_throughput_is_over_all_runs_and_the_slowest_step_is_first():
+    rows = throughput(figures(1).stages).rows()
+    assert [row[0] for row in rows] == ["mail", "terms"]
+    assert rows[0] == ("mail", 40, 4.0, 10.0)
+
+
+@pytest.mark.parametrize("hours", [0, 1, 100])
+def test_the_report_has_a_small_picture_and_is_the_same_for_the_same(hours: int):
+    text = report(figures(hours))
+    found = re.search(r"\(data:image/png;base64,([^)]+)\)", text)
+    assert found and base64.b64decode(found[1]).startswith(b"\x89PNG")
+    assert len(text) < 100_000
+    assert ("| a\\|b | 3 |" in text) == (hours > 0)
+    assert report(figures(hours)) == text
