@@ -54,7 +54,9 @@ def plots(figures: Figures) -> bytes:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     small = io.BytesIO()
-    Image.open(drawn).convert("RGB").quantize(_COLOURS, Image.Quantize.MAXCOVERAGE).save(small, format="png", optimize=True)
+    Image.open(drawn).convert("RGB").quantize(_COLOURS, Image.Quantize.MAXCOVERAGE).save(
+        small, format="png", optimize=True
+    )
     return small.getvalue()
 
 
