@@ -2,9 +2,10 @@
 
     python benchmarks/retrieval.py [--state FOLDER] [--set NAME=VALUE ...] [--chunks NAME=VALUE ...]
 
-Prints nDCG@10, MRR@10 and Recall@100 per task: of the default search, of its two halves alone, of both
-fusions, and of bm25s over whole mails, over mails without quotes and over the same chunks. Beside nDCG@10
-stand its 95 % interval, how far the default is ahead query by query, and the p-value of that.
+Prints nDCG@10, MRR@10, Recall@10 and Recall@100 per task: of the default search and of the list after each of
+its stages, of its two halves alone (vectors alone are plain vector search), of both fusions, and of bm25s over
+whole mails, over mails without quotes and over the same chunks. Beside nDCG@10 stand its 95 % interval, how far
+the default is ahead query by query, and the p-value of that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 import bm25s
 import mail_collections as collections
 import numpy as np
+import polars as pl
 import Stemmer
 from rich.console import Console
 from rich.table import Table
@@ -50,16 +52,19 @@ def main() -> None:
         "--chunks", action="append", default=[], metavar="NAME=VALUE", help="a setting of [chunks]"
     )
     parser.add_argument("--no-peers", action="store_true", help="leave bm25s out")
+    parser.add_argument("--corpus", choices=["pgsql", "erofs"], help="one of both only")
     arguments = parser.parse_args()
     changed, chunks = (dict(s.split("=", 1) for s in given) for given in (arguments.set, arguments.chunks))
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         corpora = collections.corpora_folder()
-        collection = collections.pgsql(corpora)
-        index = built(state / "pgsql", "pgsql", collection.source, changed, chunks)
-        report(collection, index, not arguments.no_peers)
-        index = built(state / "erofs", "erofs", collections.erofs_source(corpora), changed, chunks)
-        report(collections.erofs(corpora, index.path), index, not arguments.no_peers)
+        if arguments.corpus != "erofs":
+            collection = collections.pgsql(corpora)
+            index = built(state / "pgsql", "pgsql", collection.source, changed, chunks)
+            report(collection, index, not arguments.no_peers)
+        if arguments.corpus != "pgsql":
+            index = built(state / "erofs", "erofs", collections.erofs_source(corpora), changed, chunks)
+            report(collections.erofs(corpora, index.path), index, not arguments.no_peers)
 
 
 def built(
@@ -82,6 +87,7 @@ def variants(settings: SearchSettings) -> dict[str, SearchSettings]:
     changes = BUILT_IN_PROFILES | {
         _RERANKED: {"rerank": "features"},
         "default, no thread": {"thread_weight": 0.0},
+        "default, with feedback": {"feedback_weight": 0.3},
     }
     whole = settings.model_dump()
     return {name: SearchSettings.model_validate({**whole, **changed}) for name, changed in changes.items()}
@@ -101,6 +107,8 @@ def report(collection: collections.Collection, index: SearchIndex, with_peers: b
             ranked = weft_ranking(searching, list(queries))
             seconds = time.perf_counter() - start
             rows[f"weft, {name}"] = (collections.measured(ranked, relevant, without), seconds)
+        for stage, (ranked, seconds) in stage_rankings(index, list(queries)).items():
+            rows[f"  default, after {stage}"] = (collections.measured(ranked, relevant, without), seconds)
         for name, peer in peers.items():
             start = time.perf_counter()
             ranked = peer(list(queries))
@@ -134,7 +142,7 @@ def show(title: str, rows: dict[str, tuple[dict[str, np.ndarray], float]]) -> No
             "" if system == "weft, default" else p_value(ahead.p_value),
             f"{1000 * seconds / len(default):.1f}",
         )
-    Console(width=125).print(table)
+    Console(width=150).print(table)
 
 
 def p_value(value: float) -> str:
@@ -150,6 +158,30 @@ def weft_ranking(index: SearchIndex, queries: list[str]) -> list[list[tuple[str,
     for query, doc, score in zip(hits["query"], docs, hits["score"], strict=True):
         ranked[query].append((doc, score))
     return ranked
+
+
+def stage_rankings(
+    index: SearchIndex, queries: list[str]
+) -> dict[str, tuple[list[list[tuple[str, float]]], float]]:
+    """What `weft_ranking` gives for the list after each stage of the default search, and its seconds so far."""
+    lists: dict[str, tuple[list[pl.DataFrame], float]] = {}
+    start = time.perf_counter()
+
+    def note(stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
+        parts, _ = lists.setdefault(stage, ([], 0.0))
+        parts.append(hits.select("query", "chunk_no", "score"))
+        lists[stage] = parts, time.perf_counter() - start
+
+    index.rank(queries, limit=DEPTH, report=note)
+    rankings = {}
+    for stage, (parts, seconds) in lists.items():
+        hits = pl.concat(parts)
+        docs = index.message_ids(hits["chunk_no"].to_list())
+        ranked: list[list[tuple[str, float]]] = [[] for _ in queries]
+        for query, doc, score in zip(hits["query"], docs, hits["score"], strict=True):
+            ranked[query].append((doc, score))
+        rankings[stage] = ranked, seconds
+    return rankings
 
 
 def bm25s_peers(index: SearchIndex) -> dict:

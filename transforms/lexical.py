@@ -91,7 +91,8 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
 _AFTER_LEXICAL = {
     "candidates_lexical", "candidates_vector", "hnsw_ef_search", "fusion", "lexical_weight", "rrf_k",
     "thread_weight", "log_weight", "diagnostic_pattern", "vector_search", "exact_max_chunks",
-    "code_candidates", "code_rescored",
+    "code_candidates", "code_rescored", "feedback_weight", "feedback_support", "feedback_kinds",
+    "feedback_chunks", "feedback_terms",
     *(SearchSettings.model_fields.keys() - CandidateSettings.model_fields.keys()),
 }  # fmt: skip
 
@@ -139,14 +140,15 @@ class _TermList:
         return np.asarray(self.idf * frequency / (frequency + weighed.norm[self.chunks[places]]), np.float32)
 
 
-def _lists(terms: Sequence[str], postings: Postings) -> list[_TermList]:
-    """The postings of those of the terms that any chunk holds, by number."""
-    numbers = sorted({n for term in terms if (n := postings.numbers.get(term)) is not None})
+def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
+    """The postings of those of the terms that any chunk holds, by number; a mapping says what each one counts."""
+    counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
+    numbered = {n: c for term, c in counts.items() if (n := postings.numbers.get(term)) is not None}
     count, made = postings.chunk_count, []
-    for number in numbers:
+    for number in sorted(numbered):
         place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
-        df = place.stop - place.start
-        made.append(_TermList(number, idf(df, count), postings.chunks[place], postings.codes[place]))
+        weight = numbered[number] * idf(place.stop - place.start, count)
+        made.append(_TermList(number, weight, postings.chunks[place], postings.codes[place]))
     return made
 
 
@@ -186,10 +188,15 @@ class TermScores:
     The best chunks are found term by term, the rarest first: once the terms that are left could not lift
     a chunk with none of the others among the best, only chunks that are near them are looked up in the
     long lists of common terms (MaxScore, Turtle and Flood 1995). `allowed` masks the chunks that count.
+    `terms` may say how much each one counts, by term.
     """
 
     def __init__(
-        self, terms: Sequence[str], postings: Postings, weights: Weighed, allowed: np.ndarray | None
+        self,
+        terms: Sequence[str] | Mapping[str, float],
+        postings: Postings,
+        weights: Weighed,
+        allowed: np.ndarray | None,
     ):
         self.lists = _lists(terms, postings)
         self.weights, self.allowed, self.chunk_count = weights, allowed, postings.chunk_count

@@ -110,24 +110,28 @@ def fused_candidates(
     places: Places,
     settings: SearchSettings,
     logs: np.ndarray | None = None,
+    feedback: Scores | None = None,
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
-    `allowed` masks the chunks that a filter keeps; both scores know of it.
+    `allowed` masks the chunks that a filter keeps; all scores know of it. `feedback` are lexical scores of the
+    query with terms added, which then are what is blended; they bring candidates of their own.
     Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
     `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
     `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`.
     """
     by_lexical = lexical.best(settings.candidates_lexical)
     by_vector = vector.best(settings.candidates_vector)
-    found = np.union1d(by_lexical, by_vector)
+    by_feedback = by_lexical if feedback is None else feedback.best(settings.candidates_lexical)
+    found = np.union1d(np.union1d(by_lexical, by_vector), by_feedback)
     if not len(found):
         return pl.DataFrame(schema=FUSED)
     chosen = _with_threads(found, allowed, places) if settings.thread_weight else found
     ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
     scores = {"lexical_score": lexical.of(chosen), "vector_score": vector.of(chosen)}
+    words = lexical if feedback is None else feedback
     both = (
-        scaled(scores["lexical_score"], lexical.low, lexical.high),
+        scaled(words.of(chosen), words.low, words.high),
         scaled(scores["vector_score"], vector.low, vector.high),
     )
     fused = _fused(both, tuple(ranks.values()), settings)

@@ -663,6 +663,25 @@ class CandidateSettings(StageSettings):
     diagnostic_pattern: str = Field(
         _DIAGNOSTIC, description="regular expression; a query that it finds something in is diagnostic"
     )
+    feedback_weight: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the lexical score of a blend that the commonest terms of the first candidates have, for "
+        "queries whose words no chunk holds; 0: never (0.3 helps searches for topics of mail)",
+    )
+    feedback_support: float = Field(
+        0.35,
+        ge=0,
+        le=1,
+        description="lexical score : the most a chunk could get, from which the best chunk holds the words of a query",
+    )
+    feedback_chunks: int = Field(5, gt=0, description="candidates whose terms are added to such a query")
+    feedback_kinds: tuple[str, ...] = Field(
+        ("message", "attachment"),
+        description="kinds of source that all of these must be of; neither chat nor a mixture, where it hurt",
+    )
+    feedback_terms: int = Field(20, gt=0, description="terms that are added")
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others (Lucene's English list)"
     )
@@ -764,12 +783,12 @@ class SearchSettings(CandidateSettings):
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {
-        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "candidates_lexical": 300,
-        "candidates_vector": 1,
+        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "feedback_weight": 0.0,
+        "candidates_lexical": 300, "candidates_vector": 1,
     },
     "vector": {
-        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "candidates_lexical": 1,
-        "candidates_vector": 300,
+        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "feedback_weight": 0.0,
+        "candidates_lexical": 1, "candidates_vector": 300,
     },
     "rrf": {"fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100},
     "sections": {"elbow": True, "aggregation": "after_elbow"},

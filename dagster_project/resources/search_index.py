@@ -24,7 +24,7 @@ from dagster_project.resources.published import LAYOUT
 from dagster_project.resources.publisher import CURRENT
 from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_arrays import SearchArrays, open_arrays
-from transforms import labels, lexical, pipeline, ranking, terms
+from transforms import feedback, labels, lexical, pipeline, ranking, terms
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.hits import DROPPED, Report, place
 from transforms.query_language import parsed_query, plain_query
@@ -276,11 +276,14 @@ class SearchIndex:
         """Rank the queries with every profile, telling `report` the profile and what `hits.Report` is told.
 
         What profiles have in common is computed once: profiles are taken in the order of what their
-        lexical scores depend on. Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`),
-        and the seconds each profile would take alone; `done` is told of each profile that is through
-        with a batch.
+        lexical scores depend on, those that ask a model last.
+
+        Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
+        profile would take alone; `done` is told of each profile that is through with a batch.
         """
-        order = sorted(profiles, key=lambda name: (lexical.lexical_key(profiles[name]), name))
+        asks = self.reranker is not None and self.reranker.judge is not None
+        costs = {n: asks and settings.rerank == "as_set" for n, settings in profiles.items()}
+        order = sorted(profiles, key=lambda n: (costs[n], lexical.lexical_key(profiles[n]), n))
         seconds = dict.fromkeys(profiles, 0.0)
         # What is read once per process would be counted for the first profile.
         _ = self.arrays, self.embedder.embed_queries(["?"])
@@ -395,23 +398,41 @@ class SearchIndex:
     def _candidates(self, batch: _Batch, settings: SearchSettings) -> pl.DataFrame:
         """The candidates of each query that asks for something, one query after the other."""
         scores, asked = batch.lexical(settings), batch.terms(settings)
+        most = self._most_of(asked)
         parts = [pl.DataFrame(schema=ranking.FUSED)]
         for number, vector in enumerate(self._vector_scores(batch, settings)):
             if not asked[number]:
                 continue  # nothing but signs and blanks is asked
             logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
-            parts.append(
-                ranking.fused_candidates(
-                    batch.first + number,
-                    scores[number],
-                    vector,
-                    batch.masks[number],
-                    self.places,
-                    settings,
-                    logs,
+            mask, given = batch.masks[number], (batch.first + number, scores[number], vector)
+            found = ranking.fused_candidates(*given, mask, self.places, settings, logs)
+            if feedback.is_wanted(scores[number].high, most[number], settings):
+                wide = self._with_feedback(asked[number], found, mask, settings)
+                found = (
+                    found
+                    if wide is None
+                    else ranking.fused_candidates(*given, mask, self.places, settings, logs, wide)
                 )
-            )
+            parts.append(found)
         return pl.concat(parts)
+
+    def _with_feedback(
+        self, asked: Sequence[str], found: pl.DataFrame, mask: Mask, settings: SearchSettings
+    ) -> lexical.TermScores | None:
+        """The lexical scores of a query with terms of its first candidates; None if one is of a kind without any."""
+        chunks = found.get_column("chunk_no").head(settings.feedback_chunks)
+        columns = ", ".join(["chunk_no::BIGINT AS chunk_no", *terms.FIELDS.values()])
+        rows = self.connection.execute(
+            f"SELECT {columns} FROM ({self.arrays.rows.of('chunks', chunks)}) "
+            "WHERE source_kind IN (SELECT unnest($kinds))",
+            {"kinds": list(settings.feedback_kinds)},
+        ).to_arrow_table()
+        if rows.num_rows < len(chunks):
+            return None
+        counted = terms.numbered_terms(rows, self.term_settings)
+        weights = self.weighed(settings)
+        expanded = feedback.expanded_terms(asked, counted, self.postings, weights, settings)
+        return lexical.TermScores(expanded, self.postings, weights, mask)
 
     def _vector_scores(self, batch: _Batch, settings: SearchSettings) -> Iterator[ranking.Scores]:
         """Scores of each query, on the way that `vector_search` names.

@@ -1,0 +1,48 @@
+"""Terms of the first candidates join a query whose words no chunk holds, and no other."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tests.transforms.test_lexical import postings
+from transforms.feedback import expanded_terms, is_wanted
+from transforms.lexical import TermScores, weighed
+from transforms.settings import SearchSettings
+
+WANTED = SearchSettings(feedback_weight=0.3, feedback_support=0.35, feedback_terms=2)
+
+
+@pytest.mark.parametrize(
+    ("best", "most", "changed", "expected"),
+    [
+        (3.4, 10, {}, True),
+        (3.5, 10, {}, False),
+        (0, 10, {}, False),
+        (3.4, 10, {"feedback_weight": 0}, False),
+        (3.4, 10, {"fusion": "rrf"}, False),
+    ],
+)
+def test_terms_are_wanted_where_some_words_are_found_and_no_chunk_holds_most(best, most, changed, expected):
+    assert is_wanted(best, most, WANTED.model_copy(update=changed)) is expected
+
+
+def test_what_the_first_candidates_share_finds_what_says_it_in_other_words():
+    texts = [
+        ["vacuum", "autovacuum", "daemon", "daemon"],
+        ["vacuum", "autovacuum", "the"],
+        ["autovacuum", "daemon", "the"],
+        ["the", "planner"],
+    ] + [["the"]] * 4
+    held = postings(texts)
+    rows = [(n, "text", t, texts[n].count(t)) for n in (0, 1) for t in sorted(set(texts[n]))]
+    counted = pl.DataFrame(rows, schema=["chunk_no", "field", "term", "tf"], orient="row")
+    weights = weighed(held, WANTED)
+    found = expanded_terms(["nowhere", "vacuum"], counted, held, weights, WANTED)
+    assert found.keys() == {"vacuum", "autovacuum"}
+    assert sum(found.values()) == pytest.approx(1), (
+        "the one known term counts as much with those that are added"
+    )
+    alone = TermScores(["vacuum"], held, weights, None).best(9).tolist()
+    wide = TermScores(found, held, weights, None).best(9).tolist()
+    assert (alone, wide) == ([1, 0], [1, 0, 2])
