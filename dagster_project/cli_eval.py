@@ -112,7 +112,7 @@ def sweep(
     builds: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Try every combination of settings; print quality against cost, the frontier marked."""
+    """Try every combination of settings; print quality against cost, the frontier marked, and keep it as JSON."""
     from dagster_project import sweeps
     from dagster_project.evaluation import make_evaluator
     from dagster_project.settings import load_settings
@@ -135,10 +135,12 @@ def sweep(
                 found.append({**row, "profile": " ".join(filter(None, parts))})
             evaluator.index.close()
     rows = sweeps.with_frontier(found)
+    place = sweeps.saved(rows, measure, settings)
     if as_json:
         click.echo(json.dumps(rows))
     else:
         print_sweep(rows, measure)
+        click.echo(f"json: {place}")
 
 
 @evaluate.command()

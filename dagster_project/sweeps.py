@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dagster_project.build import build
 from dagster_project.evaluation import required_queries
 from dagster_project.instance import open_instance
 from dagster_project.resources.evaluator import IndexEvaluator, frame_of, run_profiles
+from dagster_project.resources.evaluator import saved as saved_report
 from dagster_project.settings import Settings, changed_search, faults_of
 from transforms import evaluation
 from transforms.errors import SettingsError
@@ -24,6 +26,7 @@ from transforms.settings import SearchSettings, StageSettings
 _FASTER = 0.95
 """Share of another's time below which a profile is faster and not only measured at a better moment."""
 
+_TIMED = ("ms_per_query", "frontier")
 _NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
 
 
@@ -42,11 +45,12 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
     """Settings for every combination of values of `section.key`, each with a storage root of its own.
 
     The roots lie in eval/builds/ below that of `settings`, named by what they differ in, so that a
-    second sweep finds them built. Without axes there is one entry, the settings as they are.
+    second sweep finds them built; those that are come first. Without axes there is one entry, the settings as they are.
     """
-    return {
+    made = {
         _name(given): _in_own_root(settings, given) if given else settings for given in _combinations(axes)
     }
+    return dict(sorted(made.items(), key=lambda pair: not (pair[1].root / "index").is_dir()))
 
 
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
@@ -98,6 +102,21 @@ def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         {**row, "frontier": bool(row["ms_per_query"] < _FASTER * before)}
         for row, before in zip(ordered, fastest, strict=True)
     ]
+
+
+def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
+    """Where the rows are kept as JSON: `sweep-<model>-<time>.json` beside the reports; all times are under `timing`."""
+    now = datetime.now(UTC)
+    found = {
+        "measure": measure,
+        "rows": [{k: v for k, v in row.items() if k not in _TIMED} for row in rows],
+        "timing": {
+            "made_at": now.isoformat(timespec="seconds"),
+            "rows": [{"profile": row["profile"]} | {k: row[k] for k in _TIMED} for row in rows],
+        },
+    }
+    name = f"sweep-{settings.embedding.model}-{now:%Y%m%dT%H%M%SZ}"
+    return saved_report(found, settings.root / "eval", name, None)["json"]
 
 
 def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

@@ -14,11 +14,14 @@ from dagster_project.terminal import terminal
 from transforms.evaluation import HEADLINE, MAIN
 from transforms.metrics import MEASURES
 
+_WIDE = "Recall@100"
+
 
 def print_report(report: Mapping[str, Any], written: Mapping[str, str]) -> None:
     """Scores of each profile with intervals, what the baseline is good and bad at, and where the files are."""
     console = terminal()
     console.print(_scores(report))
+    console.print(_stages(report))
     for row in report["comparisons"]:
         if row["measure"] == HEADLINE:
             console.print(
@@ -89,6 +92,23 @@ def _scores(report: Mapping[str, Any]) -> Table:
         headline = rows[profile, HEADLINE]
         interval = f"{_short(headline['low'])}–{_short(headline['high'])}"
         table.add_row(profile, *(_short(row["mean"]) for row in found), interval)
+    return table
+
+
+def _stages(report: Mapping[str, Any]) -> Table:
+    """HEADLINE and Recall@100 of the list after each stage, a column per profile; blank where it is switched off."""
+    table = Table(title=f"after each stage: {HEADLINE} / {_WIDE}", title_justify="left")
+    table.add_column("stage")
+    for profile in report["order"]:
+        table.add_column(profile, justify="right")
+    means = {
+        (row["profile"], row["stage"], row["measure"]): _short(row["mean"])
+        for row in report["summary"]
+        if row["tag"] is None and row["level"] == MAIN[1]
+    }
+    for stage in report["stages"]:
+        cells = [[means.get((p, stage, m), "") for m in (HEADLINE, _WIDE)] for p in report["order"]]
+        table.add_row(stage, *(" / ".join(filter(None, pair)) for pair in cells))
     return table
 
 

@@ -17,7 +17,7 @@ from transforms.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Spa
 from transforms.pipeline import STAGES
 from transforms.settings import EvaluationSettings
 
-FORMAT = 1
+FORMAT = 2
 """Version of the report."""
 
 MAIN = ("final", "document")
@@ -82,12 +82,21 @@ def document_quality(runs: pl.DataFrame, judged: Judgements, profiles: Iterable[
 
 
 def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """Profile, stage and rows of each list there is, and of the final one where nothing was found."""
+    """Profile, stage and rows of each list that a profile makes, and of the final one where nothing was found."""
     by_key = {(profile, stage): listed for (profile, stage), listed in _by(runs, "profile", "stage")}
-    stages = sorted({stage for _, stage in by_key} | {MAIN[0]})
+    made = stages_of(runs, profiles)
     for profile in sorted(profiles):
-        for stage in stages:
+        for stage in made[profile]:
             yield profile, stage, by_key.get((profile, stage), runs.clear())
+
+
+def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str]]:
+    """The stages whose lists each profile makes, in the order of STAGES, the final one always.
+
+    A stage that a profile switches off is not there: it lost nothing.
+    """
+    known = set(runs.select("profile", "stage").unique().iter_rows())
+    return {name: [s for s in STAGES if s == MAIN[0] or (name, s) in known] for name in sorted(profiles)}
 
 
 def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
@@ -222,6 +231,7 @@ def report(
         "order": list(profiles),
         "profiles": {name: dict(changed) for name, changed in profiles.items()},
         "stages": [s for s in STAGES if s in set(runs["stage"])],
+        "stages_of": stages_of(runs, profiles),
         "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judged.passages.height else ())],
         "confidence": CONFIDENCE,
         "labels": _label_counts(runs, answerable, profiles),
@@ -261,6 +271,7 @@ def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
         **second,
         "order": list(names),
         "profiles": {n: side["profiles"][baselines[n]] for n, side in sides.items()},
+        "stages_of": {n: side["stages_of"][baselines[n]] for n, side in sides.items()},
         "labels": {n: side["labels"][baselines[n]] for n, side in sides.items()},
         "summary": summary(values, {q["id"]: q["tags"] for q in merged}),
         "comparisons": comparisons(values, "before", ["after"]),

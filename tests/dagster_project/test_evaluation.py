@@ -164,6 +164,34 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
     assert [r["mean"] for r in rows] == sorted((r["mean"] for r in rows), reverse=True)
     assert rows[0]["frontier"]
     assert {r["profile"] for r in rows} >= {"lexical_weight=0 bm25_k1=0.9", "lexical_weight=1 bm25_k1=2"}
+    (kept,) = (measured.settings.root / "eval").glob("sweep-*.json")
+    again = json.loads(kept.read_text())
+    assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in rows]
+    assert [row["ms_per_query"] for row in again["timing"]["rows"]] == [row["ms_per_query"] for row in rows]
+    kept.unlink()
+
+
+def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace):
+    text = measured.config.read_text()
+    everything = (
+        "[profiles.everything]\nrerank = 'features'\nelbow = true\naggregation = 'after_elbow'\ndiversity = 0.3\n"
+        "collapse_duplicates = true\ncollapse_threads = true\nsimilarity_threshold = 0.1\nnormalise_sources = true\n"
+    )
+    measured.config.write_text(f"{text}\n{everything}")
+    try:
+        chosen = ["--profile", "default", "--profile", "everything"]
+        found = json.loads(weft(measured, "run", "--json", "--no-page", *chosen).stdout)
+        said = weft(measured, "run", "--no-page", *chosen).output
+    finally:
+        measured.config.write_text(text)
+    own = ["gated", "sources", "reranked", "elbow", "aggregated", "unique", "diverse", "one_per_thread"]
+    assert [stage for stage in found["stages_of"]["everything"] if stage in own] == own
+    assert not set(own) & set(found["stages_of"]["default"])
+    for profile, stages in found["stages_of"].items():
+        assert {r["stage"] for r in found["summary"] if r["profile"] == profile} == set(stages)
+    for query in found["queries"]:
+        assert all(set(own) <= hit["stages"].keys() for hit in query["results"]["everything"]["hits"])
+    assert all(stage in said for stage in own)
 
 
 def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(measured: Workspace):
