@@ -1,7 +1,7 @@
 """Embedding models on real mail: quality, speed, memory, and how much of a quota is used.
 
-    python benchmarks/models.py speed               the static model beside wordllama's own API
-    python benchmarks/models.py quality [--corpus NAME] [--transformer FOLDER] [--state FOLDER]
+    python benchmarks/models.py speed [--transformer FOLDER] [--onnx-file FILE ...]
+    python benchmarks/models.py quality [--corpus NAME] [--transformer FOLDER] [--onnx-file FILE ...] [--state FOLDER]
     python benchmarks/models.py quota               Gemini's path against a loopback server with a quota
     python benchmarks/models.py again [--state FOLDER]  second builds of all mail corpora ask for nothing
 
@@ -14,12 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import ibis
@@ -40,6 +44,8 @@ from transforms.settings import EmbeddingSettings, GeminiSettings
 sys.path.insert(0, str(Path(__file__).parents[1]))
 SAMPLE = "linux-erofs.20250[3-6].gz"
 CHARS, TEXTS, ROUNDS = 1300, 8192, 3
+_SHORT = {"message_chars": "1000"}
+"""Chunks that a transformer reads whole."""
 WEIGHTS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 console = Console(width=120)
 
@@ -52,46 +58,65 @@ def main() -> None:
     parser.add_argument("part", choices=["speed", "quality", "quota", "again"])
     parser.add_argument("--transformer", help="folder or hub name of a sentence-transformers model")
     parser.add_argument("--dimensions", type=int, default=384)
+    parser.add_argument("--onnx-file", action="append", default=[], help="graph in that folder; several")
     parser.add_argument("--corpus", choices=["pgsql", "erofs"], help="one of both only")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     arguments = parser.parse_args()
+    transformers = {
+        file or "transformer": EmbeddingSettings(
+            model="transformer", name=arguments.transformer, dimensions=arguments.dimensions, onnx_file=file
+        )
+        for file in (None, *arguments.onnx_file)
+        if arguments.transformer
+    }
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         if arguments.part == "speed":
-            speed()
+            speed(transformers)
         elif arguments.part == "quota":
             quota(state)
         elif arguments.part == "again":
             again(state)
         else:
-            quality(state, arguments.corpus, arguments.transformer, arguments.dimensions)
+            quality(state, arguments.corpus, transformers)
 
 
-def speed() -> None:
-    """Texts per second of the static model and of wordllama's API, in turns."""
-    import wordllama
-
-    folder = Path(wordllama.__file__).parent
-    own = wordllama.WordLlama.load(dim=256, cache_dir=folder, disable_download=True)
-    embedder = make_embedder(EmbeddingSettings())
-    texts = passages()
-    embedder.embed_documents(texts[:64])
-    own.embed(texts[:64], norm=True)
-    rates: dict[str, list[float]] = {"weft": [], "wordllama": []}
+def speed(transformers: Mapping[str, EmbeddingSettings]) -> None:
+    """Texts per second and peak memory of each model, in processes of their own and in turns."""
+    models = {"static": EmbeddingSettings()} | dict(transformers)
+    rates: dict[str, list[float]] = {}
+    peaks: dict[str, float] = {}
     for _ in range(ROUNDS):
-        for name, embed in (
-            ("weft", embedder.embed_documents),
-            ("wordllama", lambda t: own.embed(t, norm=True)),
-        ):
-            start = time.perf_counter()
-            for first in range(0, len(texts), 2048):
-                embed(texts[first : first + 2048])
-            rates[name].append(len(texts) / (time.perf_counter() - start))
-    middle = {name: statistics.median(values) for name, values in rates.items()}
-    console.print(
-        f"{len(texts):,} texts of {CHARS:,} characters, median of {ROUNDS}: weft {middle['weft']:,.0f} texts/s, "
-        f"wordllama's API {middle['wordllama']:,.0f} texts/s, {middle['weft'] / middle['wordllama']:.2f} times"
-    )
+        for name in (*models, "wordllama's API"):
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+                rate, peak = alone.submit(measured_speed, models.get(name)).result()
+            rates.setdefault(name, []).append(rate)
+            peaks[name] = max(peaks.get(name, 0.0), peak)
+    table = Table(title=f"texts of {CHARS:,} characters, median of {ROUNDS}", title_justify="left")
+    for column in ("model", "texts/s", "peak MiB of the process"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for name, values in rates.items():
+        table.add_row(name, f"{statistics.median(values):,.0f}", f"{peaks[name]:,.0f}")
+    console.print(table)
+
+
+def measured_speed(model: EmbeddingSettings | None) -> tuple[float, float]:
+    """Texts per second of a model, of wordllama's own API for none, and the process's peak memory in MiB."""
+    if model is None:
+        import wordllama
+
+        folder = Path(wordllama.__file__).parent
+        own = wordllama.WordLlama.load(dim=256, cache_dir=folder, disable_download=True)
+        embed, texts = (lambda t: own.embed(t, norm=True)), passages()
+    else:
+        embed = make_embedder(model).embed_documents
+        texts = passages() if model.model == "static" else passages()[:256]
+    embed(texts[:64])
+    start = time.perf_counter()
+    for first in range(0, len(texts), 2048):
+        embed(texts[first : first + 2048])
+    rate = len(texts) / (time.perf_counter() - start)
+    return rate, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def passages() -> list[str]:
@@ -102,26 +127,20 @@ def passages() -> list[str]:
     return [cut[i % len(cut)] for i in range(TEXTS)]
 
 
-def quality(state: Path, corpus: str | None, transformer: str | None, dimensions: int) -> None:
+def quality(state: Path, corpus: str | None, transformers: Mapping[str, EmbeddingSettings]) -> None:
     """One table per task: models and weights; above it what the vectors took."""
     corpora = collections.corpora_folder()
-    models = {"static": ""}
-    if transformer:
-        lines = [
-            "[embedding]",
-            'model = "transformer"',
-            f'name = "{transformer}"',
-            f"dimensions = {dimensions}",
-        ]
-        models["transformer"] = "\n".join([*lines, "[chunks]", "message_chars = 1000"])
-        models["static, chunks of the transformer"] = "[chunks]\nmessage_chars = 1000"
+    models = {"static": ("", {})} | {name: (_section(model), _SHORT) for name, model in transformers.items()}
+    if transformers:
+        models["static, chunks of the transformer"] = ("", _SHORT)
     sample = f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/{SAMPLE}"\ngrain = "year"'
     sources = {"pgsql": collections.pgsql(corpora).source, "erofs": sample}
     sources = {name: source for name, source in sources.items() if corpus in (None, name)}
     found: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
-    for model, section in models.items():
+    for model, (section, chunks) in models.items():
         for name, source in sources.items():
-            index = built(state / f"{name}-{model}".replace(" ", "-").replace(",", ""), name, source, section)
+            folder = state / re.sub(r"\W+", "-", f"{name}-{model}")
+            index = built(folder, name, source, section, chunks)
             collection = (
                 collections.pgsql(corpora) if name == "pgsql" else collections.erofs(corpora, index.path)
             )
@@ -140,9 +159,15 @@ def quality(state: Path, corpus: str | None, transformer: str | None, dimensions
         console.print(table)
 
 
-def built(folder: Path, name: str, source: str, section: str) -> SearchIndex:
+def _section(model: EmbeddingSettings) -> str:
+    """The settings file's lines for a transformer."""
+    named = model.model_dump(include={"model", "name", "dimensions", "onnx_file"}, exclude_none=True)
+    return "\n".join(["[embedding]", *(f"{name} = {json.dumps(value)}" for name, value in named.items())])
+
+
+def built(folder: Path, name: str, source: str, section: str, chunks: Mapping[str, str]) -> SearchIndex:
     """The index of a source with a model; prints what a build in a process of its own took."""
-    config = collections.settings_file(folder, name, source)
+    config = collections.settings_file(folder, name, source, chunks)
     config.write_text(config.read_text() + section + "\n")
     done = subprocess.run(
         [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],

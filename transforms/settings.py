@@ -428,6 +428,11 @@ class EmbeddingSettings(StageSettings):
         None, description="transformer: put before each text; default: what the model's files say"
     )
     query_prefix: str | None = Field(None, description="transformer: the same for queries")
+    onnx_file: str | None = Field(
+        None,
+        description="transformer: file of the model's folder, such as onnx/model_quint8_avx2.onnx, that ONNX Runtime "
+        "runs in place of PyTorch (extra `onnx`)",
+    )
     offline: bool = Field(
         False, description="transformer: never look on the hub, use what was downloaded before"
     )
@@ -450,7 +455,7 @@ class EmbeddingSettings(StageSettings):
     @model_validator(mode="after")
     def _fits_the_model(self) -> EmbeddingSettings:
         only = "for transformer only" if self.model != "transformer" else ""
-        for setting in ("revision", "document_prefix", "query_prefix"):
+        for setting in ("revision", "document_prefix", "query_prefix", "onnx_file"):
             if only and getattr(self, setting) is not None:
                 raise ValueError(f"{setting} is {only}")
         if self.model == "static" and (self.name, self.dimensions) != (None, _STATIC_DIMENSIONS):
@@ -486,7 +491,9 @@ class EmbeddingSettings(StageSettings):
         else:
             base = (self.name or "").rstrip("/").rsplit("/", 1)[-1] if self.names_folder else str(self.name)
             base += f"@{self.revision}" if self.revision else ""
-        altered = (self.max_tokens, self.document_prefix)
+        altered: tuple[object, ...] = (self.max_tokens, self.document_prefix)
+        if self.onnx_file:
+            altered += (self.onnx_file,)
         variant = text_hash(json.dumps(altered))[:8] if any(v is not None for v in altered) else ""
         return f"{base}+{variant}" if variant else base
 

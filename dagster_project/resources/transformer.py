@@ -11,6 +11,7 @@ import numpy as np
 
 from assets.protocols import Embedded
 from dagster_project.resources.extras import not_installed
+from dagster_project.resources.onnx_graph import run_by_onnx
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings, SafetySettings
 from transforms.vectors import unit_length
@@ -18,7 +19,7 @@ from transforms.vectors import unit_length
 _BATCH_TEXTS = 256
 """A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""
 _ENCODING = {"convert_to_numpy": True, "show_progress_bar": False}
-_WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py")
+_WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py", "*.onnx", "*.onnx_data")
 
 
 class TransformerEmbedder:
@@ -115,6 +116,8 @@ class TransformerEmbedder:
             )
         if model.max_seq_length is None:
             raise EmbeddingError(f"{settings.name} says no maximum length: set embedding.max_tokens")
+        if settings.onnx_file:
+            run_by_onnx(model, settings)
         return model
 
 

@@ -126,6 +126,62 @@ def test_a_wrong_width_is_explained():
         make_embedder(named).embed_documents(TEXTS)
 
 
+@pytest.fixture(scope="module")
+def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the model's folder that holds its transformer as a graph too, whole and in int8."""
+    for needed in ("onnxruntime", "onnx", "onnxscript"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed (extra `onnx`; onnx and onnxscript write the graph)")
+    folder = tmp_path_factory.mktemp("onnx") / "model"
+    shutil.copytree(weights(), folder)
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from sentence_transformers import SentenceTransformer
+
+    inner = SentenceTransformer(str(folder), device="cpu")[0].model.eval()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+
+    class Tokens(torch.nn.Module):
+        def forward(self, input_ids, attention_mask, token_type_ids):
+            given = dict(zip(names, (input_ids, attention_mask, token_type_ids), strict=True))
+            return inner(**given).last_hidden_state
+
+    shape = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
+    example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in names)
+    torch.onnx.export(
+        Tokens(), example, str(folder / "model.onnx"), input_names=list(names), output_names=["last_hidden_state"],
+        dynamic_shapes=dict.fromkeys(names, shape), dynamo=True, external_data=False,
+    )  # fmt: skip
+    quantize_dynamic(
+        folder / "model.onnx", folder / "model_int8.onnx", per_channel=True, weight_type=QuantType.QInt8
+    )
+    return folder
+
+
+@pytest.mark.parametrize(("file", "least"), [("model.onnx", 0.9999), ("model_int8.onnx", 0.95)])
+def test_a_graph_gives_the_vectors_of_the_transformer(
+    minilm: Embedder, onnx_folder: Path, file: str, least: float
+):
+    named = EmbeddingSettings(model="transformer", name=str(onnx_folder), dimensions=384, onnx_file=file)
+    made = make_embedder(named)
+    assert made.model != minilm.model
+    assert unit(made.embed_documents(TEXTS))
+    same = (made.embed_documents(TEXTS) * minilm.embed_documents(TEXTS)).sum(axis=1)
+    assert (same > least).all()
+    assert (same < 1 - 1e-6).any() == (file == "model_int8.onnx")
+
+
+def test_a_graph_that_is_not_there_or_none_is_explained(tmp_path: Path):
+    folder = tmp_path / "model"
+    shutil.copytree(weights(), folder)
+    (folder / "broken.onnx").write_bytes(b"no graph")
+    pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
+    for file, said in (("gone.onnx", "there is no file"), ("broken.onnx", "cannot be opened as an ONNX")):
+        named = EmbeddingSettings(model="transformer", name=str(folder), dimensions=384, onnx_file=file)
+        with pytest.raises(SettingsError, match=said):
+            make_embedder(named).embed_documents(TEXTS)
+
+
 def with_folder(work: Workspace, folder: str) -> Workspace:
     return work.configure(embedding={"model": "transformer", "name": folder, "dimensions": 384})
 
