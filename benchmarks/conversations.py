@@ -199,23 +199,8 @@ def _queries(markdown: str, messages: int, settings: ContextSettings) -> pl.Data
 
 def turns(corpora: Path, state: Path) -> None:
     """Print the recall of evidence turns at 5 and 10 by category, beside bm25s."""
-    folder = state / "locomo"
-    (folder / "chats").mkdir(parents=True, exist_ok=True)
-    samples = [
-        json.loads(line) for line in (corpora / "conversations" / "locomo.jsonl").read_text().splitlines()
-    ]
-    config = ['[storage]\nroot = "state"\n\n[conversations]\nindex = "turns"\n']
-    told = {}
-    for sample in samples:
-        name = sample["sample_id"]
-        told[name] = _locomo_turns(sample["conversation"])
-        lines = (json.dumps({"timestamp": t[1], "author": t[2], "message": t[3]}) for t in told[name])
-        (folder / "chats" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-        config.append(
-            f'[[sources]]\nname = "{name}"\nkind = "conversation"\npath = "chats/{name}.jsonl"\npseudonyms = false\n'
-        )
-    (folder / "weft.toml").write_text("\n".join(config))
-    settings = built(folder / "weft.toml")
+    config, samples, told = locomo(corpora, state / "locomo")
+    settings = built(config)
     systems: dict[str, dict[str, dict[int, list[float]]]] = {}
     with make_published(settings).open() as index:
         for sample in samples:
@@ -237,6 +222,27 @@ def turns(corpora: Path, state: Path) -> None:
             system, *(f"{np.mean(results[n][5]):.3f} / {np.mean(results[n][10]):.3f}" for n in names)
         )
     Console(width=140).print(table)
+
+
+def locomo(
+    corpora: Path, folder: Path
+) -> tuple[Path, list[dict], dict[str, list[tuple[str, str, str, str]]]]:
+    """A settings file of the conversations of LoCoMo, their questions, and their turns by name."""
+    (folder / "chats").mkdir(parents=True, exist_ok=True)
+    lines = (corpora / "conversations" / "locomo.jsonl").read_text().splitlines()
+    samples = [json.loads(line) for line in lines]
+    config = ['[storage]\nroot = "state"\n\n[conversations]\nindex = "turns"\n']
+    told = {}
+    for sample in samples:
+        name = sample["sample_id"]
+        told[name] = _locomo_turns(sample["conversation"])
+        rows = (json.dumps({"timestamp": t[1], "author": t[2], "message": t[3]}) for t in told[name])
+        (folder / "chats" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+        config.append(
+            f'[[sources]]\nname = "{name}"\nkind = "conversation"\npath = "chats/{name}.jsonl"\npseudonyms = false\n'
+        )
+    (folder / "weft.toml").write_text("\n".join(config))
+    return folder / "weft.toml", samples, told
 
 
 def _locomo_turns(conversation: dict) -> list[tuple[str, str, str, str]]:

@@ -3,7 +3,7 @@
     python benchmarks/models.py speed [--transformer FOLDER] [--onnx-file FILE ...]
     python benchmarks/models.py quality [--corpus NAME] [--transformer FOLDER] [--onnx-file FILE ...] [--state FOLDER]
     python benchmarks/models.py quota               Gemini's path against a loopback server with a quota
-    python benchmarks/models.py again [--state FOLDER]  second builds of all mail corpora ask for nothing
+    python benchmarks/models.py again [--state FOLDER]  second builds of all corpora ask for nothing
 
 `quality` searches the PostgreSQL mails and four months of linux-erofs with each model: the default
 search with several weights of the lexical half, and vectors alone.
@@ -16,6 +16,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from pathlib import Path
 import ibis
 import mail_collections as collections
 import numpy as np
+from conversations import locomo
 from rich.console import Console
 from rich.table import Table
 
@@ -243,13 +245,15 @@ def quota(state: Path) -> None:
 
 
 def again(state: Path) -> None:
-    """What second builds of the corpora embed, also when the lake is gone."""
+    """What second builds of all corpora embed, also when the lake is gone."""
     corpora = collections.corpora_folder()
-    for name, source in (
-        ("pgsql", collections.pgsql(corpora).source),
-        ("erofs", collections.erofs_source(corpora)),
-    ):
-        config = collections.settings_file(state / f"again-{name}", name, source)
+    configs = {
+        "pgsql": collections.settings_file(state / "again-pgsql", "pgsql", collections.pgsql(corpora).source),
+        "erofs": collections.settings_file(state / "again-erofs", "erofs", collections.erofs_source(corpora)),
+        "passages": passages_settings(corpora, state / "again-passages"),
+        "conversations": locomo(corpora, state / "again-conversations")[0],
+    }
+    for name, config in configs.items():
         command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
         for step in ("first", "second", "without lake and index"):
             result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -258,6 +262,18 @@ def again(state: Path) -> None:
             if step == "second":
                 for folder in ("lake", "index"):
                     subprocess.run(["rm", "-r", str(config.parent / "state" / folder)], check=True)
+
+
+def passages_settings(corpora: Path, folder: Path) -> Path:
+    """A settings file of the documents with marked passages, as files of a tree."""
+    (folder / "tree").mkdir(parents=True, exist_ok=True)
+    for file in sorted((corpora / "passages").glob("*.md")):
+        shutil.copy(file, folder / "tree" / file.name)
+    config = folder / "weft.toml"
+    config.write_text(
+        '[storage]\nroot = "state"\n\n[[sources]]\nname = "passages"\nkind = "tree"\npath = "tree"\n'
+    )
+    return config
 
 
 if __name__ == "__main__":

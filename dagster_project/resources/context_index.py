@@ -20,10 +20,8 @@ from transforms.candidates import telling_terms
 from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
 from transforms.schemas import CONVERSATION_CANDIDATES
-from transforms.selection import top_k
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
 
-_CELLS_AT_ONCE = 1 << 25
 _QUERIES_AT_ONCE = 64
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
@@ -66,10 +64,12 @@ class IndexForContext:
         """
         texts = queries.get_column("text").to_list()
         hidden = self._own_chunks(own or {w: [w] for w in queries.get_column("window_id").unique()})
-        left_out = [hidden.get(window) for window in queries.get_column("window_id")]
+        masks = {window: _without(self.index.chunk_count, own) for window, own in hidden.items()}
+        windows = queries.get_column("window_id").to_list()
+        left_out, allowed = [hidden.get(w) for w in windows], [masks.get(w) for w in windows]
         asked = self._asked(texts, settings)
-        near = self._similar(self._query_vectors(texts), left_out, settings)
-        words = self._lexical_scores(asked, left_out, settings)
+        near = self._similar(self._query_vectors(texts), left_out, allowed, settings)
+        words = self._lexical_scores(asked, allowed, settings)
         parts = [
             _best(number, scores, similar, settings)
             for number, (scores, similar) in enumerate(zip(words, near, strict=True))
@@ -128,27 +128,23 @@ class IndexForContext:
         )
 
     def _lexical_scores(
-        self, asked: pl.DataFrame, left_out: Sequence[np.ndarray | None], settings: ContextSettings
-    ) -> Iterator[np.ndarray | None]:
-        """The BM25 scores of all chunks for each query, 0 for those left out; None where the settings want none."""
+        self, asked: pl.DataFrame, allowed: Sequence[np.ndarray | None], settings: ContextSettings
+    ) -> Iterator[lexical.TermScores | None]:
+        """The BM25 scores of each query over the chunks that are allowed; None where the settings want none."""
         if not settings.lexical_weight:
-            yield from repeat(None, len(left_out))
+            yield from repeat(None, len(allowed))
             return
-        step = max(1, _CELLS_AT_ONCE // max(1, self.index.chunk_count))
-        for first in range(0, len(left_out), step):
-            hidden = left_out[first : first + step]
-            here = asked.filter(pl.col("query").is_between(first, first + len(hidden) - 1)).with_columns(
-                pl.col("query") - first
-            )
-            table = here.to_arrow()
-            scores = lexical.bm25_scores(table, len(hidden), self.index.postings, self.index.settings)
-            for row, own in zip(scores, hidden, strict=True):
-                if own is not None:
-                    row[own] = 0.0
-                yield row
+        weights = self.index.weighed(self.index.settings)
+        words = lexical.terms_by_query(asked.to_arrow(), len(allowed))
+        for some, mask in zip(words, allowed, strict=True):
+            yield lexical.TermScores(some, self.index.postings, weights, mask)
 
     def _similar(
-        self, vectors: np.ndarray, left_out: Sequence[np.ndarray | None], settings: ContextSettings
+        self,
+        vectors: np.ndarray,
+        left_out: Sequence[np.ndarray | None],
+        allowed: Sequence[np.ndarray | None],
+        settings: ContextSettings,
     ) -> Iterator[ranking.Scores]:
         """The cosines of each query, good until the next is asked for, without the chunks that are left out.
 
@@ -158,7 +154,7 @@ class IndexForContext:
         """
         approximate = self._is_approximate(len(vectors), settings)
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
-        for number, (query, own) in enumerate(zip(vectors, left_out, strict=True)):
+        for number, (query, own, mask) in enumerate(zip(vectors, left_out, allowed, strict=True)):
             place = number % _QUERIES_AT_ONCE
             near = self._nearest(query, own, settings) if approximate else None
             if near is None and approximate:
@@ -166,7 +162,7 @@ class IndexForContext:
             elif near is None and place == 0:
                 some = vectors[number : number + _QUERIES_AT_ONCE]
                 self.index.cosines(some, out=block[: len(some)])
-            yield near or ranking.ExactScores(block[place], _without(self.index.chunk_count, own))
+            yield near or ranking.ExactScores(block[place], mask)
 
     def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
         """The chunk numbers of the documents that the queries of a window must not find."""
@@ -228,9 +224,7 @@ def _empty() -> pl.DataFrame:
     return pl.DataFrame(schema=_FOUND)
 
 
-def _without(count: int, left_out: np.ndarray | None) -> np.ndarray | None:
-    if left_out is None:
-        return None
+def _without(count: int, left_out: np.ndarray) -> np.ndarray:
     mask = np.ones(count, dtype=bool)
     mask[left_out] = False
     return mask
@@ -238,7 +232,7 @@ def _without(count: int, left_out: np.ndarray | None) -> np.ndarray | None:
 
 def _best(
     row: int,
-    words: np.ndarray | None,
+    words: lexical.TermScores | None,
     near: ranking.Scores,
     settings: ContextSettings,
 ) -> pl.DataFrame:
@@ -247,16 +241,13 @@ def _best(
     lexical_scores = np.zeros(len(chosen))
     weight = settings.lexical_weight if words is not None else 0.0
     if words is not None:
-        matching = np.flatnonzero(words)
-        best_words = matching[top_k(words[matching], settings.candidates)]
-        chosen = np.union1d(chosen, best_words)
-        lexical_scores = words[chosen].astype(np.float64)
+        chosen = np.union1d(chosen, words.best(settings.candidates))
+        lexical_scores = words.of(chosen)
     similarity = near.of(chosen)
     kept = (similarity >= settings.min_similarity) | (lexical_scores > 0)
     chosen, lexical_scores, similarity = chosen[kept], lexical_scores[kept], similarity[kept]
     if weight:
-        high = float(words.max()) if words is not None and words.size else 0.0
-        by_words = ranking.scaled(lexical_scores, 0.0, high)
+        by_words = ranking.scaled(lexical_scores, 0.0, words.high if words is not None else 0.0)
         score = weight * by_words + (1 - weight) * ranking.scaled(similarity, near.low, near.high)
     else:
         score = similarity

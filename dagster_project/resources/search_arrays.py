@@ -186,7 +186,8 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None
         chunks[place : place + len(part)] = part
         place += len(part)
         codes.append(_coded(batch, known))
-    words = np.frombuffer(b"".join(known), dtype=np.uint16).reshape(len(known), -1)
+    width = -(-len(lexical.FIELDS) // _TFS_PER_WORD) * _TFS_PER_WORD
+    words = np.frombuffer(b"".join(known), dtype=np.uint16).reshape(-1, width)
     np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
     small = np.uint16 if len(known) <= 1 << 16 else np.uint32
     np.save(folder / "codes.npy", np.concatenate([np.zeros(0, small), *codes]).astype(small))

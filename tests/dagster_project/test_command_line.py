@@ -283,10 +283,10 @@ def _of_layout(value: str) -> Callable[[Path], None]:
         (_hollow, "cannot be read"),
         (_a_folder, "cannot be read"),
         (_without("manifest"), "cannot be read"),
-        (_without("postings"), "cannot be read"),
+        (_without("chunks"), "cannot be read"),
         (_of_layout("1"), "layout 1"),
     ],
-    ids=["empty", "truncated", "hollow", "folder", "no manifest", "no postings", "layout"],
+    ids=["empty", "truncated", "hollow", "folder", "no manifest", "no chunks", "layout"],
 )
 def test_an_unusable_index_is_explained(built: Workspace, damage: Callable[[Path], object], said: str):
     current = (built.index / "CURRENT").resolve()

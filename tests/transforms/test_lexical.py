@@ -130,7 +130,7 @@ def test_scores_by_term_are_those_of_all_chunks(
     found = TermScores(sorted(asked), held, weighed(held, ONE_FIELD), allowed)
     assert found.best(k).tolist() == expected.best(k).tolist()
     assert (found.low, found.high) == (expected.low, max(expected.high, 0.0))
-    numbers = np.arange(len(texts))[::-1]
+    numbers = np.flatnonzero(np.ones(len(texts), dtype=bool) if allowed is None else allowed)[::-1]
     assert found.of(numbers).tolist() == expected.of(numbers).tolist()
 
 
