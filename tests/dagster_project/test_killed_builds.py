@@ -15,7 +15,7 @@ import pytest
 
 from tests.archives import Mail, Workspace, differences, discussion, rebuilt, two_lists
 
-KILLS = 8
+KILLS = 4
 STARTUP = 0.4
 """Share of a build's time in which the program starts and nothing can be lost."""
 
