@@ -57,13 +57,6 @@ def refresh_job(family: Family) -> str:
 
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
-    families = (*FAMILIES, GRAPH) if settings.graph.enabled else FAMILIES
-    partitioned = dg.AssetSelection.assets(*(table for family in families for table in family.tables))
-    context = dg.AssetSelection.assets(*CONTEXT_TABLES)
-    evaluation = dg.AssetSelection.groups(GROUP)
-    report = dg.AssetSelection.groups(operations.GROUP)
-    search = dg.AssetSelection.groups(SEARCH_GROUP)
-    fetched = dg.AssetSelection.groups(fetch.GROUP)
     fetching = make_fetch_assets(settings)
     assets = [
         *fetching,
@@ -75,71 +68,49 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     return dg.Definitions(
         assets=[_owned(definition, settings) for definition in assets],
         asset_checks=[publish_checks(settings.embedding)],
-        jobs=[
-            *(
-                [
-                    dg.define_asset_job(
-                        FETCH,
-                        selection=fetched,
-                        description="Bring what is new in the remotes of the sources.",
-                        executor_def=dg.in_process_executor,
-                    )
-                ]
-                if fetching
-                else []
-            ),
-            *(
-                dg.define_asset_job(
-                    refresh_job(family),
-                    selection=dg.AssetSelection.assets(*family.tables),
-                    description=_REFRESHES.format(family.name) if family != GRAPH else _REFRESHES_GRAPH,
-                    executor_def=dg.in_process_executor,
-                )
-                for family in families
-            ),
-            dg.define_asset_job(
-                PUBLISH,
-                selection=dg.AssetSelection.all()
-                - partitioned
-                - context
-                - evaluation
-                - report
-                - search
-                - fetched,
-                description="Relate, embed, check and publish what the partitions hold.",
-                executor_def=dg.in_process_executor,
-            ),
-            dg.define_asset_job(
-                REPORT,
-                selection=report,
-                description="Draw how fast, how late and how large everything is.",
-                executor_def=dg.in_process_executor,
-            ),
-            dg.define_asset_job(
-                CONTEXT,
-                selection=context,
-                description="Search the published index with every conversation and put its context together.",
-                executor_def=dg.in_process_executor,
-            ),
-            dg.define_asset_job(
-                EVALUATE,
-                selection=evaluation,
-                description="Measure the published index with the configured queries.",
-                executor_def=dg.in_process_executor,
-            ),
-            dg.define_asset_job(
-                SEARCH,
-                selection=search,
-                description="Search the published index for the queries of the run's configuration.",
-                executor_def=dg.in_process_executor,
-            ),
-            hourly_job(settings),
-        ],
+        jobs=[*_jobs(settings, fetches=bool(fetching)), hourly_job(settings)],
         schedules=[hourly_schedule(settings)],
         sensors=[vault_sensor(settings)],
         resources={**make_resources(settings), **(resources or {})},
         executor=dg.in_process_executor,
     )
+
+
+def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
+    """One job for each thing that people do with a part of the assets; publishing takes what no other job does."""
+    families = (*FAMILIES, GRAPH) if settings.graph.enabled else FAMILIES
+    parts = {
+        FETCH: (dg.AssetSelection.groups(fetch.GROUP), "Bring what is new in the remotes of the sources."),
+        REPORT: (
+            dg.AssetSelection.groups(operations.GROUP),
+            "Draw how fast, how late and how large everything is.",
+        ),
+        CONTEXT: (
+            dg.AssetSelection.assets(*CONTEXT_TABLES),
+            "Search the published index with every conversation and put its context together.",
+        ),
+        EVALUATE: (
+            dg.AssetSelection.groups(GROUP),
+            "Measure the published index with the configured queries.",
+        ),
+        SEARCH: (
+            dg.AssetSelection.groups(SEARCH_GROUP),
+            "Search the published index for the queries of the run's configuration.",
+        ),
+    }
+    for family in families:
+        told = _REFRESHES.format(family.name) if family != GRAPH else _REFRESHES_GRAPH
+        parts[refresh_job(family)] = (dg.AssetSelection.assets(*family.tables), told)
+    published: dg.AssetSelection = dg.AssetSelection.all()
+    for selection, _ in parts.values():
+        published = published - selection
+    parts[PUBLISH] = (published, "Relate, embed, check and publish what the partitions hold.")
+    if not fetches:
+        del parts[FETCH]
+    return [
+        dg.define_asset_job(name, selection=selection, description=told, executor_def=dg.in_process_executor)
+        for name, (selection, told) in parts.items()
+    ]
 
 
 def _owned(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
