@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets.partitions import MAIL
+from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import blocks, chunks, mail, references, schemas, terms
+from transforms import blocks, chunks, lanes, mail, references, schemas, terms
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 
 
@@ -46,10 +46,14 @@ def mail_assets(
         stage_asset(
             MAIL,
             "chunk_messages",
-            {"message_chunks": schemas.CHUNKS, "message_exclusions": schemas.EXCLUSIONS},
+            {
+                "message_chunks": schemas.CHUNKS,
+                "message_exclusions": schemas.EXCLUSIONS,
+                "slow_queue": schemas.SLOW_QUEUE,
+            },
             ["messages", "message_blocks", "attachments"],
-            f"{chunks.VERSION}-{chunk_settings.digest()}",
-            lambda partition, mails, runs, parts: chunks.message_chunks(mails, runs, parts, chunk_settings),
+            f"{chunks.VERSION}.{lanes.VERSION}-{chunk_settings.digest()}",
+            lambda partition, mails, runs, parts: lanes.fast_chunks(mails, runs, parts, chunk_settings),
         ),
         stage_asset(
             MAIL,
@@ -66,5 +70,31 @@ def mail_assets(
             ["messages"],
             references.VERSION,
             lambda partition, mails: (references.message_references(mails),),
+        ),
+    ]
+
+
+def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> list[dg.AssetsDefinition]:
+    """The partitioned assets of the slow lane, in order."""
+    return [
+        stage_asset(
+            SLOW,
+            "chunk_slow_messages",
+            {"slow_chunks": schemas.CHUNKS, "slow_exclusions": schemas.EXCLUSIONS},
+            ["slow_queue", "messages", "message_blocks", "attachments"],
+            f"{chunks.VERSION}.{lanes.VERSION}-{chunk_settings.digest()}",
+            lambda partition, queue, mails, runs, parts: lanes.slow_chunks(
+                queue, mails, runs, parts, chunk_settings
+            ),
+            pool=SLOW_POOL,
+        ),
+        stage_asset(
+            SLOW,
+            "slow_terms",
+            {"slow_terms": schemas.TERMS},
+            ["slow_chunks"],
+            f"{terms.VERSION}-{term_settings.digest()}",
+            lambda partition, table: (terms.chunk_terms(table, term_settings),),
+            pool=SLOW_POOL,
         ),
     ]

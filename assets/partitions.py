@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,18 @@ from transforms import schemas
 class Family:
     """What one kind of source becomes: its name, its partitions, and its partitioned tables in order.
 
-    The first table is there for every unit; by it the lake's partitions are listed.
+    The first table is there for every unit; by it the lake's partitions are listed. Where `compared` names tables,
+    only a change of these makes a partition stale: they tell of all that is read of others.
     """
 
     name: str
     partitions: dg.DynamicPartitionsDefinition
     tables: tuple[str, ...]
+    compared: tuple[str, ...] | None = None
+
+    def made_from(self, inputs: Iterable[str]) -> list[str]:
+        """Those of a stage's inputs whose content says whether what it made is still right."""
+        return [table for table in inputs if self.compared is None or table in self.compared]
 
 
 MAIL = Family(
@@ -35,6 +41,7 @@ MAIL = Family(
         "message_blocks",
         "message_chunks",
         "message_exclusions",
+        "slow_queue",
         "message_terms",
         "message_references",
     ),
@@ -66,6 +73,20 @@ CONVERSATIONS = Family(
     ),
 )
 FAMILIES = (MAIL, DOCUMENTS, CONVERSATIONS)
+SLOW = Family(
+    "slow",
+    MAIL.partitions,
+    ("slow_chunks", "slow_exclusions", "slow_terms"),
+    compared=("slow_queue", "slow_chunks"),
+)
+"""What the slow lane makes of the partitions of mail whose `slow_queue` has rows; it is made after publishing."""
+SLOW_POOL = "slow"
+SLOW_PARTS = {
+    "message_chunks": "slow_chunks",
+    "message_exclusions": "slow_exclusions",
+    "message_terms": "slow_terms",
+}
+"""Tables of mail of which a part is made by the slow lane, and where that part is."""
 GRAPH = Family(
     "graph",
     DOCUMENTS.partitions,
@@ -116,13 +137,14 @@ def stage_partitions(
     *,
     fingerprints: Mapping[str, Callable[..., str]] | None = None,
     compared: str | None = None,
+    noted: Sequence[str] | None = None,
 ) -> list[dict[str, Staged]]:
     """For each of `outputs`, the staged partitions of this run by key.
 
     `make(partition, *tables)` gets the partition's input tables and returns one table per output.
     What a partition was made from (the inputs' content hashes, and of what has no partitions its
     fingerprint, a function of the same arguments) is written into its files, so that a later run
-    can tell whether it is still right. The metadata of
+    can tell whether it is still right; with `noted`, only the hashes of these inputs. The metadata of
     the output `compared` says how many of its ids came, stayed and went. One partition is in
     memory at a time.
     """
@@ -132,7 +154,8 @@ def stage_partitions(
     for partition in keys:
         loaded = [p.read(partition) for p in inputs]
         given = [part.table for part in loaded]
-        made_from = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
+        hashes = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
+        made_from = {table: hashes[table] for table in (hashes if noted is None else noted)}
         made_from |= {name: of(partition, *given) for name, of in (fingerprints or {}).items()}
         tables = make(partition, *given)
         for name, data, parts in zip(outputs, tables, staged, strict=True):

@@ -8,7 +8,7 @@ import ibis
 import pyarrow as pa
 
 from assets import embedding
-from assets.partitions import FAMILIES, outs
+from assets.partitions import FAMILIES, SLOW, outs
 from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
 from transforms import checks, safety, schemas, vectors
 from transforms.context import published_chunks, texts_to_embed
@@ -41,6 +41,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         name="embeddings",
         group_name="publish",
         pool="embedding",
+        deps=["slow_chunks"],
         outs=outs(tables, embeddings_version(settings, screening)),
         check_specs=[
             dg.AssetCheckSpec(name, asset="embeddings", description=rule) for name, rule in warnings.items()
@@ -105,7 +106,7 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
         group_name="publish",
         kinds={"duckdb"},
         deps=[
-            *(table for family in FAMILIES for table in family.tables),
+            *(table for family in (*FAMILIES, SLOW) for table in family.tables),
             "document_links",
             "memberships",
             "threads",

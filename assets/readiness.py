@@ -14,6 +14,7 @@ from transforms import schemas
 from transforms.settings import OperationsSettings
 
 LAG_CHECK = "new_texts_are_searchable_in_time"
+SLOW_CHECK = "the_slow_lane_keeps_up"
 TABLE = "readiness"
 
 
@@ -37,7 +38,12 @@ def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
                 asset=TABLE,
                 description=f"Of the newest texts of each source, 95 % were searchable {settings.max_lag_minutes:g} "
                 "minutes after a build first saw them.",
-            )
+            ),
+            dg.AssetCheckSpec(
+                SLOW_CHECK,
+                asset=TABLE,
+                description=f"No text has waited for the slow lane for more than {settings.max_slow_lag_minutes:g} minutes.",
+            ),
         ],
     )
     def readiness(
@@ -48,22 +54,30 @@ def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
         told = publisher.readiness()
         version = context.assets_def.code_versions_by_key[context.asset_key] or ""
         staged = lake.stage(TABLE, None, told.table, code_version=version, inputs={"index": told.version})
-        found = measures.lags(told.table)
+        found, waiting = measures.lags(told.table), measures.waiting(told.table)
         facts: dict[str, Any] = {
             "lag_by_source": dg.MetadataValue.md(measures.markdown(found)),
             **_totals(found),
+            "waiting": waiting,
         }
         yield dg.Output(staged, metadata={"dagster/row_count": staged.row_count, **facts})
         late = measures.late_sources(told.table, settings.max_lag_minutes)
-        yield dg.AssetCheckResult(
-            check_name=LAG_CHECK,
-            asset_key=TABLE,
-            passed=not late,
-            severity=dg.AssetCheckSeverity.WARN,
-            metadata={"late_sources": late, "max_lag_minutes": settings.max_lag_minutes},
-        )
+        yield _warning(LAG_CHECK, not late, late_sources=late, max_lag_minutes=settings.max_lag_minutes)
+        longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
+        yield _warning(SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting)
 
     return readiness
+
+
+def _warning(name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
+    """The result of a check that holds nothing back."""
+    return dg.AssetCheckResult(
+        check_name=name,
+        asset_key=TABLE,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+    )
 
 
 def _totals(found: pl.DataFrame) -> dict[str, float]:

@@ -85,7 +85,7 @@ def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinitio
     """The asset `inferred_quotes`."""
     version = f"{quotes.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GROUP, **described(schemas.INFERRED_QUOTES, version, "polars"))
+    @dg.asset(group_name=GROUP, deps=["slow_chunks"], **described(schemas.INFERRED_QUOTES, version, "polars"))
     def inferred_quotes(
         messages: ibis.Table, memberships: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table
     ) -> pa.Table:
@@ -161,6 +161,7 @@ def chunk_context_asset(
     @dg.multi_asset(
         name="build_chunk_context",
         group_name=GROUP,
+        deps=["slow_chunks"],
         outs=outs(tables, version, "ibis"),
     )
     def build_chunk_context(
@@ -205,7 +206,7 @@ def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
     """The asset `corpus_measures`, its values also as metadata."""
     version = f"{measures.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GROUP, **described(schemas.CORPUS_MEASURES, version, "polars"))
+    @dg.asset(group_name=GROUP, deps=["slow_chunks"], **described(schemas.CORPUS_MEASURES, version, "polars"))
     def corpus_measures(
         context: dg.AssetExecutionContext,
         messages: ibis.Table,

@@ -59,6 +59,7 @@ def stage_asset(
     version: str,
     make: Callable[..., Sequence[pa.Table]],
     whole: Mapping[str, Fingerprint] | None = None,
+    pool: str | None = None,
 ) -> dg.AssetsDefinition:
     """The multi-asset `name`: `tables` made of the tables `inputs` of the same partition.
 
@@ -75,6 +76,7 @@ def stage_asset(
         group_name=family.name,
         ins={table: dg.AssetIn(table) for table in (*inputs, *joined)},
         outs=outs(tables, version, "polars"),
+        pool=pool,
     )
     def transform(
         context: dg.AssetExecutionContext,
@@ -91,6 +93,7 @@ def stage_asset(
             lambda partition, *given: make(partition, *given, *(loaded[table] for table in joined)),
             fingerprints={table: partial(of, loaded[table]) for table, of in joined.items()},
             compared=next((name for name, table in tables.items() if table.key == ("chunk_id",)), None),
+            noted=family.made_from(inputs),
         )
         yield from map(dg.Output, staged, tables)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
+from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, Family
 from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
 from dagster_project.composition import (
     make_assets,
@@ -21,14 +20,24 @@ from dagster_project.composition import (
     make_seen_units,
     make_sources,
 )
-from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions, refresh_job
+from dagster_project.definitions import CONTEXT, LANE_TAG, PUBLISH, REPORT, build_definitions, refresh_job
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
-from dagster_project.plan import Plan, context_is_right, make_plan, ranges, stale_graph, sync_partitions
+from dagster_project.locks import only_build, only_lane, turn
+from dagster_project.plan import (
+    Plan,
+    context_is_right,
+    make_plan,
+    ranges,
+    stale_graph,
+    stale_slow,
+    sync_partitions,
+)
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
 
+_ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -43,6 +52,7 @@ class BuildResult:
     embedding: Mapping[str, float] = field(default_factory=dict)
     fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
     failed_checks: tuple[FailedCheck, ...] = ()
+    slow: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -51,6 +61,7 @@ class BuildResult:
             "units": len(self.plan.units),
             "made": sorted(self.plan.stale),
             "removed": sorted(self.plan.vanished),
+            "slow": sorted(self.slow),
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),
@@ -60,21 +71,6 @@ class BuildResult:
         }
 
 
-@contextlib.contextmanager
-def only_build(root: Path) -> Iterator[None]:
-    """Hold the build lock of a storage root; BusyError if another build holds it.
-
-    The lock belongs to the process and goes with it, however it ends.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / ".build.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BusyError(f"another build of {root} is running; wait for it to end") from error
-        yield
-
-
 def build(
     settings: Settings,
     instance: dg.DagsterInstance,
@@ -82,21 +78,28 @@ def build(
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
     fetch: bool = True,
+    slow: bool = True,
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
     Runs the same jobs as the Dagster UI, in this process. Returns without any run when there is nothing
-    to fetch and nothing changed. A remote that fails stops nothing: what it gave before is built, and `fetched` of
-    the result has the fault. Raises BusyError while another build of the same storage runs, and
-    WeftError when a run of the build fails, with the step and the reason. What fails, and checks that warn, go to
+    to fetch and nothing changed. What the slow lane has to do is done after that, when other builds may begin
+    again, and published in turn; without `slow` it waits. A remote that fails stops nothing: what it gave before is
+    built, and `fetched` of the result has the fault. Raises BusyError while another build of the same storage runs,
+    and WeftError when a run of the build fails, with the step and the reason. What fails, and checks that warn, go to
     `[alerts]`.
     """
-    with alerting(settings.alerts, settings.root), only_build(settings.root):
-        start = time.monotonic()
-        _clear(settings, instance)
-        fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
-        result = _build(settings, instance, tell, on_plan)
-        result = replace(result, fetched=fetched, seconds=time.monotonic() - start)
+    start = time.monotonic()
+    progress = CountedProgress(tell)
+    with alerting(settings.alerts, settings.root):
+        with only_build(settings.root):
+            _clear(settings, instance)
+            fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
+            result = _build(settings, instance, progress, on_plan)
+        if slow:
+            result = _with_slow_lane(settings, instance, progress, result)
+    timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
+    result = replace(result, fetched=fetched, stages=timings, seconds=time.monotonic() - start)
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
     return result
@@ -130,10 +133,43 @@ def make_texts(
             _make(settings, instance, plan, CountedProgress(tell), [], only_texts=True)
 
 
+def make_slow(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> tuple[str, ...]:
+    """Make what waits for the slow lane, beside builds; the partitions that were made. BusyError if another does."""
+    with only_lane(settings.root, SLOW.name):
+        _close_dead_runs(instance, settings.root, SLOW.name)
+        waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
+        job = build_definitions(settings, {"progress": progress}).resolve_job_def(refresh_job(SLOW))
+        for _, first, last, tables in ranges(instance, waiting, [SLOW]):
+            of = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name, RANGE_START: first, RANGE_END: last}
+            _run(job, instance, tables, of)
+        return tuple(sorted(waiting))
+
+
+def _with_slow_lane(
+    settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress, result: BuildResult
+) -> BuildResult:
+    """`result` with what the slow lane made and published, if something waited and no other process makes it."""
+    with contextlib.suppress(BusyError):
+        if made := make_slow(settings, instance, progress):
+            with turn(settings.root):
+                later = _build(settings, instance, progress, lambda plan: None)
+            figures = {
+                k: v + result.embedding.get(k, 0) if k in _ADDED_UP else v for k, v in later.embedding.items()
+            }
+            return replace(
+                result,
+                slow=made,
+                published=later.published or result.published,
+                embedding=figures or result.embedding,
+                failed_checks=later.failed_checks or result.failed_checks,
+            )
+    return result
+
+
 def _build(
     settings: Settings,
     instance: dg.DagsterInstance,
-    tell: Callable[[str, str | None, int], None],
+    progress: CountedProgress,
     on_plan: Callable[[Plan], None],
 ) -> BuildResult:
     start = time.monotonic()
@@ -142,7 +178,6 @@ def _build(
     if plan.is_empty:
         note_unchanged(settings, instance)
         return BuildResult(plan, None, time.monotonic() - start)
-    progress = CountedProgress(tell)
     published: dict[str, Any] | None = None
     figures: dict[str, Any] = {}
     failed: list[FailedCheck] = []
@@ -152,10 +187,8 @@ def _build(
         published = made["search_index"]
         figures = _figures(made["embeddings"])
     _find_context(settings, instance, plan, progress)
-    timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-    return BuildResult(
-        plan, published, time.monotonic() - start, timings, figures, failed_checks=tuple(failed)
-    )
+    seconds = time.monotonic() - start
+    return BuildResult(plan, published, seconds, embedding=figures, failed_checks=tuple(failed))
 
 
 def _find_context(
@@ -280,15 +313,17 @@ def _run(
     return result
 
 
-def _close_dead_runs(instance: dg.DagsterInstance, root: Path) -> None:
-    """Report runs of killed builds as failed and free their places in pools; nothing else ever would.
+def _close_dead_runs(instance: dg.DagsterInstance, root: Path, lane: str | None = None) -> None:
+    """Report runs of killed builds, or of a lane's killed work, as failed and free their places in pools.
 
-    They hold the build lock of `root` as long as they live, and this process has it now.
+    Nothing else ever would. They hold the lock of builds or of the lane as long as they live, and this process has
+    it now.
     """
     begun = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     going = dg.RunsFilter(statuses=begun, tags={ROOT_TAG: str(root)})
     for run in instance.get_runs(filters=going):
-        instance.report_run_failed(run, "its process ended before the run did")
+        if run.tags.get(LANE_TAG) == lane:
+            instance.report_run_failed(run, "its process ended before the run did")
     # A killed run keeps its place in a pool, and the next step of that pool would wait for ever.
     for run_id in instance.event_log_storage.get_concurrency_run_ids():
         holder = instance.get_run_by_id(run_id)

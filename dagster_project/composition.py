@@ -13,7 +13,7 @@ from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import FetchPolicy, fetched_asset
-from assets.mail import mail_assets
+from assets.mail import mail_assets, slow_assets
 from assets.protocols import LanguageModel
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.readiness import readiness_asset
@@ -58,6 +58,10 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "message_blocks": schemas.MESSAGE_BLOCKS,
         "message_chunks": schemas.CHUNKS,
         "message_exclusions": schemas.EXCLUSIONS,
+        "slow_queue": schemas.SLOW_QUEUE,
+        "slow_chunks": schemas.CHUNKS,
+        "slow_exclusions": schemas.EXCLUSIONS,
+        "slow_terms": schemas.TERMS,
         "message_terms": schemas.TERMS,
         "message_references": schemas.MESSAGE_REFERENCES,
         "documents": schemas.DOCUMENTS,
@@ -244,6 +248,7 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         warnings.simplefilter("ignore", dg.BetaWarning)
         return [
             *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
+            *slow_assets(settings.chunks, settings.terms),
             *document_assets(settings.documents, settings.chunkers(), settings.terms),
             *conversation_assets(settings.conversations, settings.terms, PackagedTokenCounter()),
             memberships_asset(),

@@ -10,7 +10,7 @@ import dagster as dg
 from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
-from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, Family
+from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, Family
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
@@ -30,6 +30,11 @@ FETCH = "fetch"
 PUBLISH = "publish"
 """The job of everything over the whole lake: relations, vectors, checks and the published file."""
 
+LANE_TAG = "weft/lane"
+"""Tag of runs beside which builds go on; the run queue of the shipped instance lets one of them run at a time."""
+
+_LATER: Mapping[str, str] = {LANE_TAG: SLOW.name, "dagster/priority": "-1"}
+
 SCOPE_TAG = "weft/scope"
 """Tag of every asset: `partition` or `whole`."""
 
@@ -47,6 +52,7 @@ SEARCH = "search"
 
 
 _REFRESHES = "Read, parse and chunk {}, for the partitions of the run."
+_REFRESHES_SLOW = "Cut and count what of mail waits for the slow lane, for the partitions of the run."
 _REFRESHES_GRAPH = "Classify and order the embedded chunks of documents, for the partitions of the run."
 
 
@@ -78,7 +84,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 
 def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
     """One job for each thing that people do with a part of the assets; publishing takes what no other job does."""
-    families = (*FAMILIES, GRAPH) if settings.graph.enabled else FAMILIES
+    families = (*FAMILIES, SLOW, GRAPH) if settings.graph.enabled else (*FAMILIES, SLOW)
     parts = {
         FETCH: (dg.AssetSelection.groups(fetch.GROUP), "Bring what is new in the remotes of the sources."),
         REPORT: (
@@ -99,7 +105,8 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
         ),
     }
     for family in families:
-        told = _REFRESHES.format(family.name) if family != GRAPH else _REFRESHES_GRAPH
+        others = {SLOW.name: _REFRESHES_SLOW, GRAPH.name: _REFRESHES_GRAPH}
+        told = others.get(family.name, _REFRESHES.format(family.name))
         parts[refresh_job(family)] = (dg.AssetSelection.assets(*family.tables), told)
     published: dg.AssetSelection = dg.AssetSelection.all()
     for selection, _ in parts.values():
@@ -108,7 +115,13 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
     if not fetches:
         del parts[FETCH]
     return [
-        dg.define_asset_job(name, selection=selection, description=told, executor_def=dg.in_process_executor)
+        dg.define_asset_job(
+            name,
+            selection=selection,
+            description=told,
+            executor_def=dg.in_process_executor,
+            tags=_LATER if name == refresh_job(SLOW) else None,
+        )
         for name, (selection, told) in parts.items()
     ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import dagster as dg
 import ibis
@@ -17,12 +17,15 @@ from assets.partitions import (
     DOCUMENTS,
     FAMILIES,
     GRAPH,
+    MAIL,
+    SLOW,
     Family,
 )
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
 from dagster_project.resources.publisher import DuckDBPublisher, version_of
+from dagster_project.resources.slow_lane import QUEUE
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
@@ -43,7 +46,8 @@ class Stage:
 class Plan:
     """What has to run: per stale partition its stale tables; partitions to remove; whether to publish.
 
-    `context` says that the context of conversations was found in another version or by other settings.
+    `context` says that the context of conversations was found in another version or by other settings, `slow` what
+    waits for the slow lane.
     """
 
     units: tuple[Unit, ...]
@@ -51,11 +55,12 @@ class Plan:
     vanished: tuple[str, ...]
     publish: bool
     context: bool = False
+    slow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """True if the index already shows what the sources hold."""
-        return not self.stale and not self.vanished and not self.publish and not self.context
+        return not (self.stale or self.vanished or self.publish or self.context or self.slow)
 
 
 def stages(settings: Settings) -> list[Stage]:
@@ -65,8 +70,8 @@ def stages(settings: Settings) -> list[Stage]:
         if definition.partitions_def is None:
             continue
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
-        (family,) = (f for f in (*FAMILIES, GRAPH) if set(tables) <= set(f.tables))
-        inputs = tuple(sorted(k.path[-1] for k in definition.keys_by_input_name.values()))
+        (family,) = (f for f in (*FAMILIES, GRAPH, SLOW) if set(tables) <= set(f.tables))
+        inputs = tuple(sorted(family.made_from(k.path[-1] for k in definition.keys_by_input_name.values())))
         versions = set(definition.code_versions_by_key.values())
         assert len(versions) == 1, f"{tables} must share one code version"
         found.append(Stage(family.name, tables, versions.pop() or "", inputs))
@@ -104,7 +109,8 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
         or bool(stale_graph(settings, units, lake))
     )
     context = not publish and not context_is_right(settings, units, lake)
-    return Plan(tuple(units), stale, vanished, publish, context)
+    slow = {p: tables for p, tables in stale_slow(settings, units, lake).items() if p not in stale}
+    return Plan(tuple(units), stale, vanished, publish, context, slow)
 
 
 def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
@@ -132,6 +138,20 @@ def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLak
         f is not None and f.code_version == versions[t] and f.inputs == expected
         for t, f in zip(CONTEXT_TABLES, footers, strict=True)
     )
+
+
+def stale_slow(settings: Settings, units: Iterable[Unit], lake: ParquetLake) -> dict[str, tuple[str, ...]]:
+    """By partition the tables of the slow lane that are not of the queue that is there now, or of other code.
+
+    To be asked when the tables of mail are right: the queue is one of them. Partitions without slow texts have none.
+    """
+    order = _of(SLOW.name, stages(settings))
+    found = {}
+    for partition in (u.partition for u in units if u.family == MAIL.name):
+        queue = lake.footer(QUEUE, partition)
+        if queue and queue.row_count:
+            found[partition] = _stale_tables(partition, order, {QUEUE: queue.content_hash}, lake)
+    return {partition: tables for partition, tables in found.items() if tables}
 
 
 def stale_graph(settings: Settings, units: Sequence[Unit], lake: ParquetLake) -> dict[str, tuple[str, ...]]:
@@ -204,6 +224,9 @@ def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake)
             instance.delete_dynamic_partition(name, gone)
     for gone in plan.vanished:
         lake.remove(gone)
+    for partition in lake.partitions(SLOW.tables[0]):
+        if (queue := lake.footer(QUEUE, partition)) and not queue.row_count:
+            lake.remove_tables(SLOW.tables, partition)
 
 
 def add_partitions(instance: dg.DagsterInstance, units: Sequence[Unit]) -> None:

@@ -6,6 +6,7 @@ import dagster as dg
 
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.freshness import note_unchanged
+from dagster_project.locks import not_building
 from dagster_project.plan import make_plan
 from dagster_project.retention import prune_runs
 from dagster_project.settings import Settings
@@ -68,12 +69,10 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 
     @dg.schedule(cron_schedule="0 * * * *", job_name=HOURLY, name=f"{HOURLY}_schedule")
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        from dagster_project.build import only_build
-
         if going := runs_under_way(context.instance):
             return dg.SkipReason(f"run {going[0].run_id} is still going")
         try:
-            with only_build(settings.root):
+            with not_building(settings.root):
                 if any(source.remote for source in settings.sources):
                     return dg.RunRequest(tags={"weft/fetch": "true"})
                 plan = make_plan(settings, make_sources(settings), make_lake(settings))

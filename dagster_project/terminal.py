@@ -28,6 +28,8 @@ _STAGES = {
     "message_blocks": "parsing blocks",
     "message_chunks": "cutting chunks",
     "message_terms": "counting terms",
+    "slow_chunks": "slow lane: chunks",
+    "slow_terms": "slow lane: terms",
     "documents": "reading documents",
     "document_nodes": "finding headings",
     "document_references": "finding links",

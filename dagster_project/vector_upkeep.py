@@ -15,13 +15,13 @@ from assets.context import ContextTables, joined_context, placed_chunks, told_co
 from assets.embedding import TASK, Estimate, estimate
 from assets.partitions import FAMILIES
 from assets.sentences import SentenceEstimate, estimate_sentences
-from dagster_project.build import only_build
 from dagster_project.composition import (
     make_answer_cache,
     make_embedding_cache,
     make_lake,
     make_sentence_writer,
 )
+from dagster_project.locks import only_build
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager

@@ -106,6 +106,7 @@ MADE_TYPES = {
     ("readiness_by_source", "searchable"): "BIGINT",
     ("readiness_by_source", "source"): "VARCHAR",
     ("readiness_by_source", "texts"): "BIGINT",
+    ("readiness_by_source", "waiting"): "BIGINT",
     ("term_forms", "chunk_count"): "INTEGER",
     ("term_forms", "form"): "VARCHAR",
     ("term_forms", "term"): "VARCHAR",

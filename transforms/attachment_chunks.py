@@ -44,10 +44,10 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
 
 
 def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: ChunkSettings) -> None:
-    """A patch by file and hunk; one of many files also as a record of the files, its parts in the slow lane."""
+    """A patch by file and hunk, of many files in the slow lane; one of many also as a record of the files."""
     starts = file_starts(text, 0, len(text))
-    is_large = len(starts) > settings.patch_files
-    if is_large:
+    is_slow = len(starts) > settings.slow_patch_files
+    if len(starts) > settings.patch_files:
         lines = [Span(a, b, "own") for a, b in header_lines(text, starts)]
         record = shown(text, lines, "\n")
         drafts.add(Draft(KIND, record, diff=record, content_class="patch"), lines, offsets)
@@ -69,7 +69,7 @@ def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: Chunk
                 hunk=piece.hunk,
                 diff=diff,
                 content_class="patch",
-                is_slow=is_large,
+                is_slow=is_slow,
             ),
             spans,
             offsets,

@@ -45,9 +45,16 @@ class ChunkTables(NamedTuple):
 
 
 def message_chunks(
-    messages: pa.Table, blocks: pa.Table, attachments: pa.Table, settings: ChunkSettings
+    messages: pa.Table,
+    blocks: pa.Table,
+    attachments: pa.Table,
+    settings: ChunkSettings,
+    *,
+    bodies: pa.Table | None = None,
 ) -> ChunkTables:
     """Chunks of bodies and attachments, and the exclusions that account for every other byte.
+
+    Attachments belong to `messages`, of which the rows `bodies` are cut, by default all.
 
     The tables conform to `schemas.CHUNKS` and `schemas.EXCLUSIONS` and are ordered by message, by
     attachment and by position. Rules 1 to 6, the chunk kinds and the default sizes are those of the
@@ -55,7 +62,8 @@ def message_chunks(
     id depends on the document, the kind and the text, never on a position.
     """
     chunks, excluded = [CHUNKS.empty()], [EXCLUSIONS.empty()]
-    parts = (_body_drafts(messages, blocks, settings), _part_drafts(messages, attachments, settings))
+    cut = messages if bodies is None else bodies
+    parts = (_body_drafts(cut, blocks, settings), _part_drafts(messages, attachments, settings))
     for drafts, table in _finished(chain(*parts), settings):
         chunks.append(table)
         excluded.append(_exclusions(drafts))

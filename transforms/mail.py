@@ -313,6 +313,7 @@ def _attachment_row(
             settings=settings,
         )
     chars = len(read.text) if read.text is not None else 0
+    longest = settings.max_log_chars if read.content_class == "log" else settings.max_attachment_chars
     row = {
         "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
         "message_id": ident,
@@ -324,7 +325,7 @@ def _attachment_row(
         "char_count": chars,
         "byte_count": len(data),
         "reason": read.reason,
-        "lane": "slow" if chars > settings.max_attachment_chars else "fast",
+        "lane": "slow" if chars > longest else "fast",
     }
     return row, read.had_nul
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-VERSION = "1"
+VERSION = "2"
 
 
 def lags(readiness: pa.Table) -> pl.DataFrame:
@@ -29,8 +29,8 @@ def lags(readiness: pa.Table) -> pl.DataFrame:
 
 
 def newest(readiness: pa.Table) -> pa.Table:
-    """The rows that the last version with anything new brought."""
-    rows = pl.DataFrame(readiness)
+    """The rows that the last version with anything new brought, without those of which something waits."""
+    rows = pl.DataFrame(readiness).filter(pl.col("waits_for").is_null())
     return rows.filter(pl.col("published_at") == pl.col("published_at").max()).to_arrow()
 
 
@@ -38,6 +38,16 @@ def late_sources(readiness: pa.Table, max_lag_minutes: float) -> dict[str, float
     """Of the newest texts, the sources whose 95th percentile is beyond the bound, with it in minutes."""
     late = lags(newest(readiness)).filter(pl.col("p95") > max_lag_minutes * 60)
     return {source: round(p95 / 60, 1) for source, p95 in late.select("source", "p95").iter_rows()}
+
+
+def waiting(readiness: pa.Table) -> dict[str, dict[str, float]]:
+    """By what is waited for: the texts that wait, and for how many minutes the longest of them has."""
+    rows = pl.DataFrame(readiness.select(["waits_for", "lag_seconds"])).drop_nulls("waits_for")
+    found = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
+    return {
+        what: {"texts": count, "longest_minutes": round(seconds / 60, 1)}
+        for what, count, seconds in found.iter_rows()
+    }
 
 
 def markdown(found: pl.DataFrame) -> str:

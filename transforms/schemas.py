@@ -178,7 +178,7 @@ ATTACHMENTS = Table(
         _column("char_count", pa.int64(), "characters of the text, 0 where there is none"),
         _column("byte_count", pa.int64(), "bytes of the decoded part"),
         Column("reason", pa.string(), "why there is no text"),
-        _column("lane", pa.string(), "fast, or slow for oversized text"),
+        _column("lane", pa.string(), "fast, or slow for oversized text and giant logs"),
     ),
 )
 
@@ -279,7 +279,7 @@ CHUNKS = Table(
         Column("lines_removed", pa.int64(), "lines the diff removes; null without one"),
         _column("is_quote_heavy", pa.bool_(), "true if the anchor is longer than the authored text"),
         _column("is_code", pa.bool_(), "true if most of it is patch or code"),
-        _column("lane", pa.string(), "fast or slow"),
+        _column("lane", pa.string(), "lane that made the chunk: fast or slow"),
         _column("needs_parent", pa.bool_(), "true if it is too short to be understood alone"),
         _column("checksum", pa.string(), "hash of text_embed"),
         _column("chunker", pa.string(), "name and version of the chunker"),
@@ -301,8 +301,21 @@ EXCLUSIONS = Table(
             "reason",
             pa.string(),
             "empty, quote_only, too_little_text, deep_quote, unused_quote, signature, header, "
-            "no_text or binary; of documents frontmatter, comment, empty_section or lost_rest",
+            "no_text or binary; of documents frontmatter, comment, empty_section or lost_rest; slow_lane for what "
+            "waits to be made into chunks",
         ),
+    ),
+)
+
+SLOW_QUEUE = Table(
+    "slow_queue",
+    "A body or attachment of mail that the slow lane makes chunks of.",
+    ("doc_id", "attachment_id"),
+    (
+        *(c for c in EXCLUSIONS.columns if c.name != "reason"),
+        _column("reason", pa.string(), "slow_lane"),
+        _column("kind", pa.string(), "body, attachment, log or patch"),
+        _column("checksum", pa.string(), "hash of all that its chunks are made of"),
     ),
 )
 
@@ -838,6 +851,9 @@ READINESS = Table(
         _column("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
         _column("is_searchable", pa.bool_(), "true if it has a chunk, and so can be found"),
         _column("excluded_for", pa.list_(pa.string()), "reasons for which pieces of it became no chunk"),
+        Column(
+            "waits_for", pa.string(), "slow lane, where its body or an attachment waits for that; else null"
+        ),
         _column(
             "seen_at",
             TIME,
@@ -847,7 +863,11 @@ READINESS = Table(
         _column("parsed_at", TIME, "when the partition of messages, documents or conversations was written"),
         _column("chunked_at", TIME, "when the partition's chunks were written"),
         Column("embedded_at", TIME, "when the table of all vectors was written; null without a chunk"),
-        _column("published_at", TIME, "when the first version that holds it was built"),
+        _column(
+            "published_at",
+            TIME,
+            "when the first version that holds it whole was built; while it waits, the last",
+        ),
         _column("lag_seconds", pa.float64(), "published_at minus seen_at, 0 where a clock was set back"),
     ),
 )

@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 from dagster import UPathIOManager
 from upath import UPath
 
+from assets.partitions import SLOW_PARTS
 from assets.protocols import Loaded, Partitions
 from dagster_project.resources.processes import is_left_over
+from dagster_project.resources.slow_lane import slow_partitions
 from transforms import schemas
 from transforms.errors import SettingsError
 
@@ -185,7 +187,11 @@ class ParquetLake:
 
     def remove(self, partition: str) -> None:
         """Delete a partition of every table; the first declared, by which partitions are listed, last."""
-        for table in reversed(self.tables):
+        self.remove_tables(list(reversed(self.tables)), partition)
+
+    def remove_tables(self, tables: Sequence[str], partition: str) -> None:
+        """Delete a partition of some tables."""
+        for table in tables:
             self.path(table, partition).unlink(missing_ok=True)
 
     def sweep(self) -> int:
@@ -256,7 +262,7 @@ class LakeIOManager(UPathIOManager):
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
-        """An Ibis table over the stored files of `partitions`; empty where none is stored."""
+        """An Ibis table over the stored files of `partitions`, with what the slow lane made; empty where none is stored."""
         if self._backend is None:
             self._backend = ibis.duckdb.connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
@@ -265,6 +271,9 @@ class LakeIOManager(UPathIOManager):
             if not is_local(self.lake.base):
                 self._backend.register_filesystem(self.lake.base.fs)
         paths = [self.lake.path(name, p) for p in partitions]
+        if part := SLOW_PARTS.get(name):
+            known = [p for p in partitions if p is not None]
+            paths += [self.lake.path(part, p) for p in slow_partitions(self.lake, known)]
         files = [str(p) for p in paths if p.exists()]
         if not files:
             # As of Parquet files: Ibis refuses a union of tables that say other things of nulls.

@@ -23,6 +23,7 @@ WHERE to_id IS NOT NULL AND to_id <> from_id
 """,
     "readiness_by_source": """
 SELECT source, kind, count(*) AS texts, count(*) FILTER (WHERE is_searchable) AS searchable,
+  count(waits_for) AS waiting,
   max(published_at) AS last_published_at, quantile_cont(lag_seconds, 0.5) AS lag_p50_seconds,
   quantile_cont(lag_seconds, 0.95) AS lag_p95_seconds, max(lag_seconds) AS lag_max_seconds
 FROM readiness GROUP BY source, kind ORDER BY source, kind
@@ -37,6 +38,7 @@ VIEW_COMMENTS = {
             "kind": "message, document or conversation",
             "texts": "mails, documents or windows",
             "searchable": "those that search can find",
+            "waiting": "those of which something waits for the slow lane",
             "last_published_at": "when a version held a text of the source for the first time",
             "lag_p50_seconds": "median of lag_seconds in readiness",
             "lag_p95_seconds": "95th percentile of it",

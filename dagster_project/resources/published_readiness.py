@@ -9,12 +9,12 @@ from transforms import schemas
 STAGES = pa.schema(
     [
         ("partition", pa.string()),
-        *((name, schemas.TIME) for name in ("seen_at", "parsed_at", "chunked_at", "embedded_at")),
+        *((name, schemas.TIME) for name in ("seen_at", "parsed_at", "chunked_at", "slow_at", "embedded_at")),
     ]
 )
 """When the partitions that changed got how far: the columns of the relation `stage_times`."""
 
-_KEPT = "doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at"
+_KEPT = "doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at, waits_for"
 BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM prev.readiness"
 BEFORE_STORED = f"SELECT {_KEPT} FROM lake_readiness"
 """Rows of the version before, and those that the lake keeps in case that there is none that can be used."""
@@ -35,15 +35,21 @@ before AS (
   SELECT doc_id, kind, content_hash, arg_min(b, published_at) AS first FROM ({before}) b
   GROUP BY doc_id, kind, content_hash
 ),
+-- What waited was not there as a whole: its times begin when it no longer waits.
+whole AS (SELECT * FROM before WHERE first.waits_for IS NULL),
 told AS (
   SELECT r.*, coalesce(c.chunk_count, 0) AS chunk_count, c.doc_id IS NOT NULL AS is_searchable,
     coalesce(e.reasons, []::VARCHAR[]) AS excluded_for,
+    if(list_contains(e.reasons, 'slow_lane'), 'slow lane', NULL) AS waits_for,
     coalesce(b.first.seen_at, t.seen_at, $now) AS seen_at, coalesce(b.first.parsed_at, t.parsed_at, $now) AS parsed_at,
-    coalesce(b.first.chunked_at, t.chunked_at, $now) AS chunked_at,
-    if(c.doc_id IS NULL, NULL, coalesce(b.first.embedded_at, t.embedded_at, $now)) AS embedded_at,
-    coalesce(b.first.published_at, $now) AS published_at
+    coalesce(w.first.chunked_at, if(b.first.waits_for IS NULL, t.chunked_at, t.slow_at), b.first.chunked_at, $now)
+      AS chunked_at,
+    if(c.doc_id IS NULL, NULL, coalesce(w.first.embedded_at, t.embedded_at, b.first.embedded_at, $now))
+      AS embedded_at,
+    coalesce(w.first.published_at, $now) AS published_at
   FROM readable r LEFT JOIN chunked c USING (doc_id) LEFT JOIN excluded e USING (doc_id)
-  LEFT JOIN before b USING (doc_id, kind, content_hash) LEFT JOIN stage_times t USING (partition)
+  LEFT JOIN before b USING (doc_id, kind, content_hash) LEFT JOIN whole w USING (doc_id, kind, content_hash)
+  LEFT JOIN stage_times t USING (partition)
 )
 SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM told ORDER BY doc_id, kind
 """

@@ -19,13 +19,14 @@ import polars as pl
 import pyarrow as pa
 
 from assets import graph
-from assets.partitions import DOCUMENTS, FAMILIES, GRAPH
+from assets.partitions import DOCUMENTS, FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
 from dagster_project.resources import published, published_macros, published_readiness
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
 from dagster_project.resources.search_arrays import folder_of, write_arrays
 from dagster_project.resources.seen_units import SeenUnits
+from dagster_project.resources.slow_lane import files_of, slow_hashes
 from dagster_project.resources.sources import FileSources
 from transforms import schemas
 from transforms.errors import CheckFailedError, IndexUnavailableError, ModelMismatchError, WeftError
@@ -183,6 +184,8 @@ class DuckDBPublisher:
         hashes = {
             p: {t: self._content_hash(t, p) for t in _TABLES[partitions[p]]} for p in sorted(partitions)
         }
+        for partition in (p for p in hashes if partitions[p] == MAIL.name):
+            hashes[partition] |= slow_hashes(self.lake, partition)
         hashes[""] = {
             table: parts_hash(parts) if table in GRAPH.tables else parts[0]
             for table in self.whole
@@ -319,9 +322,12 @@ class _Build:
                 f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0"
             )
             return
+        columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
-            f"SELECT *, '{_quoted(p or '')}' AS partition FROM read_parquet('{_quoted(self.lake.path(table, p))}')"
+            f"SELECT {columns}, '{_quoted(p or '')}' AS partition "
+            f"FROM read_parquet('{_quoted(self.lake.path(file, p))}')"
             for p in partitions
+            for file in files_of(table, self.hashes.get(p or "", {}))
         ]
         self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
 
@@ -373,7 +379,8 @@ class _Build:
             family = self.partitions[partition]
             parsed = self.lake.written_at(_TABLES[family][0], partition)
             chunked = self.lake.written_at(_CHUNKS[family], partition)
-            rows.append((partition, seen.get(partition) or parsed, parsed, chunked, embedded))
+            slow = self.lake.written_at("slow_chunks", partition) or chunked
+            rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
         columns = list(zip(*rows, strict=True)) or [()] * len(published_readiness.STAGES)
         return pa.table(
             dict(zip(published_readiness.STAGES.names, columns, strict=True)), published_readiness.STAGES

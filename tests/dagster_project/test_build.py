@@ -10,7 +10,7 @@ import pytest
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt, two_lists
 
 MAIL = ("messages", "attachments", "quarantine")
-CHUNKS = ("message_chunks", "message_exclusions", "message_terms")
+CHUNKS = ("message_chunks", "message_exclusions", "slow_queue", "message_terms")
 REFERENCES = ("message_references",)
 JANUARY, FEBRUARY = "dev/dev.2004-01.mbox", "dev/dev.2004-02.mbox"
 USERS = "users/users.2004-01.mbox"

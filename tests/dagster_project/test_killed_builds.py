@@ -16,6 +16,7 @@ import pytest
 from tests.archives import Mail, Workspace, differences, discussion, rebuilt, two_lists
 
 KILLS = 4
+LOCKS = (".build.lock", ".lake.lock", ".door.lock", ".slow.lock", ".lock", ".claims")
 STARTUP = 0.4
 """Share of a build's time in which the program starts and nothing can be lost."""
 
@@ -47,7 +48,7 @@ def change(work: Workspace) -> None:
 def leftovers(work: Workspace) -> list[str]:
     """Files that only a running build has."""
     root = work.settings.root
-    hidden = [p for p in root.rglob(".*") if p.name not in (".build.lock", ".lock", ".claims")]
+    hidden = [p for p in root.rglob(".*") if p.name not in LOCKS]
     return sorted(str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")])
 
 

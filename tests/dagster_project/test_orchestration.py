@@ -16,10 +16,11 @@ import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.partitions import MAIL
-from dagster_project.build import RANGE_END, RANGE_START, only_build
+from dagster_project.build import RANGE_END, RANGE_START
 from dagster_project.composition import make_assets
 from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
 from dagster_project.event_log import KeptEngineEventLogStorage
+from dagster_project.locks import only_build
 from dagster_project.plan import ranges, stages, sync_partitions
 from dagster_project.schedules import HOURLY
 from tests.archives import Mail, Workspace, differences, discussion
@@ -32,6 +33,7 @@ PARTITIONED = [
     "message_blocks",
     "message_chunks",
     "message_exclusions",
+    "slow_queue",
     "message_terms",
     "message_references",
 ]

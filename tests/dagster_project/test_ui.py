@@ -27,6 +27,7 @@ PARTITIONED = [
     "message_blocks",
     "message_chunks",
     "message_exclusions",
+    "slow_queue",
 ]
 
 

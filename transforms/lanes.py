@@ -1,0 +1,120 @@
+"""Lanes: what of mail becomes chunks at once, and what waits because it is much for few readers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.chunks import ChunkTables, message_chunks
+from transforms.hashing import parts_hash
+from transforms.schemas import SLOW_QUEUE
+from transforms.settings import ChunkSettings
+
+VERSION = "1"
+WAITS = "slow_lane"
+"""Reason of what is not in the index because the slow lane has not made it yet."""
+
+
+class FastTables(NamedTuple):
+    """What the fast lane makes of a partition, and what it leaves to the slow lane."""
+
+    chunks: pa.Table
+    exclusions: pa.Table
+    queue: pa.Table
+
+
+def fast_chunks(
+    messages: pa.Table, blocks: pa.Table, attachments: pa.Table, settings: ChunkSettings
+) -> FastTables:
+    """What `chunks.message_chunks` gives without what is slow, and `schemas.SLOW_QUEUE` of that.
+
+    Slow are bodies above `slow_body_chars`, attachments that `attachments` says so of, and the parts of patches
+    that change more than `slow_patch_files` files.
+    """
+    long = pc.greater(pc.utf8_length(messages.column("body")), settings.slow_body_chars)
+    slow = pc.equal(attachments.column("lane"), "slow")
+    quick = attachments.filter(pc.invert(slow))
+    made = message_chunks(messages, blocks, quick, settings, bodies=messages.filter(pc.invert(long)))
+    split = pc.unique(_of_lane(made.chunks, "slow").column("attachment_id"))
+    parts = pc.is_in(attachments.column("attachment_id"), split)
+    queue = _queue(messages.filter(long), attachments.filter(pc.or_(slow, parts)), messages, blocks)
+    if not len(split):
+        return FastTables(*made, queue)
+    theirs = pc.is_in(made.exclusions.column("attachment_id"), split)
+    return FastTables(_of_lane(made.chunks, "fast"), made.exclusions.filter(pc.invert(theirs)), queue)
+
+
+def slow_chunks(
+    queue: pa.Table, messages: pa.Table, blocks: pa.Table, attachments: pa.Table, settings: ChunkSettings
+) -> ChunkTables:
+    """What `chunks.message_chunks` gives of what stands in `queue`, without what the fast lane made of it."""
+    ids = queue.column("attachment_id")
+    bodies = pc.is_in(messages.column("message_id"), queue.filter(pc.is_null(ids)).column("doc_id"))
+    parts = pc.is_in(attachments.column("attachment_id"), pc.drop_null(ids))
+    made = message_chunks(
+        messages, blocks, attachments.filter(parts), settings, bodies=messages.filter(bodies)
+    )
+    return ChunkTables(_of_lane(made.chunks, "slow"), made.exclusions)
+
+
+def _of_lane(chunks: pa.Table, lane: str) -> pa.Table:
+    return chunks.filter(pc.equal(chunks.column("lane"), lane))
+
+
+def _queue(bodies: pa.Table, attachments: pa.Table, messages: pa.Table, blocks: pa.Table) -> pa.Table:
+    """The table `slow_queue` of mails with slow bodies and of slow attachments, in the order of its key."""
+    if not len(bodies) and not len(attachments):
+        return SLOW_QUEUE.empty()
+    owners = pc.is_in(messages.column("message_id"), attachments.column("message_id"))
+    mails = {row["message_id"]: row for row in messages.select(_OF_MAIL).filter(owners).to_pylist()}
+    rows = [*_of_bodies(bodies, blocks), *_of_attachments(attachments, mails)]
+    rows.sort(key=lambda row: (row["doc_id"], row["attachment_id"] or ""))
+    return SLOW_QUEUE.conform(pa.Table.from_pylist(rows, SLOW_QUEUE.arrow))
+
+
+_OF_MAIL = ["message_id", "content_hash", "subject", "in_reply_to", "refs"]
+_OF_BLOCK = ["block_index", "kind", "quote_depth", "char_length"]
+
+
+def _of_bodies(bodies: pa.Table, blocks: pa.Table) -> Iterator[dict[str, Any]]:
+    for mail in bodies.select([*_OF_MAIL, "source", "unit", "body", "body_format"]).to_pylist():
+        own = blocks.filter(pc.equal(blocks.column("message_id"), mail["message_id"]))
+        runs = own.select(_OF_BLOCK).sort_by("block_index").to_pylist()
+        made_of = [_told(mail, _OF_MAIL), mail["body_format"], json.dumps(runs), mail["body"]]
+        yield {
+            "doc_id": mail["message_id"],
+            "attachment_id": None,
+            "source": mail["source"],
+            "unit": mail["unit"],
+            "byte_start": 0,
+            "byte_end": len(mail["body"].encode()),
+            "reason": WAITS,
+            "kind": "body",
+            "checksum": parts_hash(made_of),
+        }
+
+
+def _of_attachments(attachments: pa.Table, mails: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for part in attachments.to_pylist():
+        text = part.pop("text")
+        mail = mails.get(part["message_id"], {})
+        kinds = {"log": "log", "patch": "patch"}
+        yield {
+            "doc_id": part["message_id"],
+            "attachment_id": part["attachment_id"],
+            "source": part["source"],
+            "unit": part["unit"],
+            "byte_start": 0,
+            "byte_end": len(text.encode()),
+            "reason": WAITS,
+            "kind": kinds.get(part["content_class"], "attachment"),
+            "checksum": parts_hash([_told(mail, _OF_MAIL), _told(part, sorted(part)), text]),
+        }
+
+
+def _told(row: Mapping[str, Any], columns: list[str]) -> str:
+    return json.dumps([row.get(name) for name in columns])
