@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
+from transforms.markdown import closing_fence
 
 VERSION = "1"
 _SEED_HEAD = (
@@ -21,7 +22,8 @@ _SEED_HEAD = (
     "You can reference these posts in your writing to maintain conversation continuity.\n\n"
 )
 _COMPILED_HEAD = "# Context\n"
-_HEADING = re.compile(r"^(?=#{1,6}(?:\s|$))", re.M)
+_ESCAPED = re.compile(r"^(?= {0,3}(?:#{1,6}(?:\s|$)|<(?:[!?]|(?:script|pre|style|textarea)\b)))", re.I | re.M)
+"""Where a line begins a heading, or raw HTML that no empty line ends."""
 
 TokenCounter = Callable[[Sequence[str]], list[int]]
 
@@ -78,17 +80,19 @@ class Compiled(NamedTuple):
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     """The block of seed 003, step 6; empty without passages.
 
-    Lines of a text that begin as a heading does get a backslash, so that no text can pass for a
-    post of its own.
+    Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
+    closed, so that no text can pass for a post of its own or hide the next one.
     """
     if not passages:
         return ""
     parts = [_SEED_HEAD]
     for passage in passages:
         date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
-        text = _HEADING.sub(r"\\", passage.text[:passage_chars])
+        text = _ESCAPED.sub(r"\\", passage.text[:passage_chars]) + "..."
+        if fence := closing_fence(text):
+            text = f"{text}\n{fence}"
         tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
-        parts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}...\n- Tags: {tags}\n")
+        parts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}\n- Tags: {tags}\n")
         similarity = 0.0 if passage.similarity is None else passage.similarity
         parts.append(f"- Similarity: {similarity:.2f}\n\n")
     return "".join(parts)

@@ -201,12 +201,16 @@ class TermScores:
         self.lists = _lists(terms, postings)
         self.weights, self.allowed, self.chunk_count = weights, allowed, postings.chunk_count
         self._known: tuple[int, np.ndarray] | None = None
+        self._highest: float | None = None
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
         if self._known is None or self._known[0] < k:
             near = self._near(k)
-            self._known = k, near[top_k(self.of(near), k)]
+            scores = self.of(near)
+            places = top_k(scores, k)
+            self._known = k, near[places]
+            self._highest = float(scores[places[0]]) if len(places) else 0.0
         return self._known[1][:k]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
@@ -222,11 +226,12 @@ class TermScores:
             scores[held] += term_list.impacts(self.weights, places[held])
         return scores.astype(np.float64)
 
-    @cached_property
+    @property
     def high(self) -> float:
         """The highest score of an allowed chunk, 0 if there is none."""
-        best = self.best(1)
-        return float(self.of(best[:1])[0]) if len(best) else 0.0
+        if self._highest is None:
+            self.best(1)
+        return self._highest or 0.0
 
     @cached_property
     def low(self) -> float:

@@ -198,6 +198,17 @@ def outline(text: str, body_start: int = 0) -> Outline:
     return found
 
 
+def closing_fence(text: str) -> str:
+    """The line that closes the fenced code at whose end a text was cut off; empty if none is open there."""
+    data, found = text.encode(), outline(text)
+    if not found.kinds or found.kinds[-1] != "code" or not found.code[-1][2]:
+        return ""
+    first, *others = data[found.starts[-1] :].decode().lstrip(" ").splitlines()
+    fence = first[: len(first) - len(first.lstrip(first[0]))]
+    last = others[-1].strip() if others else ""
+    return "" if last.startswith(fence) and not last.strip(fence[0]) else fence
+
+
 def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges of Obsidian's `%%…%%` behind byte `body_start`, as `parse` gives them.
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from transforms.context_block import Passage, compiled, difference, manifest, related_posts, reproduced
 from transforms.errors import ContextError
+from transforms.markdown import outline
 
 
 def words(texts: list[str]) -> list[int]:
@@ -61,6 +62,32 @@ def test_no_text_of_a_passage_can_pass_for_the_block_itself():
         "# Context",
         "## t # owned",
         "\u27e8doc-a bytes 0-70\u27e9".replace("70", str(len(evil.text))),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run this:\n\n```sql\nSELECT 'a",
+        "~~~~\n```\n~~~",
+        "   ```\ncode\n```",
+        "```\ncode\n```\n\nand more",
+        "- a list\n  ```\n  code",
+        "> ```\n> quoted code",
+        "<!-- a comment without end",
+        " <PRE>\nset in columns",
+        "`` ` ``",
+        "```",
+    ],
+)
+def test_no_text_of_a_post_hides_the_next_one(text: str):
+    block = related_posts([passage("a", text, title="First"), passage("b", "plain", title="Second")])
+    headings = [start for start, kind in zip(*outline(block)[:2], strict=True) if kind == "heading"]
+    said = [block.encode()[start:].decode().split("\n")[0] for start in headings]
+    assert said == [
+        "## Related Previous Posts (for continuity and linking):",
+        "### [First] (no date)",
+        "### [Second] (no date)",
     ]
 
 
