@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import dagster as dg
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -22,6 +21,9 @@ from transforms.mail import RawMail
 from transforms.operations import Figures
 from transforms.saved_searches import Answers
 from transforms.settings import ContextSettings, SafetySettings
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 Shape = TypeVar("Shape", bound=BaseModel)
 

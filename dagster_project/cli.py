@@ -129,7 +129,7 @@ def search(
     Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
     """
-    from dagster_project.evaluation import open_index
+    from dagster_project.opened_index import open_index
     from dagster_project.resources.query_rewriting import make_rewriter
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits
@@ -294,7 +294,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 
     ID is what `weft get` takes, without bytes.
     """
-    from dagster_project.evaluation import open_index
+    from dagster_project.opened_index import open_index
     from dagster_project.resources.similar import similar
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits

@@ -42,7 +42,7 @@ def explain(
 
     With ID (a Message-ID, document, node or chunk) also what became of that: "why is it not in the results".
     """
-    from dagster_project.evaluation import open_index
+    from dagster_project.opened_index import open_index
     from dagster_project.resources.explaining import explanation
     from dagster_project.settings import load_settings
     from dagster_project.terminal_explain import print_explanation

@@ -27,7 +27,8 @@ from assets.relations import (
     message_links_asset,
     threads_asset,
 )
-from dagster_project.evaluation import make_evaluator, make_quality_guard, open_index
+from dagster_project.evaluation import make_evaluator, make_quality_guard
+from dagster_project.opened_index import open_index
 from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dagster_project.evaluation_page import page
+from dagster_project.opened_index import open_index
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.evaluator import (
     IndexEvaluator,
@@ -19,7 +20,7 @@ from dagster_project.resources.evaluator import (
     run_profiles,
 )
 from dagster_project.resources.rerankers import make_reranker
-from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.resources.search_index import SearchIndex
 from dagster_project.settings import Settings
 from transforms import evaluation, query_drafts
 from transforms.errors import (
@@ -51,13 +52,6 @@ def make_evaluator(
         settings.evaluation,
         page,
     )
-
-
-def open_index(settings: Settings) -> SearchIndex:
-    """The published index of these settings."""
-    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
-    return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
 
 
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:

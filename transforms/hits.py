@@ -73,11 +73,13 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
 
 def parted(hits: pl.DataFrame, keep: pl.Expr, reason: pl.Expr, into: pl.Expr | None = None) -> Step:
     """The hits that `keep` is true of, and the others as dropped, for a reason and into a chunk."""
-    to = pl.lit(None, pl.Int64) if into is None else into
-    marked = hits.with_columns(_keep=keep, _reason=reason, _to=to)
-    gone = marked.filter(~pl.col("_keep")).select("query", "chunk_no", reason="_reason", into="_to")
-    kept = marked.filter("_keep").drop("_keep", "_reason", "_to")
-    return Step(kept, gone.cast(DROPPED))  # type: ignore[arg-type]
+    to = pl.lit(None, pl.Int64) if into is None else into.cast(pl.Int64)
+    told = hits.select("query", "chunk_no", _keep=keep, reason=reason, into=to)
+    kept = told.get_column("_keep")
+    if kept.all():
+        return unchanged(hits)
+    gone = told.filter(~kept).drop("_keep")
+    return Step(hits.filter(kept), gone)
 
 
 def unchanged(hits: pl.DataFrame) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -40,16 +41,14 @@ def runtime_label(
 
 def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings) -> tuple[str, ...]:
     """The label of each query, of hits as `pipeline.RANKED`; scores of features are none of a model."""
-    columns = ("vector_score", "support", "rerank_score")
-    judged = pl.col("rerank_score").is_not_null() & pl.col("rerank_parts").is_null()
-    rows = ranked.select("query", *columns, judged=judged)
-    groups = {int(str(query)): group for (query,), group in rows.group_by("query")}
+    columns = ("vector_score", "support", "rerank_score", "rerank_parts")
+    by_query: dict[int, list[tuple[Any, ...]]] = {query: [] for query in queries}
+    values = (ranked.get_column(name).to_list() for name in ("query", *columns))
+    for query, *row in zip(*values, strict=True):
+        by_query[query].append(tuple(row))
     made = []
-    for query in queries:
-        group = groups.get(query, rows.clear())
-        by_model = group.filter("judged")
-        similarities, supports, reranks = (
-            (by_model if by_model.height else group).get_column(name).to_list() for name in columns
-        )
-        made.append(runtime_label(similarities, supports, reranks if by_model.height else None, settings))
+    for rows in by_query.values():
+        by_model = [row for row in rows if row[2] is not None and row[3] is None]
+        similarities, supports, reranks = ([row[place] for row in by_model or rows] for place in range(3))
+        made.append(runtime_label(similarities, supports, reranks if by_model else None, settings))
     return tuple(made)

@@ -120,11 +120,15 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
     held = pl.DataFrame(schema=DROPPED)
     for gone in dropped:
         moved = gone.drop_nulls("into")
+        if moved.is_empty():
+            continue
         onward = moved.select("query", into="chunk_no", _further="into")
         held = held.join(onward, on=["query", "into"], how="left", maintain_order="left").with_columns(
             into=pl.coalesce("_further", "into")
         )
         held = pl.concat([held.drop("_further"), moved])
+    if held.is_empty():
+        return held
     shown = hits.select("query", into="chunk_no")
     return held.join(shown, on=["query", "into"], how="semi").sort("query", "into", "chunk_no")
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from transforms.selection import top_k
 from transforms.settings import SearchSettings
@@ -139,19 +140,18 @@ def fused_candidates(
         fused = np.where(logs[chosen], settings.log_weight * fused, fused)
     order = np.lexsort((chosen, -fused))
     columns = {
-        "query": np.full(len(chosen), query),
-        "chunk_no": chosen,
+        "query": np.full(len(chosen), query, dtype=np.int32),
+        "chunk_no": chosen.astype(np.int64),
         "document": places.document[chosen],
         "thread": places.thread[chosen],
         "score": fused,
         "fused_score": fused,
         "thread_score": np.zeros(len(chosen)),
         **scores,
-        **ranks,
     }
-    return pl.DataFrame({name: values[order] for name, values in columns.items()}, schema=FUSED).with_columns(
-        pl.col("lexical_rank", "vector_rank").replace(0, None)
-    )
+    ordered = {name: values[order] for name, values in columns.items()}
+    placed = {name: pa.array(values[order], mask=values[order] == 0) for name, values in ranks.items()}
+    return pl.DataFrame(pa.table(ordered | placed), schema=FUSED)
 
 
 def _fused(

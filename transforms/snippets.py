@@ -81,9 +81,13 @@ def stored_places(
 
 def _matches(text: str, wanted: Set[str], settings: TermSettings) -> list[tuple[int, int, str]]:
     """Start, end and term of each word of a text whose term is wanted."""
-    words = list(_WORD.finditer(text))
-    stemmed = stems([w.group().lower() for w in words], settings)
-    return [(w.start(), w.end(), s) for w, s in zip(words, stemmed, strict=True) if s in wanted]
+    words = list(set(_WORD.findall(text)))
+    stemmed = stems([word.lower() for word in words], settings)
+    term_of = {word: term for word, term in zip(words, stemmed, strict=True) if term in wanted}
+    if not term_of:
+        return []
+    found = _WORD.finditer(text)
+    return [(w.start(), w.end(), term_of[word]) for w in found if (word := w.group()) in term_of]
 
 
 def _best_start(found: list[tuple[int, int, str]], length: int) -> int:

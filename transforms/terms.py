@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -231,9 +232,22 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
 def query_terms(queries: Sequence[str], settings: TermSettings, stopwords: Sequence[str] = ()) -> pa.Table:
     """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
 
-    Terms of `stopwords` are left out of queries that have others.
+    Terms of `stopwords` are left out of queries that have others. They are the terms of `counted_terms`, which
+    is made for many texts.
     """
-    asked = counted_terms(pl.Series(list(queries), dtype=pl.String), settings)
-    stop = pl.col("term").is_in(stems(list(stopwords), settings))
-    kept = asked.filter(~stop | stop.all().over("row"))
-    return kept.select(pl.col("row").cast(pl.Int32).alias("query"), "term").to_arrow()
+    lower = pl.Series(list(queries), dtype=pl.String).str.to_lowercase()
+    found = zip(*(lower.str.extract_all(pattern).to_list() for pattern in (WORD, COMPOUND)), strict=True)
+    stop = set(stems(list(stopwords), settings))
+    asked: list[tuple[int, str]] = []
+    for query, (words, compounds) in enumerate(found):
+        split = [part for word in words if "_" in word for part in word.split("_") if part]
+        made = {*stems([*words, *split], settings), *_whole_terms(compounds, settings)}
+        asked += [(query, term) for term in sorted(made - stop or made)]
+    numbers, kept = zip(*asked, strict=True) if asked else ((), ())
+    return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(kept, pa.large_string())})
+
+
+def _whole_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
+    """Compounds as terms, addresses of hosts left out."""
+    names = [re.sub(DIFF_PREFIX, "", name) for name in compounds if not re.search(HOST, name)]
+    return [name[: settings.max_term_chars] for name in names]

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
-import polars as pl
 
 from transforms.citations import cited
 from transforms.settings import SearchSettings
 
-EXPANSIONS = pl.List(
-    pl.Struct(
-        {
-            "kind": pl.String,
-            "doc_id": pl.String,
-            "chunk_id": pl.String,
-            "title": pl.String,
-            "citation": pl.String,
-            "byte_start": pl.Int64,
-            "byte_end": pl.Int64,
-            "text": pl.String,
-        }
-    )
-)
-
 
 def expansions(
-    connection: duckdb.DuckDBPyConnection, hits: pl.DataFrame, settings: SearchSettings
+    connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]], settings: SearchSettings
 ) -> list[list[dict[str, Any]]]:
     """The expansions of each hit, kinds in the order of `settings.expand`; `text` holds the cited bytes.
 
@@ -35,15 +20,11 @@ def expansions(
     section: the section of a document or the mail around a hit that is a part of it. link: what the mail, the
     section or the document refers to.
     """
-    made: list[list[dict[str, Any]]] = [[] for _ in range(len(hits))]
+    made: list[list[dict[str, Any]]] = [[] for _ in hits]
+    keys = {"chunk_ids": [hit["chunk_id"] for hit in hits], "node_ids": [hit["node_id"] for hit in hits]}
     for kind in settings.expand:
-        asked = hits.select("chunk_id", "node_id", "doc_id").with_row_index("hit")
-        keys = {name: asked.get_column(name).to_list() for name in asked.columns}
-        cursor = connection.execute(
-            _STATEMENTS[kind],
-            {"chunk_ids": keys["chunk_id"], "node_ids": keys["node_id"]}
-            | ({"most": settings.expand_links} if kind == "links" else {}),
-        )
+        most = {"most": settings.expand_links} if kind == "links" else {}
+        cursor = connection.execute(_STATEMENTS[kind], keys | most)
         names = [column[0] for column in cursor.description or ()]
         for row in cursor.fetchall():
             found = dict(zip(names, row, strict=True))

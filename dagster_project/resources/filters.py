@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from dagster_project.resources.search_arrays import id_hash
 from transforms import terms
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.query_language import (
@@ -155,12 +156,6 @@ _NAMES = {
 }
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
 
-_NAMED = """
-SELECT EXISTS (FROM messages WHERE message_id = $id) OR EXISTS (FROM documents WHERE doc_id = $id)
-  OR EXISTS (FROM conversation_windows WHERE doc_id = $id) OR EXISTS (FROM nodes WHERE node_id = $id)
-  OR EXISTS (FROM chunks WHERE chunk_id = $id)
-"""
-
 
 class Conditions:
     """Conditions evaluated on the tables of one published index.
@@ -169,8 +164,9 @@ class Conditions:
     chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings):
-        self.connection, self.term_settings = connection, term_settings
+    def __init__(self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, ids: np.ndarray):
+        """`ids` are those of `SearchArrays`."""
+        self.connection, self.term_settings, self.ids = connection, term_settings, ids
 
     @cached_property
     def document(self) -> np.ndarray:
@@ -241,8 +237,9 @@ class Conditions:
         """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
         if identifier is None:
             return np.empty(0, dtype=np.int64)
-        # Most queries are no id, which tables with a row per document tell sooner than that of all chunks.
-        if self.connection.execute(_NAMED, {"id": identifier}).fetchone() == (False,):
+        # Most queries are no id, which their hashes tell without a scan.
+        hashed = np.uint64(id_hash(identifier))
+        if np.searchsorted(self.ids, hashed) == np.searchsorted(self.ids, hashed, side="right"):
             return np.empty(0, dtype=np.int64)
         rows = self.connection.execute(
             "SELECT chunk_no FROM chunks WHERE doc_id = $id OR chunk_id = $id OR parent_id = $id "

@@ -9,8 +9,8 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from dagster_project.resources.hit_rows import HitRows
 from dagster_project.resources.rerankers import Reranker
-from dagster_project.resources.table_rows import TableRows
 from transforms import ranking, reranking
 from transforms.settings import RerankSettings, SearchSettings
 
@@ -52,7 +52,7 @@ class HitFacts:
     """The answers for one batch of queries, each read from the file when it is asked for."""
 
     connection: duckdb.DuckDBPyConnection
-    rows: TableRows
+    rows: HitRows
     all_vectors: np.ndarray
     judging: Judging
 
@@ -60,13 +60,17 @@ class HitFacts:
         """HITS in the order of the reranker."""
         assert self.judging.reranker is not None
         first = hits.filter(pl.col("rank") <= self.judging.reranker.settings.top)
-        passages = first.join(self._of(first, _PASSAGES), on="chunk_no", how="left", maintain_order="left")
+        passages = first.join(self._passages(first), on="chunk_no", how="left", maintain_order="left")
         candidates = passages.select(pl.col(name).cast(kind) for name, kind in reranking.CANDIDATES.items())
         return self.judging.reranked(hits.drop(*reranking.RERANKED), candidates)
 
     def sources(self, chunks: pl.Series) -> pl.DataFrame:
         """Columns chunk_no and source."""
-        return self._read(chunks, "SELECT chunk_no::BIGINT AS chunk_no, source FROM ({chunks})")
+        return pl.DataFrame(
+            [(n, row["source"]) for n, row in self.rows.of(chunks).items()],
+            {"chunk_no": pl.Int64, "source": pl.String},
+            orient="row",
+        )
 
     def vectors(self, chunks: pl.Series) -> np.ndarray:
         """Vectors in the order of the chunks, float32."""
@@ -84,31 +88,37 @@ class HitFacts:
         """What says that chunks are the same."""
         return self._read(chunks, _ORIGINS)
 
-    def _of(self, hits: pl.DataFrame, statement: str) -> pl.DataFrame:
-        return self._read(hits.get_column("chunk_no").unique(), statement)
+    def _passages(self, hits: pl.DataFrame) -> pl.DataFrame:
+        """What `reranking.CANDIDATES` adds to hits; windows of conversations are of no time."""
+        told = []
+        for number, row in self.rows.of(hits.get_column("chunk_no")).items():
+            at = row["effective_at"] if row["source_kind"] != "conversation" else None
+            told.append(
+                (number, row["title"], row["text_display"], row["chunk_kind"], row["content_class"], at)
+            )
+        return pl.DataFrame(told, _PASSAGES, orient="row")
 
     def _read(self, chunks: pl.Series, statement: str) -> pl.DataFrame:
         """The rows of a statement for these chunks."""
-        own = self.rows.of("chunks", chunks)
-        table = self.connection.execute(statement.format(chunks=own)).to_arrow_table()
+        table = self.connection.execute(statement, {"chunks": chunks.to_list()}).to_arrow_table()
         return pl.from_arrow(table)  # type: ignore[return-value]
 
 
-_PASSAGES = """
-SELECT c.chunk_no::BIGINT AS chunk_no, c.title, c.text_display AS text, c.chunk_kind, c.content_class,
-  coalesce(m.effective_at, d.modified_at, d.created_at) AS effective_at
-FROM ({chunks}) c LEFT JOIN messages m ON m.message_id = c.doc_id
-LEFT JOIN documents d ON d.doc_id = c.doc_id
-"""
+_PASSAGES = {"chunk_no": pl.Int64} | {
+    name: reranking.CANDIDATES[name]
+    for name in ("title", "text", "chunk_kind", "content_class", "effective_at")
+}
 
 _NODES = """
 SELECT c.chunk_no::BIGINT AS chunk_no, n.node_id
-FROM ({chunks}) c JOIN nodes n ON n.node_id = c.parent_id
+FROM chunks c JOIN nodes n ON n.node_id = c.parent_id
+WHERE c.chunk_no IN (SELECT unnest($chunks::INTEGER[]))
 """
 
 _TREE = """
 SELECT node_id, parent_id, depth, sibling_count FROM nodes
-WHERE doc_id IN (SELECT doc_id FROM ({chunks})) ORDER BY node_id
+WHERE doc_id IN (SELECT doc_id FROM chunks WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[])))
+ORDER BY node_id
 """
 
 # A patch in one posting is known by its family and its part; its attachments and files have texts of their own.
@@ -116,8 +126,9 @@ _ORIGINS = """
 SELECT c.chunk_no::BIGINT AS chunk_no, c.doc_id, coalesce(x.checksum, c.checksum) AS checksum,
   CASE WHEN x.context_kind = 'quote' THEN q.parent_id END AS quoted_from,
   f.family_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest
-FROM ({chunks}) c LEFT JOIN chunk_context x USING (chunk_id)
+FROM chunks c LEFT JOIN chunk_context x USING (chunk_id)
 LEFT JOIN (SELECT message_id, min(parent_id) AS parent_id FROM inferred_quotes GROUP BY message_id) q
   ON q.message_id = c.doc_id
 LEFT JOIN (FROM families WHERE NOT is_reply) f ON f.message_id = c.doc_id
+WHERE c.chunk_no IN (SELECT unnest($chunks::INTEGER[]))
 """

@@ -7,6 +7,7 @@ without being read, share their memory between processes, and only the pages tha
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -21,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_project.resources.table_rows import TableRows, row_numbers
+from dagster_project.resources.hit_rows import HitRows, write_hit_rows
 from transforms import lexical, ranking
 from transforms.errors import IndexUnavailableError
 from transforms.vector_codes import WORD, CodedVectors, sign_codes
 from transforms.vectors import stacked
 
-FORMAT = "1"
+FORMAT = "2"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _VECTORS_AT_ONCE = 1 << 15
@@ -36,13 +37,17 @@ _TFS_PER_WORD = 4
 
 @dataclass(frozen=True)
 class SearchArrays:
-    """The arrays of one published version, by chunk number and term number."""
+    """The arrays of one published version, by chunk number and term number.
+
+    `ids` holds the `id_hash` of every mail, document, window, section and chunk, ascending.
+    """
 
     postings: lexical.Postings
     places: ranking.Places
     logs: np.ndarray
     vectors: CodedVectors
-    rows: TableRows
+    rows: HitRows
+    ids: np.ndarray
 
 
 class _SortedTerms:
@@ -76,9 +81,18 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     """The arrays of the published file at `index`, made first where they are missing or of another version.
 
     `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
-    temporary folder, which costs their making in each process.
+    temporary folder, which costs their making in each process. IndexUnavailableError if they are damaged.
     """
     folder = folder_of(index)
+    try:
+        return _opened(connection, folder, facts)
+    except (ValueError, KeyError, EOFError) as error:
+        raise IndexUnavailableError(
+            f"{folder} is damaged ({error}): delete it, and the next search makes it again"
+        ) from error
+
+
+def _opened(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> SearchArrays:
     if not _fits(folder, facts):
         try:
             write_arrays(connection, folder, facts)
@@ -99,6 +113,8 @@ def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dic
         _write_postings(connection, aside)
         _write_chunks(connection, aside, chunks)
         _write_vectors(connection, aside, chunks, int(facts["dimensions"]))
+        write_hit_rows(connection, aside, chunks)
+        _write_ids(connection, aside)
         (aside / _FACTS).write_text(json.dumps(_identity(facts)))
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileExistsError):
@@ -131,7 +147,8 @@ def _mapped(folder: Path) -> SearchArrays:
         places,
         held["logs"],
         CodedVectors(held["vectors"], held["vector_codes"], held["absent"]),
-        TableRows(held["rows"]),
+        HitRows(folder, held),
+        held["ids"],
     )
 
 
@@ -207,7 +224,7 @@ def _coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
 
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
-    """Field lengths, document, thread, class and rows of each chunk by number; chunks by thread."""
+    """Field lengths, document, thread and class of each chunk by number; chunks by thread."""
     lengths = np.zeros((len(lexical.FIELDS), count), dtype=np.int32)
     for batch in _batches(connection, "FROM chunk_lengths"):
         numbers = batch.column("chunk_no").to_numpy()
@@ -219,7 +236,6 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     logs = np.zeros(count, dtype=bool)
     logs[numbers] = table.column("is_log").to_numpy()
     np.save(folder / "logs.npy", logs)
-    np.save(folder / "rows.npy", row_numbers(connection, count))
     for name in ("document", "thread"):
         found = np.zeros(count, dtype=np.int32)
         found[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
@@ -248,6 +264,17 @@ def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: i
     codes.flush()
 
 
+def id_hash(name: str) -> int:
+    """What an id is known by in `SearchArrays.ids`: the lower half of its MD5 hash."""
+    return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[8:], "little")
+
+
+def _write_ids(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """The hashes of all names that a search may look up, ascending."""
+    hashes = [batch.column("hash").to_numpy() for batch in _batches(connection, _IDS)]
+    np.save(folder / "ids.npy", np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])))
+
+
 def _word(fields: tuple[str, ...]) -> str:
     return " + ".join(
         f"{field}_tf::UBIGINT * {1 << 16 * place}::UBIGINT" for place, field in enumerate(fields)
@@ -260,6 +287,14 @@ _POSTINGS = "SELECT term_id, chunk_no, {} FROM postings".format(
         for start in range(0, len(lexical.FIELDS), _TFS_PER_WORD)
     )
 )
+
+_IDS = " UNION ALL ".join(
+    f"SELECT md5_number_lower({name}) AS hash FROM {table}"
+    for table, name in {
+        "messages": "message_id", "documents": "doc_id", "conversation_windows": "doc_id", "nodes": "node_id",
+        "chunks": "chunk_id",
+    }.items()
+)  # fmt: skip
 
 # What is no mail is a thread of its own.
 _CHUNKS = """

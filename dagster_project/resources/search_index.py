@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import duckdb
 import numpy as np
@@ -35,6 +35,7 @@ from transforms.vector_codes import CodedVectors, CodeScores
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
 Mask = np.ndarray | None
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -47,6 +48,17 @@ def reading(path: Path) -> Iterator[None]:
             f"{path} cannot be read as a published index ({str(error).splitlines()[0]}); delete it and run "
             "`weft build`, which publishes a new one"
         ) from error
+
+
+def _faults_told(method: Method) -> Method:
+    """The method of a SearchIndex, with the faults of its database told as those of its file."""
+
+    @wraps(method)
+    def run(self: SearchIndex, *args: Any, **kwargs: Any) -> Any:
+        with reading(self.path):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, run)
 
 
 @dataclass(frozen=True)
@@ -176,12 +188,12 @@ class SearchIndex:
             load_vss(self.connection)
         self.vector_path = "exact"
         self._weighed: tuple[str, lexical.Weighed] | None = None
-        self._conditions = Conditions(self.connection, term_settings)
 
     def close(self) -> None:
         """Let go of the file."""
         self.connection.close()
 
+    @_faults_told
     def search(
         self,
         queries: Sequence[str],
@@ -196,21 +208,21 @@ class SearchIndex:
         meets them, the newest first; these hits have no scores.
         """
         start = time.perf_counter()
-        with reading(self.path):
-            asked = self.resolved(queries, filters, plain)
-            found = self.found(asked, filters, limit)
-            hits = described(
-                self.connection,
-                self.arrays.rows,
-                found.hits,
-                found.constituents,
-                self._wanted([query.text for query in asked]),
-                self.term_settings,
-                self.settings,
-            )
+        asked = self.resolved(queries, filters, plain)
+        found = self.found(asked, filters, limit)
+        hits = described(
+            self.connection,
+            self.arrays.rows,
+            found.hits,
+            found.constituents,
+            self._wanted([query.text for query in asked]),
+            self.term_settings,
+            self.settings,
+        )
         understood = tuple(query.understood for query in asked)
         return SearchResult(hits, found.labels, understood, self.vector_path, time.perf_counter() - start)
 
+    @_faults_told
     def resolved(
         self, queries: Sequence[str], filters: Filters = Filters(), plain: bool = False
     ) -> list[Resolved]:
@@ -233,6 +245,7 @@ class SearchIndex:
         """
         return self.found(queries, filters, limit, per_document, report).hits
 
+    @_faults_told
     def found(
         self,
         queries: Sequence[str | Resolved],
@@ -265,6 +278,7 @@ class SearchIndex:
             tuple(labels_),
         )
 
+    @_faults_told
     def rank_each(
         self,
         queries: Sequence[str],
@@ -330,6 +344,11 @@ class SearchIndex:
     def arrays(self) -> SearchArrays:
         """What is read most, mapped into memory."""
         return open_arrays(self.connection, self.path, self.manifest)
+
+    @cached_property
+    def _conditions(self) -> Conditions:
+        """What filters and queries are evaluated by."""
+        return Conditions(self.connection, self.term_settings, self.arrays.ids)
 
     @property
     def postings(self) -> lexical.Postings:
@@ -423,9 +442,9 @@ class SearchIndex:
         chunks = found.get_column("chunk_no").head(settings.feedback_chunks)
         columns = ", ".join(["chunk_no::BIGINT AS chunk_no", *terms.FIELDS.values()])
         rows = self.connection.execute(
-            f"SELECT {columns} FROM ({self.arrays.rows.of('chunks', chunks)}) "
-            "WHERE source_kind IN (SELECT unnest($kinds))",
-            {"kinds": list(settings.feedback_kinds)},
+            f"SELECT {columns} FROM chunks WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[])) "
+            "AND source_kind IN (SELECT unnest($kinds))",
+            {"chunks": chunks.to_list(), "kinds": list(settings.feedback_kinds)},
         ).to_arrow_table()
         if rows.num_rows < len(chunks):
             return None

@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 
 from dagster_project.cli import main
 from dagster_project.definitions import EVALUATE, build_definitions
-from dagster_project.evaluation import make_evaluator, open_index
+from dagster_project.evaluation import make_evaluator
+from dagster_project.opened_index import open_index
 from dagster_project.resources.evaluator import drafting_tables
 from dagster_project.settings import load_settings
 from tests.archives import Workspace

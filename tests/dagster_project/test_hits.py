@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dagster_project.evaluation import open_index
+from dagster_project.opened_index import open_index
 from dagster_project.resources.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.schemas import SEARCH_HITS

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.search_index import SearchIndex
 from dagster_project.settings import load_settings
 from tests.archives import Workspace
+from transforms.errors import IndexUnavailableError
 
 QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
 
@@ -25,6 +28,16 @@ def index(built: Workspace) -> SearchIndex:
     built.build()
     settings = load_settings(config)
     path = (built.index / "CURRENT").resolve()
+    return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
+
+
+@pytest.fixture
+def copied(built_once: Workspace, tmp_path: Path) -> SearchIndex:
+    """A copy of a published version that a test may damage."""
+    current = (built_once.index / "CURRENT").resolve()
+    path = Path(shutil.copy(current, tmp_path))
+    shutil.copytree(folder_of(current), folder_of(path))
+    settings = built_once.settings
     return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
 
 
@@ -50,38 +63,67 @@ def test_a_filtered_search_is_exact_and_keeps_to_the_filter(index: SearchIndex):
     assert set(result.hits["list_id"].to_pylist()) == {"dev"}
 
 
-def test_above_the_limit_of_exact_search_the_signs_of_vectors_find_the_same(index: SearchIndex):
-    exact = index.search(QUERIES)
-    index.settings = index.settings.model_copy(update={"exact_max_chunks": 0})
-    coded = index.search(QUERIES)
+def test_above_the_limit_of_exact_search_the_signs_of_vectors_find_the_same(copied: SearchIndex):
+    exact = copied.search(QUERIES)
+    copied.settings = copied.settings.model_copy(update={"exact_max_chunks": 0})
+    coded = copied.search(QUERIES)
     assert (exact.vector_path, coded.vector_path) == ("exact", "codes")
     assert coded.hits.column("chunk_id").to_pylist() == exact.hits.column("chunk_id").to_pylist()
-    filtered = index.search(QUERIES, Filters(list_id="dev"))
+    filtered = copied.search(QUERIES, Filters(list_id="dev"))
     assert filtered.vector_path == "codes"
     assert set(filtered.hits["list_id"].to_pylist()) == {"dev"}
 
 
-def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(index: SearchIndex):
-    beside = folder_of(index.path)
+def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(copied: SearchIndex):
+    beside = folder_of(copied.path)
     assert beside.is_dir()
-    hits = index.search(QUERIES).hits
+    hits = copied.search(QUERIES).hits
     shutil.rmtree(beside)
-    again = SearchIndex(index.path, index.embedder, index.term_settings, index.settings)
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
     assert again.search(QUERIES).hits.equals(hits)
     assert beside.is_dir()
 
 
-def test_an_index_in_a_folder_that_cannot_be_written_to_is_searched(index: SearchIndex):
-    hits = index.search(QUERIES).hits
-    beside = folder_of(index.path)
+@pytest.mark.parametrize("name", ["hit_chunks.arrow", "hit_texts.arrow", "term_ends.npy"])
+def test_damaged_arrays_are_named_with_the_way_out(copied: SearchIndex, name: str):
+    damaged = folder_of(copied.path) / name
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[: len(data) // 2] if name == "term_ends.npy" else data[:-20])
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    with pytest.raises(IndexUnavailableError, match=r"arrays.* is damaged .*delete"):
+        again.search(QUERIES)
+
+
+ASKED = {
+    "search": lambda index: index.search(QUERIES),
+    "rank": lambda index: index.rank(QUERIES),
+    "rank_each": lambda index: index.rank_each(QUERIES, {"default": index.settings}, 5, lambda *told: None),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_a_half_written_file_says_what_to_do(
+    copied: SearchIndex, ask: Callable[[SearchIndex], object], tmp_path: Path
+):
+    copy = tmp_path / "weft-half.duckdb"
+    data = copied.path.read_bytes()
+    kept = len(data) // 8
+    copy.write_bytes(data[:kept] + bytes(len(data) - 2 * kept) + data[-kept:])
+    with pytest.raises(IndexUnavailableError, match="weft-half.*weft build"):
+        ask(SearchIndex(copy, copied.embedder, copied.term_settings, copied.settings))
+
+
+def test_an_index_in_a_folder_that_cannot_be_written_to_is_searched(copied: SearchIndex):
+    hits = copied.search(QUERIES).hits
+    beside = folder_of(copied.path)
     shutil.rmtree(beside)
     beside.write_text("in the way")
-    again = SearchIndex(index.path, index.embedder, index.term_settings, index.settings)
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
     assert again.search(QUERIES).hits.equals(hits)
 
 
-def test_a_batch_answers_like_single_queries(index: SearchIndex):
-    batch = index.search(QUERIES).hits.to_pylist()
+def test_a_batch_answers_like_single_queries(copied: SearchIndex):
+    batch = copied.search(QUERIES).hits.to_pylist()
     for number, query in enumerate(QUERIES):
-        alone = index.search([query]).hits.to_pylist()
+        alone = copied.search([query]).hits.to_pylist()
         assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
