@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from transforms import metrics
+from transforms import losses, metrics
 from transforms.intervals import CONFIDENCE, Interval, bootstrap, paired_difference, wilson
 from transforms.judgements import LEVELS, Judgements
 from transforms.labels import LABELS, NOTHING
@@ -17,7 +17,7 @@ from transforms.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Spa
 from transforms.pipeline import STAGES
 from transforms.settings import EvaluationSettings
 
-FORMAT = 2
+FORMAT = 3
 """Version of the report."""
 
 MAIN = ("final", "document")
@@ -226,6 +226,8 @@ def report(
     }
     baseline, *others = profiles
     answerable = set(judged.grades.filter(pl.col("grade") > 0)["query_id"])
+    right = judged.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
+    lost = losses.losses(runs, right.select("query_id", doc_id="item"), stages_of(runs, profiles))
     return {
         "format": FORMAT,
         "order": list(profiles),
@@ -235,10 +237,11 @@ def report(
         "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judged.passages.height else ())],
         "confidence": CONFIDENCE,
         "labels": _label_counts(runs, answerable, profiles),
+        "losses": losses.counts(lost, profiles),
         "corpus": retrieved_measures(runs, facts),
         "summary": summary(values, tags),
         "comparisons": comparisons(values, baseline, others),
-        "queries": _query_reports(queries, judged, runs, values, tags),
+        "queries": _query_reports(queries, judged, runs, values, lost, tags),
         "not_measured": sorted(set(queries["query_id"]) - answerable),
         "entries": _entry_counts(judged),
     }
@@ -273,6 +276,7 @@ def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
         "profiles": {n: side["profiles"][baselines[n]] for n, side in sides.items()},
         "stages_of": {n: side["stages_of"][baselines[n]] for n, side in sides.items()},
         "labels": {n: side["labels"][baselines[n]] for n, side in sides.items()},
+        "losses": {n: side["losses"][baselines[n]] for n, side in sides.items()},
         "summary": summary(values, {q["id"]: q["tags"] for q in merged}),
         "comparisons": comparisons(values, "before", ["after"]),
         "queries": merged,
@@ -296,9 +300,13 @@ def _query_reports(
     judged: Judgements,
     runs: pl.DataFrame,
     values: pl.DataFrame,
+    lost: pl.DataFrame,
     tags: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
     """One entry per measured query: its values, hits and what became of its right answers in each profile."""
+    gone: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for profile, query, doc, stage, reason in lost.iter_rows():
+        gone.setdefault((query, profile), {})[doc] = [stage, reason]
     grades = _grades(judged, "document")
     chunk_grades = _grades(judged, "chunk")
     measured: dict[str, dict[str, dict[str, float]]] = {}
@@ -325,6 +333,7 @@ def _query_reports(
                 "measures": values_of,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
                 "places": {doc: _places(stages, doc) for doc in shown},
+                "lost": {doc: why for doc, why in gone.get((query_id, profile), {}).items() if doc in shown},
             }
         made.append(
             {

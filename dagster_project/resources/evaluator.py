@@ -23,11 +23,9 @@ from transforms.evaluation import FORMAT
 from transforms.ground_truth import GroundTruth, joined, parse_ground_truth
 from transforms.hits import place
 from transforms.judgements import Contents
+from transforms.losses import KEPT
 from transforms.metrics import DEPTH
 from transforms.settings import EvaluationSettings, SearchSettings
-
-_KEPT = 400
-"""Chunks of a list that are kept, so that it still names DEPTH documents when some have several chunks."""
 
 _TIMED_QUERIES = 50
 _SNIPPET_CHARS = 320
@@ -75,8 +73,12 @@ def run_profiles(
 ) -> tuple[pa.Table, dict[str, float]]:
     """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds per profile."""
     parts: list[pl.DataFrame] = []
+    latest: dict[str, pl.DataFrame] = {}
 
     def note(profile: str, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
+        if profile in latest:
+            reasons = dropped.select("query", "chunk_no", "reason")
+            parts.append(latest.pop(profile).join(reasons, on=["query", "chunk_no"], how="left"))
         if stage in stages:
             listed = hits.select(
                 profile=pl.lit(profile),
@@ -86,14 +88,14 @@ def run_profiles(
                 chunk_no="chunk_no",
                 score="score",
             )
-            parts.append(listed.filter(pl.col("rank") <= _KEPT))
+            latest[profile] = listed.filter(pl.col("rank") <= KEPT)
 
     found, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
     schema = {
         "profile": pl.String, "query": pl.Int32, "stage": pl.String, "rank": pl.Int64, "chunk_no": pl.Int64,
-        "score": pl.Float64,
+        "score": pl.Float64, "reason": pl.String,
     }  # fmt: skip
-    listed = pl.concat([pl.DataFrame(schema=schema), *parts])
+    listed = pl.concat([pl.DataFrame(schema=schema), *parts, *latest.values()], how="diagonal")
     cosines = found.select(
         "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )

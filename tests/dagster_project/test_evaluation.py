@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def queries() -> list[dict[str, Any]]:
 def measured(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A built workspace with queries in its settings."""
     made = built_once.copied(tmp_path_factory.mktemp("evaluated") / "work")
-    with_queries(made)
+    strict = "[profiles.strict]\nweak_share = 0.99\n"
+    with_queries(made, f"profiles = ['default', 'lexical', 'vector', 'rrf', 'strict']\n{strict}")
     return made
 
 
@@ -106,8 +108,18 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
         == ("default", "final", "document", "Recall@100", None)
     ]
     assert row["mean"] == 1
-    assert report["order"] == ["default", "lexical", "vector", "rrf"]
-    assert report["stages"] == ["lexical", "vector", "fused", "threads", "documents", "pool", "final"]
+    assert report["order"] == ["default", "lexical", "vector", "rrf", "strict"]
+    assert report["stages"] == [
+        "lexical",
+        "vector",
+        "fused",
+        "threads",
+        "strong",
+        "documents",
+        "pool",
+        "final",
+    ]
+    assert "strong" not in report["stages_of"]["default"]
 
 
 def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Workspace):
@@ -354,6 +366,22 @@ def test_the_page_shows_plots_filters_queries_and_opens_one(opened: Any):
     assert "</script><b>now</b>" in opened.locator("#queries summary").inner_text()
     opened.select_option("#which", "lost")
     assert "of 8 queries" in opened.locator("#count").inner_text()
+
+
+def test_the_page_says_which_stage_dropped_a_right_answer_and_why(opened: Any):
+    opened.select_option("#second", "strict")
+    opened.locator("#queries summary").first.click()
+    strict, default = opened.locator("#queries .pair").first.locator("> div").all()
+    dropped = strict.locator("td.dropped").all_inner_texts()
+    assert all(
+        re.fullmatch(r"strong: score \d\.\d+ is below 0\.99 of the best", why) for why in dropped if why
+    )
+    assert {bool(why) for why in dropped} == {True, False}
+    assert not any(default.locator("td.dropped").all_inner_texts())
+    losses = opened.locator("#table-losses").inner_text()
+    assert "strong" in losses
+    assert "score … is below … of the best" in losses
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_page_fits_its_window_and_follows_the_colour_scheme(opened: Any):

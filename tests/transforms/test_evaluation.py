@@ -32,7 +32,7 @@ def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict
         {
             "profile": profile, "query_id": f"q{query}", "stage": stage, "rank": rank, "chunk_id": c,
             "doc_id": c.partition("/")[0], "thread_id": "t" + c[1], "score": 1 / rank,
-            "similarity": 0.5 if stage == "final" else None, "label": "PASS" if stage == "final" else None,
+            "similarity": 0.5 if stage == "final" else None, "label": "PASS" if stage == "final" else None, "reason": None,
         }
         for rank, c in enumerate(chunks, 1)
     ]  # fmt: skip
@@ -64,7 +64,9 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
         rows += listed("good", n, "final", ["d0/0", "d2/0", "d1/0"])
         rows += listed("bad", n, "fused", ["d2/0", "d0/1", "d1/0"])
         rows += listed("bad", n, "final", ["d2/0", "d1/0"] if n else ["d0/0"])
-    runs = pl.DataFrame(rows, schema_overrides={"similarity": pl.Float64, "label": pl.String})
+    runs = pl.DataFrame(
+        rows, schema_overrides={"similarity": pl.Float64, "label": pl.String, "reason": pl.String}
+    )
     ids = [chunk(f"d{d}", part) for d in range(3) for part in range(2)]
     chunks = pl.DataFrame(
         [(i, i[:2], "t" + i[1], "document", 10 * int(i[3]), 10 * int(i[3]) + 10) for i in ids],
@@ -121,6 +123,13 @@ def test_a_right_answer_that_gets_lost_shows_where():
     assert mean(found, "bad", "final", "document", "Recall@5") == 0.5
     places = found["queries"][1]["results"]["bad"]["places"]
     assert places == {"d0": {"final": None, "fused": 2}, "d1": {"final": 2, "fused": 3}}
+    assert found["queries"][1]["results"]["bad"]["lost"] == {"d0": ["final", "behind the first 400 chunks"]}
+    assert found["queries"][1]["results"]["good"]["lost"] == {}
+    assert found["losses"]["bad"][0] == {
+        "stage": "final",
+        "reason": "behind the first 400 chunks",
+        "answers": 6,
+    }
 
 
 def test_chunk_level_counts_every_right_chunk_and_document_level_each_document_once():
