@@ -189,5 +189,8 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 
 
 def scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Scores with `low` at 0 and `high` at 1; all 0 where nothing lies between."""
-    return (scores - low) / (high - low) if high > low else np.zeros(len(scores))
+    """Scores with `low` at 0 and `high` at 1; where all are equal, 1 if they are above 0.
+
+    What a filter leaves alone is the best there is, and not worth nothing.
+    """
+    return (scores - low) / (high - low) if high > low else np.full(len(scores), float(high > 0))

@@ -134,3 +134,12 @@ def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[in
     short = hits(lexical, vector, messages=messages, threads=messages, limit=limit, settings=SearchSettings())
     assert short.equals(whole.head(limit))
     assert whole["score"].is_sorted(descending=True)
+
+
+@pytest.mark.parametrize(
+    ("lexical", "vector", "score"),
+    [([2, 3], [0.5, 0.4], 1.0), ([0, 3], [0.5, 0.4], 0.3), ([2, 3], [-0.5, 0.4], 0.7)],
+)
+def test_the_one_hit_that_a_filter_leaves_is_worth_what_it_has(lexical, vector, score):
+    found = hits(lexical, vector, allowed=[True, False], settings=ALONE.model_copy(update={"elbow": True}))
+    assert found["score"].to_list() == pytest.approx([score])
