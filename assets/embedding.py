@@ -14,6 +14,7 @@ from assets.protocols import Embedded, Embedder, EmbeddingCache, Progress
 from transforms import safety, vectors
 from transforms.errors import BudgetError, RefusedTextError
 from transforms.hashing import text_hash
+from transforms.text_batches import batches
 
 TASK = "document"
 QUERY_TASK = "query"
@@ -121,7 +122,7 @@ def _estimate(
     """The estimate, and the tokens of each missing text after it was cut."""
     counts: dict[str, int] = {}
     truncated = calls = 0
-    for batch in vectors.batches(texts, missing, _READ_TEXTS):
+    for batch in batches(texts, missing, _READ_TEXTS):
         found = embedder.token_counts(batch.column("text").to_pylist())
         if embedder.max_tokens is not None:
             truncated += int((found > embedder.max_tokens).sum())
@@ -262,7 +263,7 @@ class _Pass:
         """The texts of the batches, each taken on when it is asked for."""
         number = 0
         size = self.embedder.batch_texts
-        for read in vectors.batches(self.texts, self.missing, size if not self.counts else _READ_TEXTS):
+        for read in batches(self.texts, self.missing, size if not self.counts else _READ_TEXTS):
             names, texts = (read.column(c).to_pylist() for c in ("text_hash", "text"))
             counts = [self.counts.get(n, 0) for n in names]
             for part in vectors.packed(counts, size, self.embedder.batch_tokens):

@@ -13,17 +13,18 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel
 
-from transforms.context_block import Passage
-from transforms.document_graph import Folder
-from transforms.documents import RawFile
-from transforms.judgements import Contents
-from transforms.mail import RawMail
-from transforms.operations import Figures
-from transforms.saved_searches import Answers
-from transforms.settings import ContextSettings, SafetySettings
-
+# A search knows the protocols and nothing of what makes an index, which takes seconds to import.
 if TYPE_CHECKING:
     import dagster as dg
+
+    from transforms.context_block import Passage
+    from transforms.document_graph import Folder
+    from transforms.documents import RawFile
+    from transforms.judgements import Contents
+    from transforms.mail import RawMail
+    from transforms.operations import Figures
+    from transforms.saved_searches import Answers
+    from transforms.settings import ContextSettings, SafetySettings
 
 Shape = TypeVar("Shape", bound=BaseModel)
 

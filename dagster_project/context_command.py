@@ -15,7 +15,7 @@ import pyarrow as pa
 from dagster_project.composition import make_published
 from dagster_project.resources.chat_exports import Export, ExportReader, chat_names, decoded, exports_at
 from dagster_project.resources.chats import ChatFiles
-from dagster_project.resources.publisher import CURRENT
+from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import ConversationSourceSettings, Settings
 from transforms import context_block, conversation_context, conversations, query_chunks

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from dagster_project.context_command import context_of, given_conversation
 from dagster_project.opened_index import open_index
-from dagster_project.resources.publisher import CURRENT
+from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.reading import asking, reading
 from dagster_project.resources.search_index import Filters, SearchIndex
 from dagster_project.settings import Settings

@@ -24,7 +24,8 @@ from assets.partitions import (
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
 from dagster_project.resources.lake import Footer, ParquetLake
-from dagster_project.resources.publisher import DuckDBPublisher, version_of
+from dagster_project.resources.published_files import version_of
+from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import QUEUE
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter

@@ -11,7 +11,8 @@ import duckdb
 import polars as pl
 
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.publisher import DuckDBPublisher, version_of
+from dagster_project.resources.published_files import version_of
+from dagster_project.resources.publisher import DuckDBPublisher
 from transforms.errors import IndexUnavailableError
 from transforms.operations import HISTORY, INDEX_BYTES, LAGS, LIVE_SHARE, QUARANTINE, REUSE, STAGES, Figures
 

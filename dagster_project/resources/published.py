@@ -10,9 +10,6 @@ from assets import graph
 from dagster_project.resources.published_macros import VIEW_COMMENTS
 from transforms import lexical, schemas, terms
 
-LAYOUT = "8"
-"""Version of the published tables; rows of a file of another layout are not taken over."""
-
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.large_string(): "VARCHAR",

@@ -24,6 +24,7 @@ from assets.protocols import Readiness
 from dagster_project.resources import published, published_macros, published_readiness
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
+from dagster_project.resources.published_files import CURRENT, LAYOUT, version_of
 from dagster_project.resources.search_arrays import folder_of, write_arrays
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import files_of, slow_hashes
@@ -34,7 +35,6 @@ from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
 from transforms.terms import word_forms
 
-CURRENT = "CURRENT"
 _TEXTS_AT_ONCE = 20_000
 _WHOLE = (
     "memberships",
@@ -105,7 +105,7 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of what must be equal for rows of an older version to be taken over."""
-        return parts_hash([published.LAYOUT, self.terms.digest(), self.embedding.digest()])[:16]
+        return parts_hash([LAYOUT, self.terms.digest(), self.embedding.digest()])[:16]
 
     def publish(self, partitions: Mapping[str, str]) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its family.
@@ -449,7 +449,7 @@ class _Build:
         entries = {
             "version": version,
             "layout": self.publisher.layout,
-            "layout_version": published.LAYOUT,
+            "layout_version": LAYOUT,
             "model": self.publisher.embedding.model_id,
             "dimensions": str(self.publisher.embedding.dimensions),
             "vector_search": vector_search,
@@ -484,11 +484,6 @@ class _Build:
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{_quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')
-
-
-def version_of(file: Path) -> str:
-    """The version that a published file holds, by its name."""
-    return file.stem.removeprefix("weft-")
 
 
 def _quoted(value: object) -> str:

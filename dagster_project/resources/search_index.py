@@ -20,8 +20,7 @@ from dagster_project.resources.described_hits import described
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.filters import Conditions, Filters, Resolved, Understood
 from dagster_project.resources.hit_facts import HitFacts, Judging
-from dagster_project.resources.published import LAYOUT
-from dagster_project.resources.publisher import CURRENT
+from dagster_project.resources.published_files import CURRENT, LAYOUT
 from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_arrays import SearchArrays, open_arrays
 from transforms import feedback, labels, lexical, pipeline, ranking, terms
@@ -173,6 +172,7 @@ class SearchIndex:
             self.connection = duckdb.connect(str(path), read_only=True)
             self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
             self.connection.execute("SET TimeZone = 'UTC'")
+            self.connection.execute("FROM chunks LIMIT 0")  # arrays beside a hollow file would hide what it lacks
         if (layout := self.manifest.get("layout_version")) != LAYOUT:
             raise IndexUnavailableError(
                 f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "

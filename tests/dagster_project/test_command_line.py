@@ -6,6 +6,8 @@ import bz2
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -376,3 +378,11 @@ def test_a_build_repairs_a_damaged_lake(built: Workspace, built_once: Workspace)
     assert weft(built, "build").exit_code == 0
     assert differences(built.index, built_once.index) == {}
     assert built.plan().is_empty
+
+
+def test_a_search_imports_nothing_that_builds():
+    searching = "dagster_project.cli, dagster_project.opened_index, dagster_project.terminal, dagster_project.settings"
+    script = f"import sys, {searching}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch"}.isdisjoint(told.split())
+    assert "duckdb" in told.split()
