@@ -19,21 +19,26 @@ def runtime_label(
     reranks: Sequence[float] | None,
     settings: SearchSettings,
 ) -> str:
-    """The label of the hits of one query, given their cosine, their share of words, and a model's scores.
+    """The label of the hits of one query, given their cosine, the share of its words they hold, and a model's scores.
 
-    A hit is borne out if the model's score reaches `label_rerank`, or without a model (`reranks` is None)
-    if `label_support` of what its words could score is reached. PASS if one hit is borne out and similar;
-    NO_RESULTS if none is similar; HALLUCINATION_RISK if one is very similar and none is borne out; else IRRELEVANT.
+    A hit is near if it is similar (`label_similarity`) or holds the words (`label_words`): the name of a function
+    or a version means nothing to most models. It is borne out if the model's score reaches `label_rerank`, or
+    without a model (`reranks` is None) if it holds enough of the words (`label_support`).
+    PASS if one hit is both; NO_RESULTS if none is near; HALLUCINATION_RISK if one is very similar and none is
+    borne out; else IRRELEVANT.
     """
     borne = (
         [s >= settings.label_support for s in supports]
         if reranks is None
         else [r >= settings.label_rerank for r in reranks]
     )
-    similar = [s >= settings.label_similarity for s in similarities]
-    if any(s and b for s, b in zip(similar, borne, strict=True)):
+    near = [
+        similarity >= settings.label_similarity or support >= settings.label_words
+        for similarity, support in zip(similarities, supports, strict=True)
+    ]
+    if any(n and b for n, b in zip(near, borne, strict=True)):
         return "PASS"
-    if not any(similar):
+    if not any(near):
         return NOTHING
     risky = any(s >= settings.label_high_similarity for s in similarities)
     return "HALLUCINATION_RISK" if risky else "IRRELEVANT"

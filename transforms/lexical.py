@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -199,6 +199,8 @@ class TermScores:
         allowed: np.ndarray | None,
     ):
         self.lists = _lists(terms, postings)
+        self.most = sum(idf(postings.df(term), postings.chunk_count) for term in terms)
+        """More than any chunk can score with terms that count in full, those that no chunk holds included."""
         self.weights, self.allowed, self.chunk_count = weights, allowed, postings.chunk_count
         self._known: tuple[int, np.ndarray] | None = None
         self._highest: float | None = None
@@ -216,15 +218,26 @@ class TermScores:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks (ascending or not), float64 of single-precision sums."""
         scores = np.zeros(len(chunks), dtype=np.float32)
-        chunks = chunks.astype(
-            np.int32
-        )  # of the type of the lists, which would else be copied to be searched
-        for term_list in self.lists:
-            places = np.searchsorted(term_list.chunks, chunks)
-            places[places == len(term_list.chunks)] = 0
-            held = np.flatnonzero(term_list.chunks[places] == chunks)
-            scores[held] += term_list.impacts(self.weights, places[held])
+        for term_list, held, places in self._occurrences(chunks):
+            scores[held] += term_list.impacts(self.weights, places)
         return scores.astype(np.float64)
+
+    def support(self, chunks: np.ndarray) -> np.ndarray:
+        """The share of the terms that stand in each of these chunks, rare ones weighing more (idf), 0 to 1."""
+        found = np.zeros(len(chunks))
+        for term_list, held, _ in self._occurrences(chunks):
+            found[held] += term_list.idf
+        return found / (self.most or 1.0)
+
+    def _occurrences(self, chunks: np.ndarray) -> Iterator[tuple[_TermList, np.ndarray, np.ndarray]]:
+        """Each term's list, which of the chunks are in it, and their places there."""
+        # Of the type of the lists, which would else be copied to be searched.
+        wanted = chunks.astype(np.int32)
+        for term_list in self.lists:
+            places = np.searchsorted(term_list.chunks, wanted)
+            places[places == len(term_list.chunks)] = 0
+            held = np.flatnonzero(term_list.chunks[places] == wanted)
+            yield term_list, held, places[held]
 
     @property
     def high(self) -> float:

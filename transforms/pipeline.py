@@ -40,8 +40,8 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "support": pl.Float64,
     **{name: HITS[name] for name in ("lexical_rank", "vector_rank", "stands_for", *reranking.RERANKED)},
 }
-"""Columns of what a search returns, by query and rank. `support` is the lexical score as a share of the most that
-the words of the query could give a chunk, 0 to 1."""
+"""Columns of what a search returns, by query and rank. `support` is the share of the words of the query that stand in
+the chunk, rare ones weighing more, 0 to 1."""
 
 
 class Stage(NamedTuple):

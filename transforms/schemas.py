@@ -915,6 +915,7 @@ EVALUATION_RUNS = Table(
         _column("score", pa.float64(), "score of the stage"),
         Column("similarity", pa.float64(), "cosine of chunk and query; of final hits only"),
         Column("label", pa.string(), "what the search says of its result; of final hits only"),
+        Column("reason", pa.string(), "why the next stage dropped it; null where it stays"),
     ),
 )
 
@@ -982,7 +983,9 @@ SEARCH_HITS = Table(
         _column("thread_score", pa.float64(), "what the thread of the mail added"),
         _column("lexical_score", pa.float64(), "BM25"),
         _column("vector_score", pa.float64(), "cosine"),
-        _column("support", pa.float64(), "lexical score : the most that the words of the query could give"),
+        _column(
+            "support", pa.float64(), "share of the query's words that stand in it, rare ones weighing more"
+        ),
         Column("lexical_rank", pa.int32(), "place among the lexical candidates; null if it is none"),
         Column("vector_rank", pa.int32(), "place among the vector candidates; null if it is none"),
         Column(

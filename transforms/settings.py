@@ -797,11 +797,17 @@ class SearchSettings(CandidateSettings):
         le=1,
         description="cosine from which a hit that is not borne out is a risk (static model)",
     )
-    label_support: float = Field(
-        0.15,
+    label_words: float = Field(
+        0.85,
         ge=0,
         le=1,
-        description="lexical score : the most a chunk could get, from which a hit is borne out by words",
+        description="share of the query's words, rare ones weighing more, from which a hit needs no cosine",
+    )
+    label_support: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="share of the query's words, rare ones weighing more, from which a hit is borne out by words",
     )
     label_rerank: float = Field(
         5.0,

@@ -326,15 +326,6 @@ class SearchIndex:
             rows = slice(first, first + step)
             yield _Batch(self, queries[rows], first, masks[rows])
 
-    def message_ids(self, chunk_numbers: Sequence[int]) -> list[str]:
-        """The Message-IDs of chunks."""
-        table = self.connection.execute(
-            "SELECT doc_id FROM chunks JOIN (SELECT unnest($n) AS chunk_no, generate_subscripts($n, 1) AS place) "
-            "USING (chunk_no) ORDER BY place",
-            {"n": [int(n) for n in chunk_numbers]},
-        ).fetchall()
-        return [row[0] for row in table]
-
     @property
     def chunk_count(self) -> int:
         """Chunks in the index."""
@@ -408,16 +399,24 @@ class SearchIndex:
         settings = settings if judging.is_on else settings.model_copy(update={"rerank": "off"})
         facts = HitFacts(self.connection, self.arrays.rows, self.vectors, judging)
         made = pipeline.processed(self._candidates(batch, settings), facts, settings, report)
-        most = self._most_of(batch.terms(settings))[made.hits.get_column("query").to_numpy() - batch.first]
-        support = pl.col("lexical_score") / pl.Series(most, dtype=pl.Float64)
+        support = pl.Series(self._supports(made.hits, batch, settings), dtype=pl.Float64)
         ranked = made.hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
         told = labels.runtime_labels(ranked, range(batch.first, batch.first + len(batch.queries)), settings)
         return Found(ranked, made.constituents, told)
 
+    def _supports(self, hits: pl.DataFrame, batch: _Batch, settings: SearchSettings) -> np.ndarray:
+        """The share of the words of its query that stands in each hit; hits are in the order of their queries."""
+        queries, chunks = (hits.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+        scores = batch.lexical(settings)
+        edges = np.searchsorted(queries, np.arange(batch.first, batch.first + len(scores) + 1))
+        parts = [
+            score.support(chunks[a:b]) for score, a, b in zip(scores, edges[:-1], edges[1:], strict=True)
+        ]
+        return np.concatenate([np.zeros(0), *parts])
+
     def _candidates(self, batch: _Batch, settings: SearchSettings) -> pl.DataFrame:
         """The candidates of each query that asks for something, one query after the other."""
         scores, asked = batch.lexical(settings), batch.terms(settings)
-        most = self._most_of(asked)
         parts = [pl.DataFrame(schema=ranking.FUSED)]
         for number, vector in enumerate(self._vector_scores(batch, settings)):
             if not asked[number]:
@@ -425,7 +424,7 @@ class SearchIndex:
             logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
             mask, given = batch.masks[number], (batch.first + number, scores[number], vector)
             found = ranking.fused_candidates(*given, mask, self.places, settings, logs)
-            if feedback.is_wanted(scores[number].high, most[number], settings):
+            if feedback.is_wanted(scores[number].high, scores[number].most, settings):
                 wide = self._with_feedback(asked[number], found, mask, settings)
                 found = (
                     found
@@ -487,11 +486,6 @@ class SearchIndex:
     def hnsw_scores(self, query: np.ndarray, k: int) -> HnswScores:
         """The `k` nearest chunks of a query by the HNSW index, which the file must have."""
         return HnswScores(self.connection, query, k, self.arrays.vectors, self.vector_sample)
-
-    def _most_of(self, asked: Sequence[Sequence[str]]) -> np.ndarray:
-        """The lexical score that no chunk can exceed, for the terms of each query; 1 where it has none."""
-        most = [sum(lexical.idf(self.postings.df(t), self.chunk_count) for t in words) for words in asked]
-        return np.array([score or 1.0 for score in most])
 
     def _asked(self, queries: Sequence[str]) -> pa.Table:
         """The terms of the queries, by number of the query."""

@@ -9,21 +9,31 @@ from transforms.labels import runtime_label, runtime_labels
 from transforms.pipeline import RANKED
 from transforms.settings import SearchSettings
 
-SETTINGS = SearchSettings(label_similarity=0.3, label_high_similarity=0.6, label_support=0.5, label_rerank=5)
+SETTINGS = SearchSettings(
+    label_similarity=0.3, label_high_similarity=0.6, label_support=0.5, label_words=0.8, label_rerank=5
+)
 
 
 @pytest.mark.parametrize(
     ("similarities", "supports", "reranks", "label"),
     [
         ([], [], None, "NO_RESULTS"),
-        ([0.29], [0.9], None, "NO_RESULTS"),
-        ([0.29, 0.3], [0.9, 0.5], None, "PASS"),
-        ([0.29, 0.3], [0.9, 0.4], None, "IRRELEVANT"),  # similar is one, borne out another
+        ([0.29], [0.79], None, "NO_RESULTS"),
+        (
+            [0.29],
+            [0.8],
+            None,
+            "PASS",
+        ),  # a name or a version means nothing to the model, and its words are all there
+        ([0.29, 0.3], [0.7, 0.5], None, "PASS"),
+        ([0.29, 0.3], [0.7, 0.4], None, "IRRELEVANT"),  # similar is one, borne out another
         ([0.6, 0.3], [0.4, 0.4], None, "HALLUCINATION_RISK"),
-        ([0.2], [0.9], [9.0], "NO_RESULTS"),
-        ([0.4, 0.2], [0.9, 0.9], [4.9, 9.0], "IRRELEVANT"),
+        ([0.2], [0.7], [9.0], "NO_RESULTS"),
+        ([0.2], [0.9], [9.0], "PASS"),
+        ([0.2], [0.9], [1.0], "IRRELEVANT"),
+        ([0.4, 0.2], [0.9, 0.7], [4.9, 9.0], "IRRELEVANT"),
         ([0.4, 0.2], [0.1, 0.1], [5.0, 0.0], "PASS"),
-        ([0.7, 0.2], [0.9, 0.9], [1.0, 9.0], "HALLUCINATION_RISK"),
+        ([0.7, 0.2], [0.9, 0.7], [1.0, 9.0], "HALLUCINATION_RISK"),
         ([0.7, 0.4], [0.1, 0.1], [1.0, 6.0], "PASS"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
@@ -142,3 +143,15 @@ def test_common_terms_are_looked_up_only_for_what_rare_ones_found():
     assert len(found._near(10)) < 100
     every = bm25_scores(queries(["common", "rare"]), 1, held, ONE_FIELD)[0]
     assert found.best(10).tolist() == ExactScores(every, None, least=0).best(10).tolist()
+
+
+def test_support_is_the_share_of_the_words_that_stand_in_a_chunk_whatever_its_length():
+    texts = [["rare", *["the"] * 500], ["the", "fox"], ["rare", "fox"], ["dog"], ["the"]]
+    held = postings(texts)
+    scores = TermScores(["fox", "rare", "unknown"], held, weighed(held, ONE_FIELD), None)
+    found = scores.support(np.array([2, 0, 3]))
+    known, unknown = (math.log(1 + (5 - df + 0.5) / (df + 0.5)) for df in (2, 0))
+    share = known / (2 * known + unknown)
+    assert found == pytest.approx([2 * share, share, 0])
+    assert TermScores([], held, weighed(held, ONE_FIELD), None).support(np.array([1])).tolist() == [0]
+    assert (scores.of(np.arange(5)) <= scores.most).all()
