@@ -264,7 +264,7 @@ def _locomo_sample(
 ) -> None:
     asked = [q for q in sample["qa"] if q["evidence"]]
     questions = [q["question"] for q in asked]
-    ids = _turn_ids(index, sample["sample_id"], told)
+    ids = turn_ids(index, sample["sample_id"], told)
     for name, values in LOCOMO.items():
         searching = SearchIndex(
             index.path,
@@ -303,7 +303,7 @@ LOCOMO: dict[str, dict[str, Any]] = {
 }
 
 
-def _turn_ids(index: SearchIndex, source: str, told: list[tuple[str, str, str, str]]) -> dict[int, str]:
+def turn_ids(index: SearchIndex, source: str, told: list[tuple[str, str, str, str]]) -> dict[int, str]:
     """The turn's id by chunk number."""
     by_text = {(t[1][:16].replace("T", " "), t[2], t[3].strip()): t[0] for t in told}
     rows = index.connection.execute(

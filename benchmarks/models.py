@@ -194,15 +194,16 @@ def judged(
     index: SearchIndex, queries: list[str], relevant: list[frozenset[str]]
 ) -> list[tuple[str, dict[str, float]]]:
     """The metrics of the search with several lexical weights, and of vectors alone."""
-    from retrieval import weft_ranking
+    from tasks import Corpus, Task, weft_ranking
 
     variants = {f"blend, lexical weight {w}": {"lexical_weight": w} for w in WEIGHTS}
     variants["vectors alone"] = {"lexical_weight": 0.0, "candidates_lexical": 1, "thread_weight": 0.0}
-    rows = []
+    task = Task("", queries, relevant)
+    mails = dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall())
+    corpus, rows = Corpus("", index, [task], mails, 1, {}), []
     for name, changed in variants.items():
         settings = index.settings.model_copy(update=changed)
-        searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
-        measured = collections.measured(weft_ranking(searching, queries), relevant)
+        measured = task.measured(weft_ranking(corpus, task, settings).ranked)
         rows.append((name, {measure: float(values.mean()) for measure, values in measured.items()}))
     return rows
 

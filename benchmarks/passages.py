@@ -26,9 +26,10 @@ import polars as pl
 import pyarrow as pa
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from mail_collections import corpora_folder
-from retrieval import p_value, ranker
+from retrieval import p_value
 from rich.console import Console
 from rich.table import Table
+from tasks import ranker
 
 from assets.protocols import Embedder
 from dagster_project.resources.embedders import make_embedder

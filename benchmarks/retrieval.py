@@ -1,46 +1,56 @@
-"""Search quality on real mail, beside bm25s on the same mails in the same run.
+"""Search quality on every corpus, beside bm25s on the same texts in the same run.
 
-    python benchmarks/retrieval.py [--state FOLDER] [--set NAME=VALUE ...] [--chunks NAME=VALUE ...]
+    python benchmarks/retrieval.py [--corpus NAME ...] [--state FOLDER] [--markdown] [--set NAME=VALUE ...]
 
 Prints nDCG@10, MRR@10, Recall@10 and Recall@100 per task: of the default search and of the list after each of
-its stages, of its two halves alone (vectors alone are plain vector search), of both fusions, and of bm25s over
-whole mails, over mails without quotes and over the same chunks. Beside nDCG@10 stand its 95 % interval, how far
-the default is ahead query by query, and the p-value of that.
+its stages, of its two halves alone (vectors alone are plain vector search), of rank fusion, and of bm25s over
+whole texts and over the same chunks. Beside nDCG@10 stand its 95 % interval, how far the default is ahead query
+by query, and the p-value of that. The last table has one line per task: the default beside its peers.
+
+Mails count as items for mail; chunks for documents, right where they hold most of a passage that answers; turns
+for chats, right where they hold the evidence.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
-import sys
 import tempfile
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import bm25s
 import mail_collections as collections
 import numpy as np
-import polars as pl
-import Stemmer
+import tasks
 from rich.console import Console
 from rich.table import Table
 
-from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.search_index import SearchIndex, open_current
-from dagster_project.settings import Settings, load_settings
 from transforms.intervals import bootstrap, paired_difference
 from transforms.settings import BUILT_IN_PROFILES, SearchSettings
 
-DEPTH = 100
-_RERANKED = "default, reranked by features"
-_QUOTED = re.compile(r"^\s*>.*\n?", re.M)
+Measured = dict[str, tuple[dict[str, np.ndarray], float]]
+"""By system the measures of every query, and the seconds of all."""
+
+HEAD = collections.MEASURES[0]
+DEFAULT = "Weft, default"
+CHANGES: dict[str, dict] = {
+    DEFAULT: {},
+    "Weft, default without threads": {"thread_weight": 0.0},
+    "Weft, default with feedback": {"feedback_weight": 0.3},
+    "Weft, default reranked by features": {"rerank": "features"},
+    "Weft, BM25 alone": BUILT_IN_PROFILES["lexical"],
+    "vectors": BUILT_IN_PROFILES["vector"],
+    "rank fusion": BUILT_IN_PROFILES["rrf"],
+    "Weft, sections": BUILT_IN_PROFILES["sections"],
+}
 
 
 def main() -> None:
-    """Build what is missing, search, print one table per task."""
+    """Build what is missing, search, print one table per task and one of all."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--corpus", action="append", choices=tasks.CORPORA, help="one corpus only; several times for several"
     )
     parser.add_argument(
         "--state", type=Path, help="where indexes are kept between runs; default: a temporary folder"
@@ -51,98 +61,86 @@ def main() -> None:
     parser.add_argument(
         "--chunks", action="append", default=[], metavar="NAME=VALUE", help="a setting of [chunks]"
     )
-    parser.add_argument("--no-peers", action="store_true", help="leave bm25s out")
-    parser.add_argument("--corpus", choices=["pgsql", "erofs"], help="one of both only")
+    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
     arguments = parser.parse_args()
     changed, chunks = (dict(s.split("=", 1) for s in given) for given in (arguments.set, arguments.chunks))
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
-        corpora = collections.corpora_folder()
-        if arguments.corpus != "erofs":
-            collection = collections.pgsql(corpora)
-            index = built(state / "pgsql", "pgsql", collection.source, changed, chunks)
-            report(collection, index, not arguments.no_peers)
-        if arguments.corpus != "pgsql":
-            index = built(state / "erofs", "erofs", collections.erofs_source(corpora), changed, chunks)
-            report(collections.erofs(corpora, index.path), index, not arguments.no_peers)
+        found: dict[str, Measured] = {}
+        for name in arguments.corpus or tasks.CORPORA:
+            corpus = tasks.corpus(name, state, changed, chunks)
+            for task in corpus.tasks:
+                title = f"{task.name} ({len(task.queries):,} queries, {corpus.index.chunk_count:,} chunks)"
+                found[title] = measured(corpus, task)
+                show(system_table(title, found[title]), arguments.markdown)
+            corpus.index.close()
+        show(overview(found), arguments.markdown)
 
 
-def built(
-    folder: Path, name: str, source: str, changed: dict[str, str], chunks: dict[str, str]
-) -> SearchIndex:
-    """The index of a source, brought up to date."""
-    config = collections.settings_file(folder, name, source, chunks)
-    subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    settings: Settings = load_settings(config)
-    search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})
-    return open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, search)
-
-
-def variants(settings: SearchSettings) -> dict[str, SearchSettings]:
-    """The profiles that every evaluation knows, the default reranked, and without the thread's share."""
-    changes = BUILT_IN_PROFILES | {
-        _RERANKED: {"rerank": "features"},
-        "default, no thread": {"thread_weight": 0.0},
-        "default, with feedback": {"feedback_weight": 0.3},
+def measured(corpus: tasks.Corpus, task: tasks.Task) -> Measured:
+    """Every system on one task."""
+    whole = corpus.index.settings.model_dump()
+    rankings = {}
+    for name, changes in CHANGES.items():
+        settings = SearchSettings.model_validate({**whole, **changes})
+        rankings[name] = tasks.weft_ranking(corpus, task, settings)
+    stages = tasks.weft_rankings(corpus, task)
+    of_stages = {f"  after {stage}": timed for stage, timed in stages.items() if stage != "final"}
+    rankings |= {f"bm25s, {name}": timed for name, timed in tasks.peer_rankings(corpus, task).items()}
+    return {
+        name: (task.measured(timed.ranked), timed.seconds) for name, timed in (rankings | of_stages).items()
     }
-    whole = settings.model_dump()
-    return {name: SearchSettings.model_validate({**whole, **changed}) for name, changed in changes.items()}
 
 
-def report(collection: collections.Collection, index: SearchIndex, with_peers: bool) -> None:
-    """Print the table of every task of a collection."""
-    peers = bm25s_peers(index) if with_peers else {}
-    for task, (queries, relevant) in collection.tasks.items():
-        others = task.endswith("thread")
-        own = dict(zip(*collection.tasks["commit to its mail"], strict=True)) if others else {}
-        without = [own[q] for q in queries] if others else None
-        rows = {}
-        for name, settings in variants(index.settings).items():
-            searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
-            start = time.perf_counter()
-            ranked = weft_ranking(searching, list(queries))
-            seconds = time.perf_counter() - start
-            rows[f"weft, {name}"] = (collections.measured(ranked, relevant, without), seconds)
-        for stage, (ranked, seconds) in stage_rankings(index, list(queries)).items():
-            rows[f"  default, after {stage}"] = (collections.measured(ranked, relevant, without), seconds)
-        for name, peer in peers.items():
-            start = time.perf_counter()
-            ranked = peer(list(queries))
-            rows[f"bm25s, {name}"] = (
-                collections.measured(ranked, relevant, without),
-                time.perf_counter() - start,
-            )
-        show(f"{collection.name}: {task} ({len(queries)} queries)", rows)
-
-
-def show(title: str, rows: dict[str, tuple[dict[str, np.ndarray], float]]) -> None:
-    """One table, the best of each column marked."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("system")
-    head, *others = collections.MEASURES
-    for name in (head, "95 %", *others, "default ahead by", "p", "ms/query"):
-        table.add_column(name, justify="right")
-    means = {system: {n: float(v.mean()) for n, v in values.items()} for system, (values, _) in rows.items()}
-    best = {n: max(m[n] for m in means.values()) for n in collections.MEASURES}
-    default = rows["weft, default"][0][head]
-    for system, (values, seconds) in rows.items():
-        cells = {n: f"{m:.3f}{'*' if m == best[n] else ' '}" for n, m in means[system].items()}
-        interval = bootstrap(values[head])
-        ahead = paired_difference(values[head], default)
+def system_table(title: str, found: Measured) -> Table:
+    """One row per system, the best of each column marked."""
+    columns = ("system", HEAD, "95 %", *collections.MEASURES[1:], "default ahead by", "p", "ms/query")
+    table = new_table(title, columns)
+    means = {name: {n: float(v.mean()) for n, v in values.items()} for name, (values, _) in found.items()}
+    # Stages are no systems: their lists are longer or in another order than anybody sees.
+    best = {n: max(m[n] for name, m in means.items() if name[0] != " ") for n in collections.MEASURES}
+    default = found[DEFAULT][0][HEAD]
+    for name, (values, seconds) in found.items():
+        cells = {n: f"{m:.3f}" if m < best[n] else f"**{m:.3f}**" for n, m in means[name].items()}
+        interval = bootstrap(values[HEAD])
         table.add_row(
-            system,
-            cells[head],
+            name,
+            cells[HEAD],
             f"{interval.low:.3f}–{interval.high:.3f}",
-            *(cells[n] for n in others),
-            "" if system == "weft, default" else f"{ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]",
-            "" if system == "weft, default" else p_value(ahead.p_value),
+            *(cells[n] for n in collections.MEASURES[1:]),
+            *(("", "") if name == DEFAULT else ahead(default, values[HEAD])),
             f"{1000 * seconds / len(default):.1f}",
         )
-    Console(width=150).print(table)
+    return table
+
+
+def overview(found: Mapping[str, Measured]) -> Table:
+    """One row per task: HEAD of the default with its interval, and of its peers with how far it is ahead."""
+    table = new_table(
+        f"{HEAD} of the default beside its peers",
+        ("task", "default", "95 %", "bm25s, the best", "vectors", "rank fusion"),
+    )
+    for title, systems in found.items():
+        default = systems[DEFAULT][0][HEAD]
+        interval = bootstrap(default)
+        peers = [values[HEAD] for name, (values, _) in systems.items() if name.startswith("bm25s")]
+        beside = [
+            max(peers, key=lambda values: float(values.mean())),
+            *(systems[name][0][HEAD] for name in ("vectors", "rank fusion")),
+        ]
+        table.add_row(
+            title.split(" (")[0],
+            f"{default.mean():.3f}",
+            f"{interval.low:.3f}–{interval.high:.3f}",
+            *(f"{v.mean():.3f} ({' p '.join(ahead(default, v))})" for v in beside),
+        )
+    return table
+
+
+def ahead(default: np.ndarray, values: np.ndarray) -> tuple[str, str]:
+    """How far the default is ahead, with its interval, and the p-value."""
+    ahead = paired_difference(values, default)
+    return f"{ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]", p_value(ahead.p_value)
 
 
 def p_value(value: float) -> str:
@@ -150,80 +148,24 @@ def p_value(value: float) -> str:
     return f"{value:.3f}" if value >= 0.0005 else "<.001"
 
 
-def weft_ranking(index: SearchIndex, queries: list[str]) -> list[list[tuple[str, float]]]:
-    """Ranked (Message-ID, score) lists of Weft."""
-    hits = index.rank(queries, limit=DEPTH)
-    docs = index.message_ids(hits["chunk_no"].to_list())
-    ranked: list[list[tuple[str, float]]] = [[] for _ in queries]
-    for query, doc, score in zip(hits["query"], docs, hits["score"], strict=True):
-        ranked[query].append((doc, score))
-    return ranked
+def new_table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column == columns[0] else "right")
+    return table
 
 
-def stage_rankings(
-    index: SearchIndex, queries: list[str]
-) -> dict[str, tuple[list[list[tuple[str, float]]], float]]:
-    """What `weft_ranking` gives for the list after each stage of the default search, and its seconds so far."""
-    lists: dict[str, tuple[list[pl.DataFrame], float]] = {}
-    start = time.perf_counter()
-
-    def note(stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
-        parts, _ = lists.setdefault(stage, ([], 0.0))
-        parts.append(hits.select("query", "chunk_no", "score"))
-        lists[stage] = parts, time.perf_counter() - start
-
-    index.rank(queries, limit=DEPTH, report=note)
-    rankings = {}
-    for stage, (parts, seconds) in lists.items():
-        hits = pl.concat(parts)
-        docs = index.message_ids(hits["chunk_no"].to_list())
-        ranked: list[list[tuple[str, float]]] = [[] for _ in queries]
-        for query, doc, score in zip(hits["query"], docs, hits["score"], strict=True):
-            ranked[query].append((doc, score))
-        rankings[stage] = ranked, seconds
-    return rankings
-
-
-def bm25s_peers(index: SearchIndex) -> dict:
-    """bm25s rankers by name: whole mails, mails without quoted lines, the chunks Weft indexes."""
-    mails = index.connection.execute(
-        "SELECT message_id, subject, body FROM messages ORDER BY message_id"
-    ).fetchall()
-    chunks = index.connection.execute(
-        "SELECT doc_id, title, concat_ws(' ', text_lex, added_lex, removed_lex, quote_lex) FROM chunks "
-        "ORDER BY chunk_id"
-    ).fetchall()
-    return {
-        "whole mails": ranker([(m, f"{s}\n{b}") for m, s, b in mails]),
-        "mails without quotes": ranker([(m, f"{s}\n{_QUOTED.sub('', b)}") for m, s, b in mails]),
-        "Weft's chunks": ranker([(m, f"{s}\n{b}") for m, s, b in chunks]),
-    }
-
-
-def ranker(texts: list[tuple[str, str]]):
-    """A function from queries to ranked (Message-ID, score) lists by bm25s (Lucene's BM25, stemmed)."""
-    stemmer = Stemmer.Stemmer("english")
-    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    model.index(
-        bm25s.tokenize([t for _, t in texts], stopwords="en", stemmer=stemmer, show_progress=False),
-        show_progress=False,
-    )
-
-    def rank(queries: list[str]) -> list[list[tuple[str, float]]]:
-        asked = bm25s.tokenize(
-            queries, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
-        )
-        result = []
-        for tokens in asked:
-            scores = model.get_scores(tokens) if tokens else np.zeros(len(texts), dtype=np.float32)
-            best: dict[str, float] = {}
-            for position in np.argsort(-scores, kind="stable")[: 10 * DEPTH]:
-                if scores[position] > 0:
-                    best.setdefault(texts[position][0], float(scores[position]))
-            result.append(list(best.items())[:DEPTH])
-        return result
-
-    return rank
+def show(table: Table, as_markdown: bool = False) -> None:
+    """Print a table for people, or as Markdown."""
+    if not as_markdown:
+        Console(width=180).print(table)
+        return
+    heads = [str(column.header) for column in table.columns]
+    print(f"\n{table.title}\n")
+    print("| " + " | ".join(heads) + " |")
+    print("|" + "|".join("---" if c.justify == "left" else "---:" for c in table.columns) + "|")
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        print("| " + " | ".join(str(cell) for cell in cells) + " |")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,342 @@
+"""Queries with known answers over an index of each corpus, and the rankings of Weft and of bm25s for them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import bm25s
+import mail_collections as collections
+import numpy as np
+import polars as pl
+import Stemmer
+from conversations import locomo, turn_ids
+from models import passages_settings
+
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.filters import Filters
+from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.settings import load_settings
+from transforms import pipeline
+from transforms.hits import place
+from transforms.losses import KEPT
+from transforms.settings import SearchSettings
+
+DEPTH = 100
+CORPORA = ("pgsql", "erofs", "documents", "conversations")
+_QUOTED = re.compile(r"^\s*>.*\n?", re.M)
+
+Ranking = Sequence[Sequence[tuple[str, float]]]
+"""For each query ranked (item, score) pairs; an item may come again."""
+
+
+class Text(NamedTuple):
+    """What a peer ranks: the item it belongs to, the source that holds it, and its words."""
+
+    item: str
+    source: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Queries and the items that are right for each.
+
+    `without` are items left out of the list of a query; `sources` name the one source that each is asked of.
+    """
+
+    name: str
+    queries: Sequence[str]
+    relevant: Sequence[frozenset[str]]
+    without: Sequence[frozenset[str]] | None = None
+    sources: Sequence[str] | None = None
+
+    def measured(self, ranked: Ranking) -> dict[str, np.ndarray]:
+        """`collections.MEASURES` of each query."""
+        return collections.measured(ranked, self.relevant, self.without)
+
+    def every(self, step: int) -> Task:
+        """Every `step`th query."""
+        kept = slice(None, None, step)
+        return Task(
+            self.name,
+            self.queries[kept],
+            self.relevant[kept],
+            self.without and self.without[kept],
+            self.sources and self.sources[kept],
+        )
+
+    @property
+    def groups(self) -> list[tuple[str | None, list[int]]]:
+        """The numbers of the queries of each source, or of all where none is named."""
+        if self.sources is None:
+            return [(None, list(range(len(self.queries))))]
+        names = sorted(set(self.sources))
+        return [(name, [n for n, s in enumerate(self.sources) if s == name]) for name in names]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """An index with its tasks.
+
+    `items` names the item of each chunk number; `per_document` is how many hits of a document count;
+    `peers` has the texts that bm25s ranks, by name.
+    """
+
+    name: str
+    index: SearchIndex
+    tasks: Sequence[Task]
+    items: Mapping[int, str]
+    per_document: int
+    peers: Mapping[str, Sequence[Text]] = field(repr=False)
+
+
+def corpus(
+    name: str, state: Path, changed: Mapping[str, str] | None = None, chunks: Mapping[str, str] | None = None
+) -> Corpus:
+    """One of CORPORA, its index built below `state` or brought up to date.
+
+    `changed` are settings of [search], `chunks` of [chunks].
+    """
+    made = {"pgsql": _pgsql, "erofs": _erofs, "documents": _documents, "conversations": _conversations}
+    return made[name](collections.corpora_folder(), state, changed or {}, chunks or {})
+
+
+def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
+    """The index of a settings file, brought up to date."""
+    command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    settings = load_settings(config)
+    search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})
+    return open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, search)
+
+
+def _pgsql(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]) -> Corpus:
+    found = collections.pgsql(folder)
+    index = built(collections.settings_file(state / "pgsql", "pgsql", found.source, chunks), changed)
+    tasks = [
+        Task(f"PostgreSQL's lists, {name}", *queries_and_answers)
+        for name, queries_and_answers in found.tasks.items()
+    ]
+    return _mail("pgsql", index, tasks)
+
+
+def _erofs(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]) -> Corpus:
+    source = collections.erofs_source(folder)
+    index = built(collections.settings_file(state / "erofs", "erofs", source, chunks), changed)
+    found = collections.erofs(folder, index.path)
+    (mail, own), (rest, others) = found.tasks.items()
+    of_mail = dict(zip(*own, strict=True))
+    return _mail(
+        "erofs",
+        index,
+        [
+            Task(f"linux-erofs, {mail}", *own),
+            Task(f"linux-erofs, {rest}", *others, without=[of_mail[q] for q in others[0]]),
+        ],
+    )
+
+
+def _mail(name: str, index: SearchIndex, tasks: Sequence[Task]) -> Corpus:
+    mails = index.connection.execute(
+        "SELECT message_id, subject, body FROM messages ORDER BY message_id"
+    ).fetchall()
+    return Corpus(
+        name,
+        index,
+        tasks,
+        dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()),
+        1,
+        {
+            "whole mails": [Text(m, "", f"{s}\n{b}") for m, s, b in mails],
+            "mails without quotes": [Text(m, "", f"{s}\n{_QUOTED.sub('', b)}") for m, s, b in mails],
+            "Weft's chunks": _chunk_texts(index, "doc_id"),
+        },
+    )
+
+
+def _documents(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]) -> Corpus:
+    return documents(folder, built(passages_settings(folder, state / "documents"), changed))
+
+
+def documents(folder: Path, index: SearchIndex) -> Corpus:
+    """A speech and encyclopaedia articles; right are the chunks that hold most of a passage."""
+    spans = index.connection.execute(
+        "SELECT chunk_id, doc_id, list_min([s.byte_start FOR s IN spans]), "
+        "list_max([s.byte_end FOR s IN spans]) FROM chunks ORDER BY chunk_id"
+    ).fetchall()
+    asked = [json.loads(x) for x in (folder / "passages" / "questions.jsonl").read_text().splitlines()]
+    tasks = []
+    for name in sorted({question["corpus"] for question in asked}):
+        text = (folder / "passages" / f"{name}.md").read_bytes().decode()
+        own = [(chunk, start, end) for chunk, doc, start, end in spans if doc == f"passages:{name}.md"]
+        questions = [q for q in asked if q["corpus"] == name]
+        right = [_holding(byte_ranges(text, q["references"]), own) for q in questions]
+        title = {"state_of_the_union": "a speech", "wikitexts": "encyclopaedia articles"}[name]
+        tasks.append(Task(f"{title}, questions", [q["question"] for q in questions], right))
+    return Corpus(
+        "documents",
+        index,
+        tasks,
+        _chunk_ids(index),
+        DEPTH,
+        {"the same chunks": _chunk_texts(index, "chunk_id")},
+    )
+
+
+def byte_ranges(text: str, references: Sequence[Mapping[str, int]]) -> list[tuple[int, int]]:
+    """The bytes that the characters of references stand at."""
+    return [
+        (len(text[: r["start_index"]].encode()), len(text[: r["end_index"]].encode())) for r in references
+    ]
+
+
+def _holding(passages: Sequence[tuple[int, int]], chunks: Sequence[tuple[str, int, int]]) -> frozenset[str]:
+    """The chunks that hold at least half of a passage, or more of it than all others."""
+    found = set()
+    for begin, end in passages:
+        shared = {chunk: min(end, e) - max(begin, b) for chunk, b, e in chunks}
+        best = max(shared.values())
+        found |= {c for c, n in shared.items() if n == best or n >= (end - begin) / 2}
+    return frozenset(found)
+
+
+def _conversations(
+    folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]
+) -> Corpus:
+    """Long chats; right are the turns that hold the evidence."""
+    config, samples, told = locomo(folder, state / "locomo")
+    index = built(config, changed)
+    items: dict[int, str] = {}
+    texts: dict[str, list[Text]] = {"turns": [], "date, speaker and turn": []}
+    queries, relevant, sources = [], [], []
+    for sample in samples:
+        name = sample["sample_id"]
+        items |= {chunk: f"{name} {turn}" for chunk, turn in turn_ids(index, name, told[name]).items()}
+        for turn, at, author, text in told[name]:
+            texts["turns"].append(Text(f"{name} {turn}", name, text))
+            texts["date, speaker and turn"].append(
+                Text(f"{name} {turn}", name, f"{datetime.fromisoformat(at):%d %B %Y} {author} {text}")
+            )
+        for question in sample["qa"]:
+            if question["evidence"]:
+                queries.append(question["question"])
+                relevant.append(frozenset(f"{name} {turn}" for turn in question["evidence"]))
+                sources.append(name)
+    texts["Weft's chunks"] = [
+        Text(items.get(chunk, ""), source, words)
+        for chunk, source, words in index.connection.execute(
+            "SELECT chunk_no, source, text_lex FROM chunks WHERE chunk_kind = 'turn' ORDER BY chunk_no"
+        ).fetchall()
+    ]
+    task = Task("long chats, questions", queries, relevant, sources=sources)
+    return Corpus("conversations", index, [task], items, DEPTH, texts)
+
+
+def _chunk_ids(index: SearchIndex) -> dict[int, str]:
+    return dict(index.connection.execute("SELECT chunk_no, chunk_id FROM chunks").fetchall())
+
+
+def _chunk_texts(index: SearchIndex, item: str) -> list[Text]:
+    rows = index.connection.execute(
+        f"SELECT {item}, concat_ws('\n', title, text_lex, added_lex, removed_lex, quote_lex) FROM chunks "
+        "ORDER BY chunk_id"
+    ).fetchall()
+    return [Text(item, "", words) for item, words in rows]
+
+
+class Timed(NamedTuple):
+    """A ranking and the seconds it took."""
+
+    ranked: Ranking
+    seconds: float
+
+
+def weft_ranking(corpus: Corpus, task: Task, settings: SearchSettings | None = None) -> Timed:
+    """What Weft returns under some settings, those of the index if none are given."""
+    return weft_rankings(corpus, task, settings, ("final",))["final"]
+
+
+def weft_rankings(
+    corpus: Corpus,
+    task: Task,
+    settings: SearchSettings | None = None,
+    stages: Collection[str] = pipeline.STAGES,
+) -> dict[str, Timed]:
+    """The list after each stage, its first KEPT chunks; the seconds are those until it is made."""
+    settings = (settings or corpus.index.settings).model_copy(
+        update={"limit": DEPTH, "per_document": corpus.per_document}
+    )
+    found: dict[str, list[list[tuple[str, float]]]] = {}
+    seconds: dict[str, float] = {}
+    for source, numbers in task.groups:
+        start = time.perf_counter()
+        told: dict[str, list[pl.DataFrame]] = {}
+        spent: dict[str, float] = {}
+
+        def note(
+            stage: str, hits: pl.DataFrame, dropped: pl.DataFrame, told=told, spent=spent, start=start
+        ) -> None:
+            spent[stage] = time.perf_counter() - start
+            if stage in stages:
+                first = hits.filter(place() <= KEPT)
+                told.setdefault(stage, []).append(first.select("query", "chunk_no", "score"))
+
+        queries = [task.queries[n] for n in numbers]
+        corpus.index.found(queries, Filters(source=source), report=note, settings=settings)
+        for stage, parts in told.items():
+            lists = found.setdefault(stage, [[] for _ in task.queries])
+            for query, chunk, score in pl.concat(parts).iter_rows():
+                lists[numbers[query]].append((corpus.items.get(chunk, ""), score))
+            seconds[stage] = seconds.get(stage, 0.0) + spent[stage]
+    return {stage: Timed(lists, seconds[stage]) for stage, lists in found.items()}
+
+
+def peer_rankings(corpus: Corpus, task: Task) -> dict[str, Timed]:
+    """What bm25s makes of each of the corpus's texts."""
+    made = {}
+    for name, texts in corpus.peers.items():
+        ranked: list[Sequence[tuple[str, float]]] = [[] for _ in task.queries]
+        seconds = 0.0
+        for source, numbers in task.groups:
+            rank = ranker([(t.item, t.words) for t in texts if source in (None, t.source)])
+            start = time.perf_counter()
+            for number, hits in zip(numbers, rank([task.queries[n] for n in numbers]), strict=True):
+                ranked[number] = hits
+            seconds += time.perf_counter() - start
+        made[name] = Timed(ranked, seconds)
+    return made
+
+
+def ranker(texts: Sequence[tuple[str, str]]) -> Callable[[Sequence[str]], list[list[tuple[str, float]]]]:
+    """A function from queries to ranked (item, score) lists by bm25s (Lucene's BM25, stemmed)."""
+    stemmer = Stemmer.Stemmer("english")
+    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    model.index(
+        bm25s.tokenize([t for _, t in texts], stopwords="en", stemmer=stemmer, show_progress=False),
+        show_progress=False,
+    )
+
+    def rank(queries: Sequence[str]) -> list[list[tuple[str, float]]]:
+        asked = bm25s.tokenize(
+            list(queries), stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
+        )
+        result = []
+        for tokens in asked:
+            scores = model.get_scores(tokens) if tokens else np.zeros(len(texts), dtype=np.float32)
+            best: dict[str, float] = {}
+            for position in np.argsort(-scores, kind="stable")[: 10 * DEPTH]:
+                if scores[position] > 0:
+                    best.setdefault(texts[position][0], float(scores[position]))
+            result.append(list(best.items())[:DEPTH])
+        return result
+
+    return rank
