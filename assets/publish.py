@@ -180,8 +180,10 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
             settings.model_id,
             settings.dimensions,
         )
+        counted = [rows.agg(rule=ibis.literal(name), rows=rows.count()) for name, rows in rules.items()]
+        counts = {row["rule"]: row["rows"] for row in ibis.union(*counted).to_pyarrow().to_pylist()}
         for name, rows in rules.items():
-            count = rows.count().to_pyarrow().as_py()
+            count = counts[name]
             examples = rows.limit(5).to_pyarrow().column("id").to_pylist() if count else []
             yield dg.AssetCheckResult(
                 check_name=name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
@@ -243,11 +244,33 @@ def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
 
 def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """All assets that a build makes, in the order of the pipeline."""
+    """All assets that a build makes, in the order of the pipeline.
+
+    They hold no state, and those of equal settings are the same objects: planning and running ask for them often.
+    """
+    return list(_assets_of(_AsWritten(settings)))
+
+
+class _AsWritten:
+    """Settings that are equal to others with the same JSON, as the key of a cache."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.written = settings, settings.model_dump_json()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _AsWritten) and self.written == other.written
+
+    def __hash__(self) -> int:
+        return hash(self.written)
+
+
+@lru_cache(maxsize=4)
+def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
+    settings = key.settings
     with warnings.catch_warnings():
         # Backfill policies are marked beta in Dagster 1.13; the pin keeps them as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return [
+        return (
             *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
             *slow_assets(settings.chunks, settings.terms),
             *document_assets(settings.documents, settings.chunkers(), settings.terms),
@@ -273,4 +296,4 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             search_index_asset(tuple(graph.TABLES) if settings.graph.enabled else ()),
             readiness_asset(settings.operations),
             *context_assets(settings.context, PackagedTokenCounter()),
-        ]
+        )

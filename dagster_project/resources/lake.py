@@ -233,6 +233,7 @@ class LakeIOManager(UPathIOManager):
         super().__init__(base_path=lake.base)
         self.lake = lake
         self._backend: ibis.backends.duckdb.Backend | None = None
+        self._opened: dict[tuple[str, ...], ibis.Table] = {}
 
     def dump_to_path(self, context: dg.OutputContext, obj: Any, path: UPath) -> None:
         """Commit one staged partition, or stage and commit an unpartitioned table."""
@@ -279,7 +280,11 @@ class LakeIOManager(UPathIOManager):
             # As of Parquet files: Ibis refuses a union of tables that say other things of nulls.
             fields = [field.with_nullable(True) for field in self.lake.tables[name].arrow]
             return ibis.memtable(pa.schema(fields).empty_table())
-        return self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
+        # A view reads its files when it is asked, so it stays right when they are written again.
+        key = (name, *files)
+        if key not in self._opened:
+            self._opened[key] = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
+        return self._opened[key]
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj if isinstance(obj, pa.Table) else obj.to_pyarrow()

@@ -283,8 +283,9 @@ class _Build:
             vector_search = self._hnsw()
             rows = self._manifest(version, settings, vector_search)
             self._check()
-            self._views_and_macros()
-            self._comment()
+            with self._one_transaction():
+                self._views_and_macros()
+                self._comment()
             if self.previous:
                 connection.execute("DETACH prev")
             connection.execute("CHECKPOINT")
@@ -469,6 +470,13 @@ class _Build:
             (broken,) = self.connection.execute(statement).fetchone() or (0,)
             if broken:
                 raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
+
+    @contextlib.contextmanager
+    def _one_transaction(self) -> Iterator[None]:
+        """Hundreds of small statements are written once; one that fails ends the build, and the file with it."""
+        self.connection.begin()
+        yield
+        self.connection.commit()
 
     def _views_and_macros(self) -> None:
         for name, statement in published_macros.VIEWS.items():

@@ -46,16 +46,15 @@ class StaticEmbedder:
         self.dimensions = settings.dimensions
         self.max_tokens = settings.token_limit
         self.batch_texts = settings.batch_texts
-        self._loaded: tuple[PieceTokenizer, np.ndarray] | None = None
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text, int64."""
-        tokenizer, _ = self._load()
+        tokenizer, _ = _model(self.dimensions)
         return np.diff(tokenizer.encode([_cased(t) for t in texts]).edges)
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches in their order, a few at once on a processor each."""
-        self._load()
+        _model(self.dimensions)  # by one thread
         at_once = min(os.cpu_count() or 1, _MOST_AT_ONCE)
         with ThreadPoolExecutor(at_once) as pool:
             under_way: deque[Future[Embedded]] = deque()
@@ -75,7 +74,7 @@ class StaticEmbedder:
         return self.embed_documents(texts)
 
     def _embedded(self, number: int, texts: Sequence[str]) -> Embedded:
-        tokenizer, table = self._load()
+        tokenizer, table = _model(self.dimensions)
         encoded, edges = tokenizer.encode([_cased(t) for t in texts])
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         tokens = truncated = 0
@@ -89,20 +88,21 @@ class StaticEmbedder:
             tokens += len(ids)
         return Embedded(number, unit_length(vectors), tokens, truncated)
 
-    def _load(self) -> tuple[PieceTokenizer, np.ndarray]:
-        if self._loaded is None:
-            level = logging.root.level
-            handlers = list(logging.root.handlers)
-            import wordllama
 
-            logging.root.handlers[:] = handlers
-            logging.root.setLevel(level)
-            folder = Path(wordllama.__file__).parent
-            model = wordllama.WordLlama.load(dim=self.dimensions, cache_dir=folder, disable_download=True)
-            model.tokenizer.no_padding()
-            model.tokenizer.no_truncation()
-            self._loaded = PieceTokenizer(model.tokenizer), model.embedding
-        return self._loaded
+@cache
+def _model(dimensions: int) -> tuple[PieceTokenizer, np.ndarray]:
+    """The tokenizer and the vectors of its tokens, read once per process."""
+    level = logging.root.level
+    handlers = list(logging.root.handlers)
+    import wordllama
+
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    folder = Path(wordllama.__file__).parent
+    model = wordllama.WordLlama.load(dim=dimensions, cache_dir=folder, disable_download=True)
+    model.tokenizer.no_padding()
+    model.tokenizer.no_truncation()
+    return PieceTokenizer(model.tokenizer), model.embedding
 
 
 @cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dagster_project import composition
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt, two_lists
 
 MAIL = ("messages", "attachments", "quarantine")
@@ -228,9 +229,12 @@ def test_a_build_after_a_change_of_settings_equals_a_full_one(built: Workspace, 
 
 
 def test_what_a_newer_version_of_the_code_makes_otherwise_is_made_again(
-    built: Workspace, monkeypatch: pytest.MonkeyPatch
+    built: Workspace, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     monkeypatch.setattr("transforms.threads.VERSION", "of tomorrow")
+    remembered = composition._assets_of
+    remembered.cache_clear()
+    request.addfinalizer(remembered.cache_clear)
     assert built.plan().publish
     built.build()
     assert built.plan().is_empty

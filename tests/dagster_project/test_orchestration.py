@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -19,7 +21,11 @@ from assets.partitions import MAIL
 from dagster_project.build import RANGE_END, RANGE_START
 from dagster_project.composition import make_assets
 from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
-from dagster_project.event_log import KeptEngineEventLogStorage
+from dagster_project.event_log import (
+    KeptEngineEventLogStorage,
+    KeptEngineRunStorage,
+    KeptEngineScheduleStorage,
+)
 from dagster_project.locks import only_build
 from dagster_project.plan import ranges, stages, sync_partitions
 from dagster_project.schedules import HOURLY
@@ -349,6 +355,8 @@ def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance:
 
 def test_the_shipped_instance_keeps_its_engines_and_limits(built: Workspace, instance: dg.DagsterInstance):
     assert isinstance(instance.event_log_storage, KeptEngineEventLogStorage)
+    assert isinstance(instance.run_storage, KeptEngineRunStorage)
+    assert isinstance(instance.schedule_storage, KeptEngineScheduleStorage)
     assert not instance.telemetry_enabled
     assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
     assert instance.run_monitoring_enabled
@@ -364,6 +372,18 @@ def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(
     assert ours
     assert [(e.timestamp, e.message) for e in stock.get_logs_for_run(run.run_id)] == ours
     assert stock.has_asset_key(dg.AssetKey("messages"))
+
+
+def test_the_file_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path):
+    def declared(storage: SqliteEventLogStorage) -> list[tuple[str, ...]]:
+        with storage.run_connection("run"), closing(sqlite3.connect(storage.path_for_shard("run"))) as opened:
+            (mode,) = opened.execute("PRAGMA journal_mode").fetchone()
+            revision = opened.execute("SELECT version_num FROM alembic_version").fetchall()
+            return [(mode,), *revision, *sorted(opened.execute("SELECT type, name, sql FROM sqlite_master"))]
+
+    ours, stock = tmp_path / "ours", tmp_path / "stock"
+    assert declared(KeptEngineEventLogStorage(str(ours))) == declared(SqliteEventLogStorage(str(stock)))
+    assert {p.name for p in ours.glob("*.db")} == {p.name for p in stock.glob("*.db")}
 
 
 def test_an_opened_instance_leaves_the_environment_as_it_was(
