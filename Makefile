@@ -6,7 +6,7 @@ WEFT_CONFIG ?= data/sample/weft.toml
 export WEFT_CONFIG
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint ui bench bench-scale clean
+.PHONY: run test faults lint ui bench bench-scale clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -39,6 +39,10 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/chunks.py
 	@$(BIN)/python benchmarks/stages.py
 	@$(BIN)/python benchmarks/retrieval.py
+
+faults: $(STAMP)
+	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/test_killed_builds.py \
+	  tests/dagster_project/test_faults.py
 
 bench-scale: $(STAMP)
 	@$(BIN)/python benchmarks/scale.py

@@ -156,8 +156,9 @@ def stage_partitions(
         given = [part.table for part in loaded]
         hashes = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
         made_from = {table: hashes[table] for table in (hashes if noted is None else noted)}
-        made_from |= {name: of(partition, *given) for name, of in (fingerprints or {}).items()}
         tables = make(partition, *given)
+        # After making: a file that changed while it was read gives its unit another fingerprint.
+        made_from |= {name: of(partition, *given) for name, of in (fingerprints or {}).items()}
         for name, data, parts in zip(outputs, tables, staged, strict=True):
             facts = _ids_compared(lake, name, partition, data) if name == compared else {}
             parts[partition] = lake.stage(

@@ -5,21 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, Family
 from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
-from dagster_project.composition import (
-    make_assets,
-    make_embedding_cache,
-    make_lake,
-    make_seen_units,
-    make_sources,
-)
+from dagster_project.composition import make_assets, make_lake, make_seen_units, make_sources
 from dagster_project.definitions import CONTEXT, LANE_TAG, PUBLISH, REPORT, build_definitions, refresh_job
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
@@ -33,6 +26,8 @@ from dagster_project.plan import (
     stale_slow,
     sync_partitions,
 )
+from dagster_project.recovery import Interrupted, close_dead_runs, going
+from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
@@ -53,6 +48,7 @@ class BuildResult:
     fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
     failed_checks: tuple[FailedCheck, ...] = ()
     slow: tuple[str, ...] = ()
+    interrupted: Interrupted | None = None
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -62,6 +58,8 @@ class BuildResult:
             "made": sorted(self.plan.stale),
             "removed": sorted(self.plan.vanished),
             "slow": sorted(self.slow),
+            "damaged": dict(self.plan.damaged),
+            "interrupted": asdict(self.interrupted) if self.interrupted else None,
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),
@@ -91,15 +89,15 @@ def build(
     """
     start = time.monotonic()
     progress = CountedProgress(tell)
-    with alerting(settings.alerts, settings.root):
-        with only_build(settings.root):
-            _clear(settings, instance)
+    with alerting(settings.alerts, settings.root), disk_watched(settings.root):
+        with only_build(settings.root), going(settings, instance) as interrupted:
             fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
             result = _build(settings, instance, progress, on_plan)
         if slow:
             result = _with_slow_lane(settings, instance, progress, result)
     timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-    result = replace(result, fetched=fetched, stages=timings, seconds=time.monotonic() - start)
+    seconds = time.monotonic() - start
+    result = replace(result, fetched=fetched, stages=timings, seconds=seconds, interrupted=interrupted)
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
     return result
@@ -109,8 +107,7 @@ def fetch_only(
     settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()
 ) -> dict[str, FetchOutcome]:
     """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
-    with only_build(settings.root):
-        _clear(settings, instance)
+    with disk_watched(settings.root), only_build(settings.root), going(settings, instance):
         return fetch_sources(settings, instance, names)
 
 
@@ -125,8 +122,7 @@ def make_texts(
 
     Raises as `build` does.
     """
-    with only_build(settings.root):
-        _clear(settings, instance)
+    with disk_watched(settings.root), only_build(settings.root), going(settings, instance):
         plan = _planned(settings, instance)
         on_plan(plan)
         if plan.publish:
@@ -136,7 +132,7 @@ def make_texts(
 def make_slow(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> tuple[str, ...]:
     """Make what waits for the slow lane, beside builds; the partitions that were made. BusyError if another does."""
     with only_lane(settings.root, SLOW.name):
-        _close_dead_runs(instance, settings.root, SLOW.name)
+        close_dead_runs(instance, settings.root, SLOW.name)
         waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
         job = build_definitions(settings, {"progress": progress}).resolve_job_def(refresh_job(SLOW))
         for _, first, last, tables in ranges(instance, waiting, [SLOW]):
@@ -202,14 +198,6 @@ def _find_context(
     _run(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
     footer = lake.footer(CONTEXT_TABLES[-1])
     progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
-
-
-def _clear(settings: Settings, instance: dg.DagsterInstance) -> None:
-    """Clear away what killed builds left."""
-    make_lake(settings).sweep()
-    make_sources(settings).sweep()
-    make_embedding_cache(settings).sweep()
-    _close_dead_runs(instance, settings.root)
 
 
 def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
@@ -311,24 +299,6 @@ def _run(
     if not result.success:
         raise _failure(result)
     return result
-
-
-def _close_dead_runs(instance: dg.DagsterInstance, root: Path, lane: str | None = None) -> None:
-    """Report runs of killed builds, or of a lane's killed work, as failed and free their places in pools.
-
-    Nothing else ever would. They hold the lock of builds or of the lane as long as they live, and this process has
-    it now.
-    """
-    begun = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
-    going = dg.RunsFilter(statuses=begun, tags={ROOT_TAG: str(root)})
-    for run in instance.get_runs(filters=going):
-        if run.tags.get(LANE_TAG) == lane:
-            instance.report_run_failed(run, "its process ended before the run did")
-    # A killed run keeps its place in a pool, and the next step of that pool would wait for ever.
-    for run_id in instance.event_log_storage.get_concurrency_run_ids():
-        holder = instance.get_run_by_id(run_id)
-        if holder is None or holder.is_finished:
-            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> WeftError:

@@ -36,7 +36,7 @@ def main() -> None:
     Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
     5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
     8 another build is running; 9 a service on the network failed, or would cost more than the budget;
-    10 a remote could not be fetched, the rest was done; 1 any other fault.
+    10 a remote could not be fetched, the rest was done; 11 the disk is full; 1 any other fault.
     """
     logging.getLogger("dagster").setLevel(logging.ERROR)
 

@@ -23,8 +23,8 @@ from assets.partitions import (
 )
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
-from dagster_project.resources.lake import Footer, ParquetLake
-from dagster_project.resources.published_files import version_of
+from dagster_project.resources.lake import MISSING, Footer, ParquetLake
+from dagster_project.resources.published_files import CURRENT, version_of
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import QUEUE
 from dagster_project.resources.sources import FileSources
@@ -48,7 +48,7 @@ class Plan:
     """What has to run: per stale partition its stale tables; partitions to remove; whether to publish.
 
     `context` says that the context of conversations was found in another version or by other settings, `slow` what
-    waits for the slow lane.
+    waits for the slow lane. `damaged` says by path what is wrong with files that ought to be whole; they are made again.
     """
 
     units: tuple[Unit, ...]
@@ -57,6 +57,7 @@ class Plan:
     publish: bool
     context: bool = False
     slow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -111,7 +112,32 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     )
     context = not publish and not context_is_right(settings, units, lake)
     slow = {p: tables for p, tables in stale_slow(settings, units, lake).items() if p not in stale}
-    return Plan(tuple(units), stale, vanished, publish, context, slow)
+    damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
+    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged)
+
+
+def _damages(
+    settings: Settings,
+    stale: Mapping[str, Sequence[str]],
+    slow: Mapping[str, Sequence[str]],
+    publisher: DuckDBPublisher,
+    lake: ParquetLake,
+) -> dict[str, str]:
+    """By path, what is wrong with files of the lake and with the published one, beside those not made yet."""
+    published = publisher.published_partitions()
+    # A file that was never made is no damage: of those of the fast lane, what is published was there once.
+    places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
+    places += [(table, p, False) for p in sorted(slow) for table in slow[p]]
+    found: dict[str, str] = {}
+    for table, partition, was_there in [
+        *places,
+        *((t, None, bool(published)) for t in _whole_tables(settings, lake)),
+    ]:
+        if (damage := lake.damage(table, partition)) and (was_there or damage != MISSING):
+            found[str(lake.path(table, partition))] = damage
+    if damage := publisher.damage():
+        found[str(publisher.folder / CURRENT)] = damage
+    return found
 
 
 def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
@@ -199,15 +225,20 @@ def _stale_tables(
     return tuple(stale)
 
 
-def _whole_tables_are_right(settings: Settings, lake: ParquetLake) -> bool:
-    """True if every unpartitioned table is there and was made by the code and settings of now."""
-    versions = {
+def _whole_tables(settings: Settings, lake: ParquetLake) -> dict[str, str]:
+    """The code version of every unpartitioned table, by its name."""
+    return {
         key.path[-1]: version or ""
         for definition in make_assets(settings)
         if definition.partitions_def is None
         for key, version in definition.code_versions_by_key.items()
         if key.path[-1] in lake.tables and key.path[-1] not in CONTEXT_TABLES
     }
+
+
+def _whole_tables_are_right(settings: Settings, lake: ParquetLake) -> bool:
+    """True if every unpartitioned table is there and was made by the code and settings of now."""
+    versions = _whole_tables(settings, lake)
     footers = {table: lake.footer(table) for table in versions}
     return all(f is not None and f.code_version == versions[t] for t, f in footers.items())
 

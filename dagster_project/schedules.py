@@ -34,6 +34,10 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
             tell=lambda *step: context.log.info("%s %s: %d rows", *step),
             fetch=context.op_config["fetch"],
         )
+        if result.interrupted:
+            context.log.warning(str(result.interrupted))
+        for path, damage in result.plan.damaged.items():
+            context.log.warning("damaged, made again: %s: %s", path, damage)
         pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
         context.add_output_metadata(
             {"units": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}

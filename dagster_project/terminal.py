@@ -102,6 +102,8 @@ class BuildView:
         self.console.print(
             f"{len(plan.units)} units in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
         )
+        for path, damage in plan.damaged.items():
+            self.console.print(f"damaged, made again: {path}: {damage}", markup=False, highlight=False)
         for tables in plan.stale.values():
             for table in tables:
                 self._units[table] = self._units.get(table, 0) + 1
@@ -125,6 +127,8 @@ class BuildView:
 
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""
+        if result.interrupted:
+            self.console.print(f"Recovered: {result.interrupted}.", markup=False, highlight=False)
         if result.published is None:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
             return

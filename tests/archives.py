@@ -14,6 +14,7 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+import pyarrow.parquet as pq
 
 from dagster_project.build import BuildResult, build
 from dagster_project.composition import make_lake, make_sources
@@ -185,6 +186,16 @@ def differences(one: Path, other: Path) -> dict[str, int]:
             if count:
                 found[table] = count
         return found
+
+
+def lake_hashes(work: Workspace) -> dict[str, str]:
+    """Hash of the content of every file of the lake, by its path; those left out say when they were made."""
+    root = Path(str(work.lake.base))
+    return {
+        str(file.relative_to(root)): pq.read_metadata(file).metadata[b"weft.content_hash"].decode()
+        for file in sorted(root.rglob("*.parquet"))
+        if file.stem not in PUBLISHED_ANEW
+    }
 
 
 def two_lists(folder: Path, **sections: Mapping[str, object]) -> Workspace:

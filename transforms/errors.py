@@ -107,6 +107,12 @@ class BusyError(WeftError):
     exit_code = 8
 
 
+class DiskFullError(WeftError):
+    """There is no room to write; what was there before is kept."""
+
+    exit_code = 11
+
+
 class QueryError(WeftError):
     """A query or statement cannot be understood."""
 

@@ -205,7 +205,9 @@ class ChatFiles:
             for window in conversations.windows(chat, export.source.windows, export.source.timezone)
         ]
 
-    def sweep(self) -> None:
-        """Delete what killed builds left of the memory; no other build may be running."""
-        for left in self._memory_file.parent.glob(f"{self._memory_file.name}.*"):
-            left.unlink(missing_ok=True)
+    def sweep(self) -> int:
+        """Delete what killed builds left of the memory, the number of files; no other build may be running."""
+        left = list(self._memory_file.parent.glob(f"{self._memory_file.name}.*"))
+        for file in left:
+            file.unlink(missing_ok=True)
+        return len(left)

@@ -221,12 +221,15 @@ class ParquetEmbeddingCache:
             if name not in wanted or (models is not None and model not in models)
         )
 
-    def sweep(self) -> None:
-        """Delete what killed processes left of batches in flight."""
+    def sweep(self) -> int:
+        """Delete what killed processes left of batches in flight; the number of files."""
+        count = 0
         for left in self.root.rglob(f"{_TEMPORARY}*"):
             pid = left.name.removeprefix(_TEMPORARY).split("-")[0]
             if is_left_over(pid):
                 left.unlink(missing_ok=True)
+                count += 1
+        return count
 
     def _keys(self) -> list[Key]:
         """Model, dimensions and task of every folder that is there, sorted."""

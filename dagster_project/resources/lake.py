@@ -29,6 +29,8 @@ from transforms.errors import SettingsError
 
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _TEMPORARY = ".tmp-"
+MISSING = "missing"
+"""What is wrong with a file that is not there."""
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory, here and while it publishes; beyond it spills to disk."""
 
@@ -119,16 +121,30 @@ class ParquetLake:
 
     def footer(self, table: str, partition: str | None = None) -> Footer | None:
         """What the stored file says of itself; None if there is none or it cannot be read."""
-        path = self.path(table, partition)
+        found = self._examined(table, partition)
+        return found if isinstance(found, Footer) else None
+
+    def damage(self, table: str, partition: str | None = None) -> str | None:
+        """What is wrong with a stored file; None if it is whole."""
+        found = self._examined(table, partition)
+        return found if isinstance(found, str) else None
+
+    def _examined(self, table: str, partition: str | None) -> Footer | str:
+        """What the stored file says of itself, or what is wrong with it."""
         try:
-            with path.open("rb") as stream:
+            with self.path(table, partition).open("rb") as stream:
                 parquet = pq.ParquetFile(stream)
                 metadata, rows = parquet.metadata.metadata or {}, parquet.metadata.num_rows
-                fits = parquet.schema_arrow.names == self.tables[table].names
-        except (FileNotFoundError, pa.ArrowInvalid, OSError):
-            return None
-        if not fits or _CONTENT not in metadata:
-            return None
+                columns = parquet.schema_arrow
+        except FileNotFoundError:
+            return MISSING
+        except (pa.ArrowException, OSError) as error:
+            return f"no whole Parquet file ({str(error).splitlines()[0]})"
+        declared = self.tables[table].arrow
+        if columns.names != declared.names or columns.types != declared.types:
+            return "of another schema"
+        if not {_CONTENT, _CODE, _INPUTS} <= metadata.keys():
+            return "not written by Weft"
         return Footer(
             metadata[_CONTENT].decode(), metadata[_CODE].decode(), json.loads(metadata[_INPUTS]), rows
         )

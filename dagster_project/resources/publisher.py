@@ -23,6 +23,7 @@ from assets.partitions import DOCUMENTS, FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
 from dagster_project.resources import published, published_macros, published_readiness
 from dagster_project.resources.duckdb_extensions import load_vss
+from dagster_project.resources.full_disk import is_of_full_disk
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
 from dagster_project.resources.published_files import CURRENT, LAYOUT, version_of
 from dagster_project.resources.search_arrays import folder_of, write_arrays
@@ -36,6 +37,8 @@ from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings
 from transforms.terms import word_forms
 
 _TEXTS_AT_ONCE = 20_000
+_DUCKDB_HEADERS = 3 * 4096
+"""Bytes of a DuckDB file before its first block."""
 _WHOLE = (
     "memberships",
     "threads",
@@ -127,7 +130,7 @@ class DuckDBPublisher:
             try:
                 result = self._build(previous, partitions, hashes, version, settings, place)
             except duckdb.Error as error:
-                if previous is None:
+                if previous is None or is_of_full_disk(error):
                     raise
                 # The previous version is damaged where its manifest does not show it: do without.
                 made = self._build(None, partitions, hashes, version, settings, place)
@@ -179,6 +182,20 @@ class DuckDBPublisher:
         link = self.folder / CURRENT
         return link.resolve() if link.is_symlink() and link.exists() else None
 
+    def damage(self) -> str | None:
+        """What is wrong with the file that `CURRENT` names; None if it opens, or nothing was ever published."""
+        link = self.folder / CURRENT
+        if not link.is_symlink():
+            return None
+        if not link.exists():
+            return f"{link.readlink()} is missing"
+        try:
+            with _opened(link.resolve()) as connection:
+                connection.execute("FROM manifest LIMIT 1")
+        except duckdb.Error as error:
+            return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
+        return None
+
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Content hash of every table of every partition, and of what is published whole under the key ''."""
         hashes = {
@@ -216,7 +233,7 @@ class DuckDBPublisher:
         if current is None:
             return None
         try:
-            with duckdb.connect(str(current), read_only=True) as connection:
+            with _opened(current) as connection:
                 row = connection.execute("SELECT value FROM manifest WHERE key = 'layout'").fetchone()
         except duckdb.Error:
             return None
@@ -236,17 +253,28 @@ class DuckDBPublisher:
         arrays = self.folder.glob("weft-*.arrays")
         _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
 
-    def _sweep(self) -> None:
-        """Remove what killed builds left; the lock says that none is running."""
-        _remove(self.folder.glob(".build-*"))
-        _remove(self.folder.glob("..build-*"))
-        _remove(self.folder.glob(f".{CURRENT}-*"))
+    def sweep(self) -> int:
+        """Remove what killed publishes left, the number of files and folders; 0 while another publishes."""
+        if not self.folder.is_dir():
+            return 0
+        with contextlib.suppress(BlockingIOError), self._lock(fcntl.LOCK_NB):
+            return self._sweep()
+        return 0
+
+    def _sweep(self) -> int:
+        """Remove what killed publishes left; the lock says that none is running."""
+        left = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
+        _remove(left)
+        return len(left)
 
     @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One publish at a time; the lock goes with the process that holds it."""
+    def _lock(self, how: int = 0) -> Iterator[None]:
+        """One publish at a time; the lock goes with the process that holds it.
+
+        With LOCK_NB, BlockingIOError if another publishes.
+        """
         with (self.folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX | how)
             yield
 
 
@@ -492,6 +520,18 @@ class _Build:
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{_quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A published file, read-only; duckdb.IOException if its end is missing, which DuckDB meets when it reads there."""
+    with duckdb.connect(str(file), read_only=True) as connection:
+        (blocks,) = connection.execute(
+            "SELECT block_size * total_blocks FROM pragma_database_size()"
+        ).fetchone() or (0,)
+        if file.stat().st_size < (whole := blocks + _DUCKDB_HEADERS):
+            raise duckdb.IOException(f"{file.name} is cut off: {file.stat().st_size:,} of {whole:,} bytes")
+        yield connection
 
 
 def _quoted(value: object) -> str:

@@ -11,7 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,8 +62,8 @@ class ConversationReader(Protocol):
     def window(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
         """The tables of one window."""
 
-    def sweep(self) -> None:
-        """Delete what killed builds left."""
+    def sweep(self) -> int:
+        """Delete what killed builds left; the number of files."""
 
 
 class FileSources:
@@ -79,6 +79,7 @@ class FileSources:
         self._memory: dict[str, list[object]] = {}
         self._units: dict[str, tuple[Unit, list[_File]]] | None = None
         self._inboxes: dict[str, list[InboxMail]] = {}
+        self._seen: dict[str, list[object]] = {}
         self.unfetched: tuple[str, ...] = ()
         """Sources with a remote of which nothing is here, because no fetch came to its end yet."""
 
@@ -116,11 +117,15 @@ class FileSources:
                 found[unit.partition] = (unit, files)
         if seen != self._memory:
             self._remember(seen)
-        self._units, self._inboxes = found, inboxes
+        self._units, self._inboxes, self._seen = found, inboxes, seen
         return [found[p][0] for p in sorted(found)]
 
     def unit(self, partition: str) -> Unit:
-        """The unit behind a partition key; SourceError if no file makes it up."""
+        """The unit behind a partition key; SourceError if no file makes it up.
+
+        Once one of its files was read and was no longer as it was found, the unit has another fingerprint, which no
+        later look will give it: what was read is made again by the next build.
+        """
         if self._units is None:
             self.discover()
         assert self._units is not None
@@ -140,6 +145,7 @@ class FileSources:
         assert isinstance(source, SourceSettings)
         for file in self._units[unit.partition][1]:
             yield from _read(file, source, self.settings.mail)
+            self._note_change(unit, file)
         yield from blobs(self._inboxes.get(unit.partition, ()), self.settings.mail.max_message_bytes)
 
     def _inbox_units(self, source: SourceSettings) -> Iterator[tuple[Unit, list[InboxMail]]]:
@@ -178,6 +184,16 @@ class FileSources:
         assert self._units is not None
         for file in self._units[unit.partition][1]:
             yield _read_file(file, self.settings.documents)
+            self._note_change(unit, file)
+
+    def _note_change(self, unit: Unit, file: _File) -> None:
+        """Give a unit another fingerprint if one of its files is no longer as it was found."""
+        assert self._units is not None
+        known = self._seen.get(str(file.path))
+        if known and known[:4] != _state(file.path):
+            now, files = self._units[unit.partition]
+            changed = parts_hash([now.fingerprint, "changed while it was read", file.name])
+            self._units[unit.partition] = replace(now, fingerprint=changed), files
 
     def conversation(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
         """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
@@ -227,11 +243,9 @@ class FileSources:
         self, path: Path, seen: dict[str, list[object]], *, dated: bool = False
     ) -> tuple[str, str | None]:
         """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""
-        try:
-            stat = path.stat()
-        except OSError as error:
-            return f"unreadable: {error.strerror}", None
-        state: list[object] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        state = _state(path)
+        if isinstance(state, str):
+            return state, None
         known = self._memory.get(str(path))
         if known and known[:4] == state:
             seen[str(path)] = known
@@ -265,12 +279,21 @@ class FileSources:
         temporary.write_text(json.dumps(seen, sort_keys=True))
         temporary.replace(self._memory_file)
 
-    def sweep(self) -> None:
-        """Delete what killed builds left of the memory; no other build may be running."""
-        for left in self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"):
-            left.unlink(missing_ok=True)
-        if self.chats:
-            self.chats.sweep()
+    def sweep(self) -> int:
+        """Delete what killed builds left of the memory, the number of files; no other build may be running."""
+        left = list(self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"))
+        for file in left:
+            file.unlink(missing_ok=True)
+        return len(left) + (self.chats.sweep() if self.chats else 0)
+
+
+def _state(path: Path) -> list[object] | str:
+    """Size, times and inode of a file, by which a change is noticed; the reason if it cannot be looked at."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def _paths(source: SourceSettings, settings: Settings) -> list[tuple[Path, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project import composition
-from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt, two_lists
+from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt
 
 MAIL = ("messages", "attachments", "quarantine")
 CHUNKS = ("message_chunks", "message_exclusions", "slow_queue", "message_terms")
@@ -238,11 +238,3 @@ def test_what_a_newer_version_of_the_code_makes_otherwise_is_made_again(
     assert built.plan().publish
     built.build()
     assert built.plan().is_empty
-
-
-def test_the_lake_may_be_anywhere_that_fsspec_reaches(built_once: Workspace, tmp_path: Path):
-    away = two_lists(tmp_path / "away", storage={"root": "state", "lake": f"memory://{tmp_path.name}"})
-    assert away.build().published is not None
-    assert differences(away.index, built_once.index) == {}
-    assert not (away.folder / "state" / "lake").exists()
-    assert away.plan().is_empty

@@ -1,38 +1,33 @@
-"""A build may be killed at any moment: what is published stays whole, and the next build ends the work."""
+"""A build may be killed at any moment: what is published stays whole, and the next build ends the work and tells.
+
+`make faults` runs a hundred moments; WEFT_KILLS says how many.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import os
 import random
-import subprocess
-import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 import duckdb
 import pytest
 
-from tests.archives import Mail, Workspace, differences, discussion, rebuilt, two_lists
+from dagster_project.recovery import MARK
+from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
+from tests.processes import Command
 
-KILLS = 4
+KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 LOCKS = (".build.lock", ".lake.lock", ".door.lock", ".slow.lock", ".lock", ".claims")
-STARTUP = 0.4
-"""Share of a build's time in which the program starts and nothing can be lost."""
+WAYS = ("run", "backfill", "publish")
+"""An incremental build, a first build of everything, and a build that has to publish alone."""
 
 
-def start_build(work: Workspace) -> subprocess.Popen[str]:
+def start_build(work: Workspace, home: Path | None = None) -> Command:
     """`weft build` in a process of its own."""
-    command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(work.config)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def kill_after(process: subprocess.Popen[str], seconds: float) -> None:
-    """Let a process run for a while at most, then kill it."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=seconds)
-    process.kill()
-    process.communicate()
+    return Command(work.folder, "build", "--json", "--config", work.config, home=home)
 
 
 def change(work: Workspace) -> None:
@@ -52,62 +47,89 @@ def leftovers(work: Workspace) -> list[str]:
     return sorted(str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")])
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """By way of building the workspace before, the seconds that its build takes; and the workspace after it."""
+
+    before: dict[str, Workspace]
+    seconds: dict[str, float]
+    after: Workspace
+
+
 @pytest.fixture(scope="module")
-def undisturbed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, float]:
-    """The changed workspace as a full build publishes it, and how long an incremental build takes."""
+def undisturbed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
-    timed = built_once.copied(folder / "timed")
-    change(timed)
-    start = time.monotonic()
-    process = start_build(timed)
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    seconds = time.monotonic() - start
-    return rebuilt(timed, folder / "full"), seconds
+    before = {"run": built_once.copied(folder / "run"), "backfill": two_lists(folder / "backfill")}
+    for work in before.values():
+        change(work)
+    seconds = {}
+    for way in WAYS:
+        if way == "publish":
+            before[way] = Workspace(folder / "run-timed").copied(folder / way)
+            _unpublish(before[way])
+        timed = before[way].copied(folder / f"{way}-timed")
+        start = time.monotonic()
+        assert start_build(timed).ended().code == 0
+        seconds[way] = time.monotonic() - start
+    return Undisturbed(before, seconds, Workspace(folder / "backfill-timed"))
 
 
-@pytest.mark.parametrize("kill", range(KILLS))
-def test_a_killed_build_is_ended_by_the_next(
-    built: Workspace, undisturbed: tuple[Workspace, float], kill: int
-):
-    expected, seconds = undisturbed
-    before = (built.index / "CURRENT").resolve()
-    change(built)
-    moment = seconds * (STARTUP + (1 - STARTUP) * (kill + random.Random(kill).random()) / KILLS)
-    with duckdb.connect(str(before), read_only=True) as reader:
-        kill_after(start_build(built), moment)
-        assert reader.execute("SELECT count(*) FROM messages").fetchall() == [(21,)]
-    visible = (built.index / "CURRENT").resolve()
-    assert visible == before or built.sql("SELECT count(*) FROM messages") == [(20,)]
-    built.build()
-    assert differences(built.index, expected.index) == {}
-    assert leftovers(built) == []
-    with built.instance() as instance:
-        open_runs = [
-            s
-            for s in dg.DagsterRunStatus
-            if s not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
-        ]
-        assert instance.get_runs(filters=dg.RunsFilter(statuses=open_runs)) == []
-    assert built.plan().is_empty
+def _unpublish(work: Workspace) -> None:
+    """Go back to the version before, while the lake stays as it is."""
+    current = (work.index / "CURRENT").resolve()
+    (older,) = set(work.index.glob("weft-*.duckdb")) - {current}
+    current.unlink()
+    (work.index / "CURRENT").unlink()
+    (work.index / "CURRENT").symlink_to(older.name)
 
 
-def test_the_first_build_may_be_killed_too(
-    tmp_path: Path, built_once: Workspace, undisturbed: tuple[Workspace, float]
-):
-    work = two_lists(tmp_path / "work")
-    kill_after(start_build(work), undisturbed[1] * 0.8)
-    work.build()
-    assert differences(work.index, built_once.index) == {}
+def test_the_ways_of_building_come_to_the_same(undisturbed: Undisturbed):
+    folder = undisturbed.after.folder.parent
+    for way in ("run", "publish"):
+        timed = Workspace(folder / f"{way}-timed")
+        assert differences(timed.index, undisturbed.after.index) == {}
+        assert lake_hashes(timed) == lake_hashes(undisturbed.after)
+
+
+@pytest.mark.parametrize(
+    ("way", "kill"), [(WAYS[i % len(WAYS)], i) for i in range(KILLS)], ids=lambda v: str(v)
+)
+def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path: Path, way: str, kill: int):
+    work = undisturbed.before[way].copied(tmp_path / "work")
+    rounds = -(-KILLS // len(WAYS))
+    moment = undisturbed.seconds[way] * (kill // len(WAYS) + random.Random(kill).random()) / rounds
+    before = (work.index / "CURRENT").resolve() if way != "backfill" else None
+    was_killed = start_build(work).killed_after(moment)
+    under_way = (work.settings.root / MARK).exists()
+    assert was_killed or not under_way
+    if before:
+        with duckdb.connect(str(before), read_only=True) as reader:
+            assert reader.execute("SELECT count(*) FROM messages").fetchall() == [(21,)]
+        visible = (work.index / "CURRENT").resolve()
+        assert visible == before or work.sql("SELECT count(*) FROM messages") == [(20,)]
+    done = start_build(work).ended()
+    assert done.code == 0, done.err
+    assert (done.told["interrupted"] is not None) == under_way
+    assert differences(work.index, undisturbed.after.index) == {}
+    assert lake_hashes(work) == lake_hashes(undisturbed.after)
+    assert leftovers(work) == []
+    with work.instance() as instance:
+        ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
+        open_runs = dg.RunsFilter(statuses=[s for s in dg.DagsterRunStatus if s not in ended])
+        assert instance.get_runs(filters=open_runs) == []
+        failed = instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
+    told = (done.told["interrupted"] or {}).get("runs", ())
+    assert {run.run_id for run in failed} == set(told)
+    assert work.plan().is_empty
 
 
 def test_of_two_builds_at_once_one_builds_and_the_other_says_so_or_finds_nothing_to_do(
-    built: Workspace, undisturbed: tuple[Workspace, float]
+    undisturbed: Undisturbed, tmp_path: Path
 ):
-    change(built)
-    processes = [start_build(built), start_build(built)]
-    faults = [p.communicate(timeout=120)[1] for p in processes]
-    codes = [p.returncode for p in processes]
-    assert sorted(codes) in ([0, 8], [0, 0])
-    assert all("another build" in fault for fault, code in zip(faults, codes, strict=True) if code == 8)
-    assert differences(built.index, undisturbed[0].index) == {}
+    """Though each of them is of a Dagster instance of its own, as when somebody starts a second one by mistake."""
+    work = undisturbed.before["run"].copied(tmp_path / "work")
+    started = (start_build(work), start_build(work, home=tmp_path / "second"))
+    ended = [command.ended() for command in started]
+    assert sorted(done.code for done in ended) in ([0, 8], [0, 0])
+    assert all("another build" in done.err for done in ended if done.code == 8)
+    assert differences(work.index, undisturbed.after.index) == {}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from assets.protocols import Fetched
 from dagster_project.composition import make_sources
 from dagster_project.resources.remotes import SourceRemotes
 from tests.archives import Mail, Workspace, mbox
+from tests.s3_loopback import s3_service
 from transforms.errors import FetchError, FetchInterruptedError
 
 BUCKET = "lists"
@@ -23,12 +22,8 @@ Fetch = Callable[..., Fetched]
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_service() as url:
+        yield url
 
 
 @pytest.fixture

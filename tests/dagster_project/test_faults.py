@@ -1,0 +1,209 @@
+"""After a fault of disk, clock or people, one build comes to what an undisturbed one publishes, and says what it met."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import time_machine
+
+from assets.partitions import MAIL
+from dagster_project.build import BuildResult
+from dagster_project.evaluation import open_index
+from dagster_project.plan import Plan
+from dagster_project.recovery import Interrupted
+from dagster_project.resources.published_files import CURRENT
+from dagster_project.terminal import BuildView
+from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, mbox, two_lists
+from tests.processes import weft
+from transforms.errors import IndexUnavailableError
+
+DISK_POINTS = int(os.environ.get("WEFT_DISK_POINTS", "1"))
+
+
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def of_another_schema(file: Path) -> None:
+    table = pq.read_table(file)
+    footer = pq.read_metadata(file).metadata
+    other = table.rename_columns(["other", *table.column_names[1:]])
+    pq.write_table(other.replace_schema_metadata(footer), file)
+
+
+def of_another_type(file: Path) -> None:
+    table = pq.read_table(file)
+    footer = pq.read_metadata(file).metadata
+    column = pa.chunked_array([pa.array([b"x"] * table.num_rows, pa.binary())])
+    pq.write_table(table.set_column(0, table.column_names[0], column).replace_schema_metadata(footer), file)
+
+
+def assert_undisturbed(work: Workspace, expected: Workspace) -> None:
+    """The lake and the published file of `work` are those of `expected`."""
+    assert differences(work.index, expected.index) == {}
+    assert lake_hashes(work) == lake_hashes(expected)
+    assert work.plan().is_empty
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "messages/dev/dev.2004-01": (truncated, "no whole Parquet file"),
+    "message_terms/dev/dev.2004-02": (emptied, "no whole Parquet file"),
+    "message_blocks/dev/dev.2004-02": (Path.unlink, "missing"),
+    "threads": (of_another_schema, "of another schema"),
+    "chunk_context": (of_another_type, "of another schema"),
+    "corpus_measures": (Path.unlink, "missing"),
+}
+
+
+def test_damaged_files_of_the_lake_are_named_and_made_again(built: Workspace, built_once: Workspace):
+    lake = Path(str(built.lake.base))
+    damages = DAMAGES | {f"{table}/users/users.2004-01": (Path.unlink, "missing") for table in MAIL.tables}
+    for name, (damage, _) in damages.items():
+        damage(lake / f"{name}.parquet")
+    done = weft(built.folder, "build", "--json", "--config", built.config)
+    assert done.code == 0, done.err
+    assert set(done.told["damaged"]) == {str(lake / f"{name}.parquet") for name in damages}
+    for name, (_, said) in damages.items():
+        assert done.told["damaged"][str(lake / f"{name}.parquet")].startswith(said)
+    assert_undisturbed(built, built_once)
+
+
+def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.CaptureFixture[str]):
+    plan = Plan((), {}, (), True, damaged={"lake/threads.parquet": "missing"})
+    with BuildView(show=True) as view:
+        view.plan(plan)
+        interrupted = Interrupted("2004-01-05T10:00:00+00:00", ("some-run",), 3)
+        view.summary(BuildResult(plan, None, 1.0, interrupted=interrupted))
+    told = " ".join(capsys.readouterr().out.split())
+    assert "damaged, made again: lake/threads.parquet: missing" in told
+    assert (
+        "Recovered: the build of 2004-01-05T10:00:00+00:00 was ended before it was done: what it had made is kept, "
+        "3 unfinished files are removed; closed run some-run."
+    ) in told
+
+
+def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
+    built: Workspace, built_once: Workspace
+):
+    current = (built.index / CURRENT).resolve()
+    query = ["What does the compactor do?"]
+    with (
+        duckdb.connect(str(current), read_only=True) as reader,
+        closing(open_index(built.settings)) as opened,
+    ):
+        found = opened.search(query).hits.to_pylist()
+        current.unlink()
+        shutil.rmtree(current.with_suffix(".arrays"))
+        assert reader.execute("SELECT count(*) FROM messages").fetchall() == [(21,)]
+        assert opened.search(query).hits.to_pylist() == found
+    with pytest.raises(IndexUnavailableError, match="weft build"):
+        open_index(built.settings)
+    result = built.build()
+    assert "is missing" in result.plan.damaged[str(built.index / CURRENT)]
+    assert_undisturbed(built, built_once)
+    with closing(open_index(built.settings)) as again:
+        assert again.search(query).hits.to_pylist() == found
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied])
+def test_a_published_file_that_is_damaged_would_be_published_again(
+    built: Workspace, damage: Callable[[Path], None]
+):
+    damage((built.index / CURRENT).resolve())
+    plan = built.plan()
+    assert plan.publish and "cannot be read" in plan.damaged[str(built.index / CURRENT)]
+
+
+def test_a_clock_that_is_set_back_changes_nothing_but_times(built: Workspace, built_once: Workspace):
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    file = built.folder / "mail/dev/dev.2004-01.mbox"
+    before = file.read_bytes()
+    with time_machine.travel(tomorrow):
+        built.write("dev/dev.2004-01.mbox", before + mbox([Mail(40, "It was slower yesterday.")]))
+        assert built.build().published
+    for written in built.folder.rglob("*"):
+        os.utime(written, (tomorrow.timestamp(), tomorrow.timestamp()), follow_symlinks=False)
+    assert built.plan().is_empty
+    file.write_bytes(before)
+    assert built.build().published
+    assert_undisturbed(built, built_once)
+    assert built.sql("SELECT count(*) FROM readiness WHERE lag_seconds < 0") == [(0,)]
+
+
+def test_a_partition_that_is_lost_while_it_is_read_and_comes_back_is_read_again(
+    workspace: Workspace, tmp_path: Path
+):
+    workspace.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
+    lost = workspace.write("dev.2004-02.mbox", discussion(10, 3, "planner"))
+    aside = tmp_path / "aside"
+
+    def lose(stage: str, partition: str | None, rows: int) -> None:
+        if partition == "dev/dev.2004-01" and not aside.exists():
+            lost.rename(aside)
+
+    assert workspace.build(tell=lose).published
+    assert workspace.sql("SELECT count(*) FROM messages") == [(3,)]
+    (unread,) = workspace.lake.read("quarantine", "dev/dev.2004-02").table.to_pylist()
+    assert unread["reason"].startswith("unreadable")
+    aside.rename(lost)
+    assert list(workspace.build().plan.stale) == ["dev/dev.2004-02"]
+    counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM quarantine)"
+    assert workspace.sql(counts) == [(6, 0)]
+    assert workspace.plan().is_empty
+
+
+@contextmanager
+def disk_of(folder: Path, kilobytes: int) -> Iterator[Callable[[int], None]]:
+    """A disk of its own at `folder`; gives a function that changes its size. Skips where none may be mounted."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def mount(*options: str) -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", *options], check=True, capture_output=True)
+
+    try:
+        mount(f"size={kilobytes}k", "tmpfs", str(folder))
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        pytest.skip(f"a small disk needs the right to mount one: {error}")
+    try:
+        yield lambda size: mount(f"remount,size={size}k", str(folder))
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def used(folder: Path) -> int:
+    """Kilobytes that the files below a folder take on a disk."""
+    return sum(-(-p.lstat().st_size // 4096) * 4 for p in folder.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("point", range(DISK_POINTS))
+def test_a_full_disk_is_told_and_with_room_the_next_build_goes_on(
+    built_once: Workspace, tmp_path: Path, point: int
+):
+    work = two_lists(tmp_path / "work", storage={"root": "disk/state"})
+    room = int(used(built_once.settings.root) * (point + 0.5) / DISK_POINTS)
+    with disk_of(work.folder / "disk", room) as resize:
+        done = weft(work.folder, "build", "--json", "--config", work.config)
+        assert done.code == 11, done.err
+        said = done.err.splitlines()[-1]
+        assert (
+            said.startswith("error: no room is left on the disk of")
+            and "make room, then `weft build`" in said
+        )
+        resize(1 << 18)
+        done = weft(work.folder, "build", "--json", "--config", work.config)
+        assert done.code == 0, done.err
+        assert_undisturbed(work, built_once)

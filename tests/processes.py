@@ -1,0 +1,77 @@
+"""Commands of Weft in processes of their own, forked from one that has loaded its modules, so that they start at once."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["dagster_project.cli", "dagster_project.build", "dagster_project.terminal"])
+LONGEST = 300
+"""Seconds after which a command counts as hung."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended: its exit code (negative for a signal), its output and its faults."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a command with --json printed."""
+        told: dict[str, Any] = json.loads(self.out)
+        return told
+
+
+class Command:
+    """`weft` with some arguments, started; what it prints is kept in `folder`."""
+
+    def __init__(self, folder: Path, *arguments: str | Path, home: Path | None = None):
+        """`home` is the `DAGSTER_HOME` of the command; else that is below its storage."""
+        self._printed = [folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")]
+        given = ([str(a) for a in arguments], self._printed, home)
+        self._process = _FORKS.Process(target=_run, args=given)
+        self._process.start()
+
+    def killed_after(self, seconds: float) -> bool:
+        """Kill it unless it ends within some seconds; True if it was killed."""
+        self._process.join(max(seconds, 0))
+        self._process.kill()
+        self._process.join()
+        return self._process.exitcode == -9
+
+    def ended(self) -> Ended:
+        """Wait until it ends."""
+        self._process.join(LONGEST)
+        if self._process.exitcode is None:
+            self._process.kill()
+            raise AssertionError(f"the command did not end within {LONGEST} s")
+        out, err = (p.read_text() if p.exists() else "" for p in self._printed)
+        return Ended(self._process.exitcode, out, err)
+
+
+def weft(folder: Path, *arguments: str | Path) -> Ended:
+    """A command that has ended."""
+    return Command(folder, *arguments).ended()
+
+
+def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
+    from dagster_project.cli import main
+
+    for stream, path in zip((sys.stdout, sys.stderr), printed, strict=True):
+        stream.flush()
+        with path.open("w") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    os.environ.pop("DAGSTER_HOME", None)
+    if home:
+        os.environ["DAGSTER_HOME"] = str(home)
+    main(arguments, prog_name="weft")

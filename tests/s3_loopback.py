@@ -1,0 +1,22 @@
+"""An S3 service on the loopback interface."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from moto.server import ThreadedMotoServer
+
+
+@contextmanager
+def s3_service() -> Iterator[str]:
+    """The address of a running service without buckets."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
