@@ -73,6 +73,12 @@ CONVERSATIONS = Family(
     ),
 )
 FAMILIES = (MAIL, DOCUMENTS, CONVERSATIONS)
+CHUNKS_OF = {
+    MAIL.name: "message_chunks",
+    DOCUMENTS.name: "document_chunks",
+    CONVERSATIONS.name: "conversation_chunks",
+}
+"""The table of each family whose texts are published and embedded."""
 SLOW = Family(
     "slow",
     MAIL.partitions,

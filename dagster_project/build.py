@@ -12,8 +12,14 @@ import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, Family
 from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
-from dagster_project.composition import make_assets, make_lake, make_seen_units, make_sources
-from dagster_project.definitions import CONTEXT, LANE_TAG, PUBLISH, REPORT, build_definitions, refresh_job
+from dagster_project.composition import (
+    make_assets,
+    make_backlog,
+    make_lake,
+    make_seen_units,
+    make_sources,
+)
+from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions, refresh_job
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
 from dagster_project.locks import only_build, only_lane, turn
@@ -29,6 +35,8 @@ from dagster_project.plan import (
 from dagster_project.recovery import Interrupted, close_dead_runs, going
 from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.progress import CountedProgress
+from dagster_project.resources.slow_lane import waiting_bytes
+from dagster_project.schedules import LANE_TAG
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
 
@@ -95,9 +103,10 @@ def build(
             result = _build(settings, instance, progress, on_plan)
         if slow:
             result = _with_slow_lane(settings, instance, progress, result)
-    timings = {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
     seconds = time.monotonic() - start
-    result = replace(result, fetched=fetched, stages=timings, seconds=seconds, interrupted=interrupted)
+    result = replace(
+        result, fetched=fetched, stages=_timings(progress), seconds=seconds, interrupted=interrupted
+    )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
     return result
@@ -126,7 +135,10 @@ def make_texts(
         plan = _planned(settings, instance)
         on_plan(plan)
         if plan.publish:
-            _make(settings, instance, plan, CountedProgress(tell), [], only_texts=True)
+            definitions = build_definitions(settings, {"progress": CountedProgress(tell)})
+            tags = {ROOT_TAG: str(settings.root)}
+            make_partitions(definitions, instance, plan.stale, FAMILIES, tags)
+            _make_whole(settings, instance, plan, definitions, [], only_texts=True)
 
 
 def make_slow(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> tuple[str, ...]:
@@ -134,11 +146,33 @@ def make_slow(settings: Settings, instance: dg.DagsterInstance, progress: Counte
     with only_lane(settings.root, SLOW.name):
         close_dead_runs(instance, settings.root, SLOW.name)
         waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
-        job = build_definitions(settings, {"progress": progress}).resolve_job_def(refresh_job(SLOW))
-        for _, first, last, tables in ranges(instance, waiting, [SLOW]):
-            of = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name, RANGE_START: first, RANGE_END: last}
-            _run(job, instance, tables, of)
+        definitions = build_definitions(settings, {"progress": progress})
+        tags = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name}
+        make_partitions(definitions, instance, waiting, [SLOW], tags)
         return tuple(sorted(waiting))
+
+
+def publish_slow_lane(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    *,
+    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+) -> BuildResult:
+    """Make what waits for the slow lane and publish it, as the end of `build` does; it raises as that."""
+    start, progress = time.monotonic(), CountedProgress(tell)
+    with alerting(settings.alerts, settings.root):
+        nothing = BuildResult(Plan((), {}, (), False), None, 0.0)
+        result = _with_slow_lane(settings, instance, progress, nothing)
+    alert_checks(settings.alerts, settings.root, result.failed_checks)
+    return replace(result, stages=_timings(progress), seconds=time.monotonic() - start)
+
+
+def publish_all(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> BuildResult:
+    """What `build` does without fetching, once a build that is running has ended."""
+    with turn(settings.root):
+        result = _build(settings, instance, progress, lambda plan: None)
+    result = _with_slow_lane(settings, instance, progress, result)
+    return replace(result, stages=_timings(progress))
 
 
 def _with_slow_lane(
@@ -154,7 +188,7 @@ def _with_slow_lane(
             }
             return replace(
                 result,
-                slow=made,
+                slow=(*result.slow, *made),
                 published=later.published or result.published,
                 embedding=figures or result.embedding,
                 failed_checks=later.failed_checks or result.failed_checks,
@@ -177,14 +211,36 @@ def _build(
     published: dict[str, Any] | None = None
     figures: dict[str, Any] = {}
     failed: list[FailedCheck] = []
+    slow: tuple[str, ...] = ()
     if plan.publish:
-        made = _make(settings, instance, plan, progress, failed)
+        tags = {ROOT_TAG: str(settings.root)}
+        definitions = build_definitions(settings, {"progress": progress})
+        make_partitions(definitions, instance, plan.stale, FAMILIES, tags)
+        slow = _make_small(settings, instance, plan, definitions)
+        made = _make_whole(settings, instance, plan, definitions, failed)
         progress.step("search_index", None, 0)
         published = made["search_index"]
         figures = _figures(made["embeddings"])
     _find_context(settings, instance, plan, progress)
     seconds = time.monotonic() - start
-    return BuildResult(plan, published, seconds, embedding=figures, failed_checks=tuple(failed))
+    return BuildResult(plan, published, seconds, embedding=figures, failed_checks=tuple(failed), slow=slow)
+
+
+def _timings(progress: CountedProgress) -> dict[str, dict[str, float]]:
+    return {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
+
+
+def make_partitions(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    stale: Mapping[str, tuple[str, ...]],
+    families: Sequence[Family],
+    tags: Mapping[str, str],
+) -> None:
+    """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
+    for family, first, last, tables in ranges(instance, stale, families):
+        job = definitions.resolve_job_def(refresh_job(family))
+        _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, **tags})
 
 
 def _find_context(
@@ -203,33 +259,41 @@ def _find_context(
 def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
     """What has to run."""
     lake = make_lake(settings)
-    plan = make_plan(settings, make_sources(settings), lake)
+    plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).left())
     make_seen_units(settings).note(plan.units, lake)
     sync_partitions(instance, plan, lake)
     return plan
 
 
-def _make(
+def _make_small(
+    settings: Settings, instance: dg.DagsterInstance, plan: Plan, definitions: dg.Definitions
+) -> tuple[str, ...]:
+    """Make what waits for the slow lane, if all of it is little; the partitions that were made."""
+    lake = make_lake(settings)
+    waiting = stale_slow(settings, plan.units, lake)
+    if not waiting or waiting_bytes(lake, waiting) > settings.operations.slow_at_once_bytes:
+        return ()
+    with contextlib.suppress(BusyError), only_lane(settings.root, SLOW.name):
+        make_partitions(definitions, instance, waiting, [SLOW], {ROOT_TAG: str(settings.root)})
+        return tuple(sorted(waiting))
+    return ()
+
+
+def _make_whole(
     settings: Settings,
     instance: dg.DagsterInstance,
     plan: Plan,
-    progress: CountedProgress,
+    definitions: dg.Definitions,
     failed: list[FailedCheck],
     *,
     only_texts: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Make the plan's stale tables, then those over the whole lake; the metadata of the latter by table.
+    """Make what is over the whole lake; its metadata by table.
 
     Checks that only warn and did not pass are added to `failed`.
     With `only_texts` no more is made than what texts to embed are made of, which costs nothing.
     """
-    definitions = build_definitions(settings, {"progress": progress})
     of_lake = {ROOT_TAG: str(settings.root)}
-
-    def make_partitions(stale: Mapping[str, tuple[str, ...]], families: Sequence[Family]) -> None:
-        for family, first, last, tables in ranges(instance, stale, families):
-            job = definitions.resolve_job_def(refresh_job(family))
-            _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, **of_lake})
 
     def make_whole(tables: Sequence[str]) -> dict[str, dict[str, Any]]:
         result = _run(definitions.resolve_job_def(PUBLISH), instance, tables, of_lake)
@@ -237,7 +301,6 @@ def _make(
         events = (e.materialization for e in result.get_asset_materialization_events())
         return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
 
-    make_partitions(plan.stale, FAMILIES)
     before, after = _around_graph(settings)
     if only_texts:
         needed = dg.AssetSelection.assets("chunk_context").upstream().resolve(make_assets(settings))
@@ -246,7 +309,8 @@ def _make(
     if not settings.graph.enabled:
         return make_whole([*before, *after])
     made = make_whole(before)
-    make_partitions(stale_graph(settings, plan.units, make_lake(settings)), [GRAPH])
+    stale = stale_graph(settings, plan.units, make_lake(settings))
+    make_partitions(definitions, instance, stale, [GRAPH], of_lake)
     return made | make_whole(after)
 
 

@@ -72,6 +72,32 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool) -> None:
 @click.argument("sources", nargs=-1)
 @CONFIG
 @JSON
+@click.option("--quiet", is_flag=True, help="Print nothing but faults.")
+@explained
+def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool) -> None:
+    """Make years of archives of all SOURCES, or of those named, in batches, and publish once at the end.
+
+    Builds that come meanwhile wait for one batch at most. Ended at any moment, it goes on when it is called again.
+    """
+    from dagster_project.instance import open_instance
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import BuildView
+
+    settings = load_settings(config)
+    with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
+        from dagster_project.backfill import backfill as run_backfill
+
+        done = run_backfill(settings, instance, sources, tell=view.step)
+    if as_json:
+        click.echo(json.dumps(done.as_json()))
+    elif not quiet:
+        view.backfilled(done)
+
+
+@main.command()
+@click.argument("sources", nargs=-1)
+@CONFIG
+@JSON
 @explained
 def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Fetch what is new in the remotes of all sources, or of those named, and build nothing."""

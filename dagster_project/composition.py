@@ -29,8 +29,10 @@ from assets.relations import (
     threads_asset,
 )
 from dagster_project.evaluation import make_evaluator, make_quality_guard
+from dagster_project.locks import lane_lock
 from dagster_project.opened_index import open_index
 from dagster_project.resources.answer_cache import SQLiteAnswerCache
+from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
 from dagster_project.resources.embedders import make_embedder
@@ -121,6 +123,11 @@ def make_seen_units(settings: Settings) -> SeenUnits:
     return SeenUnits(settings.root / "cache" / "seen.json")
 
 
+def make_backlog(settings: Settings) -> Backlog:
+    """What a backfill has taken on."""
+    return Backlog(lane_lock(settings.root, "backfill"), settings.root / "cache" / "backlog.json")
+
+
 def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
     """The cache of vectors."""
     return ParquetEmbeddingCache(settings.root / "cache" / "embeddings")
@@ -209,7 +216,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "embedding_cache": make_embedding_cache(settings),
         "language_model": make_sentence_writer(settings, budget),
         "answer_cache": make_answer_cache(settings),
-        "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
+        "publisher": PartitionPublisher(make_publisher(settings, lake), sources, make_backlog(settings)),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": make_published(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -20,7 +21,15 @@ from dagster_project.composition import (
     make_fetch_assets,
     make_resources,
 )
-from dagster_project.schedules import hourly_job, hourly_schedule
+from dagster_project.schedules import (
+    LANE_TAG,
+    LATER,
+    backfill_job,
+    hourly_schedule,
+    refresh_all_job,
+    slow_lane_job,
+    slow_lane_sensor,
+)
 from dagster_project.settings import Settings, load_settings
 from dagster_project.vault_sensor import vault_sensor
 
@@ -29,11 +38,6 @@ FETCH = "fetch"
 
 PUBLISH = "publish"
 """The job of everything over the whole lake: relations, vectors, checks and the published file."""
-
-LANE_TAG = "weft/lane"
-"""Tag of runs beside which builds go on; the run queue of the shipped instance lets one of them run at a time."""
-
-_LATER: Mapping[str, str] = {LANE_TAG: SLOW.name, "dagster/priority": "-1"}
 
 SCOPE_TAG = "weft/scope"
 """Tag of every asset: `partition` or `whole`."""
@@ -64,6 +68,7 @@ def refresh_job(family: Family) -> str:
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
     fetching = make_fetch_assets(settings)
+    alone = refresh_all_job(settings), slow_lane_job(settings)
     assets = [
         *fetching,
         *make_assets(settings),
@@ -72,11 +77,11 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         search_results_asset(),
     ]
     return dg.Definitions(
-        assets=[_owned(definition, settings) for definition in assets],
+        assets=_linked([_owned(definition, settings) for definition in assets]),
         asset_checks=[publish_checks(settings.embedding)],
-        jobs=[*_jobs(settings, fetches=bool(fetching)), hourly_job(settings)],
+        jobs=[*_jobs(settings, fetches=bool(fetching)), *alone, backfill_job(settings)],
         schedules=[hourly_schedule(settings)],
-        sensors=[vault_sensor(settings)],
+        sensors=[vault_sensor(settings), slow_lane_sensor(settings, *alone)],
         resources={**make_resources(settings), **(resources or {})},
         executor=dg.in_process_executor,
     )
@@ -120,7 +125,7 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
             selection=selection,
             description=told,
             executor_def=dg.in_process_executor,
-            tags=_LATER if name == refresh_job(SLOW) else None,
+            tags={LANE_TAG: SLOW.name, **LATER} if name == refresh_job(SLOW) else None,
         )
         for name, (selection, told) in parts.items()
     ]
@@ -134,6 +139,14 @@ def _owned(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefi
             owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
         )
     )
+
+
+def _linked(definitions: Sequence[dg.AssetsDefinition]) -> Sequence[Any]:
+    """`definitions` with links to the code that makes each asset."""
+    with warnings.catch_warnings():
+        # Code references are marked beta in Dagster 1.13; the pin keeps them as they are.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.with_source_code_references(definitions)
 
 
 @dg.definitions

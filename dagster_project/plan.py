@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -80,8 +80,12 @@ def stages(settings: Settings) -> list[Stage]:
     return found
 
 
-def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Plan:
-    """Compare the sources, the lake and the published index.
+def make_plan(
+    settings: Settings, sources: FileSources, lake: ParquetLake, left: Collection[str] = ()
+) -> Plan:
+    """Compare the sources, the lake and the published index, without the partitions that are `left` to a backfill.
+
+    While one makes the lake anew for another layout, tokenizer or model, publishing is left to it, too.
 
     A table of a partition is stale if it is missing, damaged, of another code version, or made
     from other inputs than those that are there now; whatever depends on it is stale with it.
@@ -91,7 +95,8 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     stale = {
         u.partition: tables
         for u in units
-        if (tables := _stale_tables(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake))
+        if u.partition not in left
+        and (tables := _stale_tables(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake))
     }
     present = {u.partition for u in units}
     kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
@@ -105,13 +110,16 @@ def make_plan(settings: Settings, sources: FileSources, lake: ParquetLake) -> Pl
     publish = (
         bool(stale or vanished)
         or not _whole_tables_are_right(settings, lake)
-        or not publisher.is_current({u.partition: u.family for u in units})
+        or not publisher.is_current(
+            {u.partition: u.family for u in units if u.partition not in left or is_made(u, lake)}
+        )
         or not _readiness_is_right(publisher, lake)
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
         or bool(stale_graph(settings, units, lake))
     )
+    publish = publish and (not left or publisher.fits_settings())
     context = not publish and not context_is_right(settings, units, lake)
-    slow = {p: tables for p, tables in stale_slow(settings, units, lake).items() if p not in stale}
+    slow = {p: t for p, t in stale_slow(settings, units, lake).items() if p not in stale and p not in left}
     damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
     return Plan(tuple(units), stale, vanished, publish, context, slow, damaged)
 
@@ -138,6 +146,12 @@ def _damages(
     if damage := publisher.damage():
         found[str(publisher.folder / CURRENT)] = damage
     return found
+
+
+def is_made(unit: Unit, lake: ParquetLake) -> bool:
+    """True if all tables of a unit are in the lake, whatever they were made of."""
+    (tables,) = (family.tables for family in FAMILIES if family.name == unit.family)
+    return lake.has_tables(tables, unit.partition)
 
 
 def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:

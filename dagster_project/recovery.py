@@ -11,8 +11,8 @@ from pathlib import Path
 import dagster as dg
 
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
-from dagster_project.definitions import LANE_TAG
 from dagster_project.fetching import ROOT_TAG
+from dagster_project.schedules import LANE_TAG
 from dagster_project.settings import Settings
 
 MARK = ".build.going"

@@ -1,24 +1,39 @@
-"""The hourly run: what changed is materialized and published, and nothing runs when nothing changed."""
+"""The jobs that do what people name as one thing, and what asks for them: every hour, and when something waits."""
 
 from collections.abc import Sequence
 
 import dagster as dg
 
-from dagster_project.composition import make_lake, make_sources
+from assets.partitions import SLOW
+from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.freshness import note_unchanged
-from dagster_project.locks import not_building
-from dagster_project.plan import make_plan
+from dagster_project.locks import is_held, lane_lock, not_building
+from dagster_project.plan import make_plan, stale_slow
 from dagster_project.retention import prune_runs
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, WeftError
 
-HOURLY = "hourly_refresh"
+REFRESH = "refresh"
+"""The job that does what `weft build` does, but for the slow lane."""
+
+SLOW_LANE = "slow_lane"
+"""The job that makes what waits for the slow lane, and publishes it."""
+
+BACKFILL = "backfill"
+"""The job, and the lane, that makes years of archives in batches beside the hourly runs."""
+
+LANE_TAG = "weft/lane"
+"""Tag of runs beside which builds go on; the run queue of the shipped instance lets one of them run at a time."""
+
+LATER = {"dagster/priority": "-1"}
+"""Tags of runs that wait in the queue behind others."""
+
 MAX_RUNTIME_SECONDS = 3 * 3600
 _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 
-def hourly_job(settings: Settings) -> dg.JobDefinition:
-    """The job `hourly_refresh`: one step that does what `weft build` does, in its own process."""
+def refresh_all_job(settings: Settings) -> dg.JobDefinition:
+    """The job `refresh`."""
 
     @dg.op(
         description="Fetch, discover, materialize what changed, publish.",
@@ -33,6 +48,7 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
             context.instance,
             tell=lambda *step: context.log.info("%s %s: %d rows", *step),
             fetch=context.op_config["fetch"],
+            slow=False,
         )
         if result.interrupted:
             context.log.warning(str(result.interrupted))
@@ -49,20 +65,80 @@ def hourly_job(settings: Settings) -> dg.JobDefinition:
             raise dg.Failure(faults, allow_retries=False)
 
     @dg.job(
-        name=HOURLY,
-        description="What `weft build` does, history pruned, and the report made after a publish.",
+        name=REFRESH,
+        description="What `weft build` does but for the slow lane, history pruned, and the report made after a publish.",
         executor_def=dg.in_process_executor,
         tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS},
     )
-    def hourly() -> None:
+    def refresh() -> None:
         refresh_changed()
 
-    return hourly
+    return refresh
 
 
-def runs_under_way(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
-    """The run of the job that waits or is going, if there is one."""
-    return instance.get_runs(filters=dg.RunsFilter(job_name=HOURLY, statuses=_UNDER_WAY), limit=1)
+def slow_lane_job(settings: Settings) -> dg.JobDefinition:
+    """The job `slow_lane`."""
+
+    @dg.op(description="Make what waits for the slow lane, then publish it.")
+    def make_what_waits(context: dg.OpExecutionContext) -> None:
+        from dagster_project.build import publish_slow_lane
+
+        result = publish_slow_lane(
+            settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
+        )
+        context.add_output_metadata({"partitions": len(result.slow), "seconds": result.seconds})
+
+    @dg.job(
+        name=SLOW_LANE,
+        description="Make chunks and terms of very long texts, and publish them; hourly runs go on meanwhile.",
+        executor_def=dg.in_process_executor,
+        tags={LANE_TAG: SLOW.name, **LATER},
+    )
+    def slow_lane() -> None:
+        make_what_waits()
+
+    return slow_lane
+
+
+def backfill_job(settings: Settings) -> dg.JobDefinition:
+    """The job `backfill`."""
+
+    @dg.op(
+        description="Make the stale partitions in batches, the newest first, then publish once.",
+        config_schema={
+            "sources": dg.Field(
+                [str], default_value=[], description="names of sources; all where none is named"
+            )
+        },
+    )
+    def make_batches(context: dg.OpExecutionContext) -> None:
+        from dagster_project.backfill import backfill
+
+        done = backfill(
+            settings,
+            context.instance,
+            context.op_config["sources"],
+            tell=lambda *step: context.log.info("%s %s: %d", *step),
+        )
+        context.add_output_metadata(
+            {"partitions": len(done.partitions), "batches": done.batches, "seconds": done.seconds}
+        )
+
+    @dg.job(
+        name=BACKFILL,
+        description="Make years of archives in batches; hourly runs go on meanwhile, and one publish ends it.",
+        executor_def=dg.in_process_executor,
+        tags={LANE_TAG: BACKFILL, **LATER},
+    )
+    def backfill_all() -> None:
+        make_batches()
+
+    return backfill_all
+
+
+def runs_under_way(instance: dg.DagsterInstance, job: str = REFRESH) -> Sequence[dg.DagsterRun]:
+    """The run of a job that waits or is going, if there is one."""
+    return instance.get_runs(filters=dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1)
 
 
 def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
@@ -71,7 +147,12 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     With remotes there is a run every time: only the run itself asks them.
     """
 
-    @dg.schedule(cron_schedule="0 * * * *", job_name=HOURLY, name=f"{HOURLY}_schedule")
+    @dg.schedule(
+        cron_schedule="0 * * * *",
+        job_name=REFRESH,
+        name=f"{REFRESH}_every_hour",
+        description="Asks for a run at every full hour, unless nothing changed or one is going.",
+    )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if going := runs_under_way(context.instance):
             return dg.SkipReason(f"run {going[0].run_id} is still going")
@@ -79,7 +160,8 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             with not_building(settings.root):
                 if any(source.remote for source in settings.sources):
                     return dg.RunRequest(tags={"weft/fetch": "true"})
-                plan = make_plan(settings, make_sources(settings), make_lake(settings))
+                backlog = make_backlog(settings).left()
+                plan = make_plan(settings, make_sources(settings), make_lake(settings), backlog)
         except BusyError as busy:
             return dg.SkipReason(str(busy))
         except WeftError as fault:
@@ -90,3 +172,29 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         return dg.RunRequest(tags={"weft/changed_units": str(len(plan.stale) + len(plan.vanished))})
 
     return schedule
+
+
+def slow_lane_sensor(
+    settings: Settings, refresh: dg.JobDefinition, slow_lane: dg.JobDefinition
+) -> dg.SensorDefinition:
+    """The sensor `slow_lane_waits`: after a run of `refresh` that left something to the slow lane, one of that."""
+
+    @dg.run_status_sensor(
+        name=f"{SLOW_LANE}_waits",
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        monitored_jobs=[refresh],
+        request_job=slow_lane,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Asks for the slow lane after a refresh that left something to it.",
+    )
+    def sensor(context: dg.RunStatusSensorContext) -> dg.RunRequest | dg.SkipReason:
+        if going := runs_under_way(context.instance, SLOW_LANE):
+            return dg.SkipReason(f"run {going[0].run_id} is still going")
+        if is_held(lane_lock(settings.root, SLOW.name)):
+            return dg.SkipReason("another process makes what waits")
+        waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
+        if not waiting:
+            return dg.SkipReason("nothing waits for the slow lane")
+        return dg.RunRequest(tags={"weft/waiting_units": str(len(waiting))})
+
+    return sensor

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from dagster_project.backfill import BackfillResult
     from dagster_project.build import BuildResult
     from dagster_project.doctor import Finding
     from dagster_project.fetching import FetchOutcome
@@ -42,6 +43,7 @@ _STAGES = {
     "conversation_terms": "counting terms",
     "conversation_context": "finding context",
     "embeddings": "embedding texts",
+    "backfill": "backfill, bytes",
     "chunk_classes": "finding code",
     "chunk_similarities": "ordering chunks",
     "chunk_keywords": "finding keywords",
@@ -124,6 +126,15 @@ class BuildView:
         self._progress.update(task, advance=1, rows=seen + rows, partition=partition or "")
         if stage in ("fetch", "search_index"):
             self._progress.update(task, total=self._progress.tasks[task].completed)
+
+    def backfilled(self, done: BackfillResult) -> None:
+        """What a backfill made, and the table of what is published."""
+        rate = done.bytes / max(done.seconds, 1e-9) / 1e6
+        self.console.print(
+            f"{len(done.partitions)} partitions, {done.bytes / 1e6:,.1f} MB in {done.batches} batches "
+            f"({rate:,.1f} MB/s, publishing included)"
+        )
+        self.summary(done.build)
 
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""

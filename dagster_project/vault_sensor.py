@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.resources.trees import tree_files
-from dagster_project.schedules import HOURLY, runs_under_way
+from dagster_project.schedules import REFRESH, runs_under_way
 from dagster_project.settings import DocumentSourceSettings, Settings
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
@@ -70,7 +70,7 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
 
     @dg.sensor(
         name=SENSOR,
-        job_name=HOURLY,
+        job_name=REFRESH,
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.embedding import TASK, Estimate, estimate
-from assets.partitions import FAMILIES
+from assets.partitions import CHUNKS_OF, FAMILIES
 from assets.sentences import SentenceEstimate, estimate_sentences
 from dagster_project.composition import (
     make_answer_cache,
@@ -34,7 +34,6 @@ from transforms.prompt_hashes import FILE_NAME, document_questions
 from transforms.safety import screened, texts_sent
 from transforms.settings import SafetySettings
 
-_CHUNKS = ("message_chunks", "document_chunks", "conversation_chunks")
 _IMPORTED_ROWS = 20_000
 _CHARS_OF_TOKEN = 3
 """Fewer than a token of a sentence has on average, so that the estimate is not too low."""
@@ -148,7 +147,7 @@ def _used_hashes(settings: Settings) -> set[str]:
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
     tables: list[ibis.Table] = [
-        *(manager.table(name, lake.partitions(name)) for name in _CHUNKS),
+        *(manager.table(name, lake.partitions(name)) for name in CHUNKS_OF.values()),
         manager.table("chunk_context", [None]),
     ]
     texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))

@@ -592,6 +592,19 @@ class OperationsSettings(StageSettings):
         gt=0,
         description="minutes that a text may wait for the slow lane before the check of it warns; the default is a day",
     )
+    slow_at_once_bytes: int = Field(
+        4 << 20,
+        ge=0,
+        description="bytes of text up to which what waits for the slow lane is made before a build publishes: that takes "
+        "less time than a second publish",
+    )
+    batch_bytes: int = Field(
+        64 << 20,
+        gt=0,
+        description="bytes of source files that a backfill makes at once; a build that comes meanwhile waits for one "
+        "batch, here some ten seconds",
+    )
+    batch_partitions: int = Field(16, gt=0, description="partitions that a backfill makes at once, at most")
     fresh_hours: float = Field(
         6,
         gt=0,

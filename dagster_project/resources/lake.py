@@ -149,6 +149,10 @@ class ParquetLake:
             metadata[_CONTENT].decode(), metadata[_CODE].decode(), json.loads(metadata[_INPUTS]), rows
         )
 
+    def has_tables(self, tables: Sequence[str], partition: str) -> bool:
+        """True if a partition of all these tables is stored and can be read."""
+        return all(self.footer(table, partition) for table in tables)
+
     def read(self, table: str, partition: str | None = None) -> Loaded:
         """The stored table; FileNotFoundError if there is none."""
         path = self.path(table, partition)

@@ -19,9 +19,10 @@ import polars as pl
 import pyarrow as pa
 
 from assets import graph
-from assets.partitions import DOCUMENTS, FAMILIES, GRAPH, MAIL
+from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
 from dagster_project.resources import published, published_macros, published_readiness
+from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.full_disk import is_of_full_disk
 from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
@@ -53,7 +54,6 @@ _WHOLE = (
     "embedding_refusals",
 )
 _TABLES = {family.name: family.tables for family in FAMILIES}
-_CHUNKS = {family.name: next(t for t in family.tables if t.endswith("_chunks")) for family in FAMILIES}
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,10 @@ class DuckDBPublisher:
             place = self.lake.path(table, partition)
             raise WeftError(f"cannot publish: {place} is missing or damaged; `weft build` makes it again")
         return footer.content_hash
+
+    def fits_settings(self) -> bool:
+        """True unless what is published is of another layout, tokenizer or model than the settings."""
+        return self.current() is None or self._usable_previous() is not None
 
     def published_partitions(self) -> set[str]:
         """The partitions in the current version."""
@@ -407,7 +411,7 @@ class _Build:
         for partition in changed:
             family = self.partitions[partition]
             parsed = self.lake.written_at(_TABLES[family][0], partition)
-            chunked = self.lake.written_at(_CHUNKS[family], partition)
+            chunked = self.lake.written_at(CHUNKS_OF[family], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
             rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
         columns = list(zip(*rows, strict=True)) or [()] * len(published_readiness.STAGES)
@@ -559,18 +563,24 @@ def _durable(path: Path) -> None:
 class PartitionPublisher:
     """The publisher as the assets see it: publishes the units that the sources have now.
 
-    A unit that turned up after the run began is left for the next one.
+    A unit that turned up after the run began is left for the next one, one that a backfill has begun for that.
     """
 
-    def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
-        self.publisher, self.sources = publisher, sources
+    def __init__(self, publisher: DuckDBPublisher, sources: FileSources, backlog: Backlog):
+        self.publisher, self.sources, self.backlog = publisher, sources, backlog
 
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
         lake = self.publisher.lake
         made = {p for family in FAMILIES for p in lake.partitions(family.tables[0])}
         made |= self.publisher.published_partitions()
-        partitions = {u.partition: u.family for u in self.sources.discover() if u.partition in made}
+        left = self.backlog.left()
+        partitions = {
+            u.partition: u.family
+            for u in self.sources.discover()
+            if u.partition in made
+            and (u.partition not in left or lake.has_tables(_TABLES[u.family], u.partition))
+        }
         done = self.publisher.publish(partitions)
         return {
             "version": done.version,

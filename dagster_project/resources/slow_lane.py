@@ -37,6 +37,13 @@ def slow_partitions(lake: ParquetLake, partitions: Iterable[str]) -> list[str]:
     return sorted(p for p in made.intersection(partitions) if any(slow_hashes(lake, p).values()))
 
 
+def waiting_bytes(lake: ParquetLake, partitions: Iterable[str]) -> int:
+    """Bytes of text in the queues of some partitions."""
+    queues = [lake.stored(QUEUE, ["byte_start", "byte_end"], partition) for partition in partitions]
+    spans = [queue.columns for queue in queues if queue is not None]
+    return sum(sum(ends.to_pylist()) - sum(starts.to_pylist()) for starts, ends in spans)
+
+
 def files_of(table: str, hashes: Mapping[str, str]) -> list[str]:
     """The tables of the lake whose files hold `table` for a partition with these content hashes.
 

@@ -40,6 +40,7 @@ from transforms.settings import DocumentSettings, MailSettings
 _DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
 _COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _HEAD_BYTES = 1 << 16
+_TYPICAL_MAIL_BYTES = 11_000
 _PLAUSIBLE_EXPANSION = 16 << 20
 
 
@@ -134,6 +135,13 @@ class FileSources:
                 f"partition {partition}: no file of the configured sources belongs to it any more"
             )
         return self._units[partition][0]
+
+    def bytes_of(self, unit: Unit) -> int:
+        """Bytes of the unit's files as they are stored; of a public inbox an estimate, 0 where none are known."""
+        assert self._units is not None
+        if unit.partition in self._inboxes:
+            return len(self._inboxes[unit.partition]) * _TYPICAL_MAIL_BYTES
+        return sum(file.path.stat().st_size for file in self._units[unit.partition][1] if file.path.exists())
 
     def mails(self, unit: Unit) -> Iterable[RawMail]:
         """The mails of the unit's files in order of name, each file read under the caps of the settings.

@@ -17,7 +17,7 @@ from dagster_project.build import fetch_only
 from dagster_project.cli import main
 from dagster_project.definitions import FETCH, build_definitions
 from dagster_project.fetching import FetchOutcome
-from dagster_project.schedules import HOURLY
+from dagster_project.schedules import REFRESH
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import Archives, served_archives, status
 from transforms.errors import SourceError
@@ -167,9 +167,9 @@ def test_the_hourly_run_publishes_what_is_there_and_fails_if_a_remote_did(work: 
     with work.instance() as instance:
         definitions = build_definitions(work.settings)
         with dg.build_schedule_context(instance=instance) as context:
-            asked = definitions.resolve_schedule_def(f"{HOURLY}_schedule")(context)
+            asked = definitions.resolve_schedule_def(f"{REFRESH}_every_hour")(context)
         assert isinstance(asked, dg.RunRequest) and asked.tags["weft/fetch"] == "true"
-        result = definitions.resolve_job_def(HOURLY).execute_in_process(
+        result = definitions.resolve_job_def(REFRESH).execute_in_process(
             instance=instance, raise_on_error=False
         )
     assert not result.success

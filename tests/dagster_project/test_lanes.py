@@ -18,6 +18,7 @@ from tests.archives import Mail, Workspace, differences, discussion
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
+AT_ONCE = {"slow_at_once_bytes": 0}
 OFF = {"slow_body_chars": 10**9}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
 UNIT = "dev/dev.2004-01"
@@ -34,7 +35,7 @@ def mails() -> list[Mail]:
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Two months, one with a giant mail, after a build without the slow lane."""
-    work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(chunks=LANES)
+    work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(chunks=LANES, operations=AT_ONCE)
     work.write(MONTH, mails())
     work.write(OTHER, discussion(100, 3, "planner"))
     with work.instance() as instance:

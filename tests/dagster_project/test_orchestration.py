@@ -28,7 +28,7 @@ from dagster_project.event_log import (
 )
 from dagster_project.locks import only_build
 from dagster_project.plan import ranges, stages, sync_partitions
-from dagster_project.schedules import HOURLY
+from dagster_project.schedules import REFRESH
 from tests.archives import Mail, Workspace, differences, discussion
 from transforms import checks
 
@@ -70,7 +70,7 @@ def test_the_definitions_load(built_once: Workspace):
         "refresh_mail",
         "refresh_documents",
         PUBLISH,
-        HOURLY,
+        REFRESH,
     }
 
 
@@ -84,7 +84,7 @@ def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
         "refresh_mail",
         "refresh_documents",
         PUBLISH,
-        HOURLY,
+        REFRESH,
     }
 
 
@@ -103,6 +103,8 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         assert spec.description and spec.kinds and spec.owners == ["team:weft"], name
         assert spec.group_name not in (None, "default"), name
         assert spec.tags["weft/scope"] in ("partition", "whole")
+        (source,) = spec.metadata["dagster/code_references"].code_references
+        assert isinstance(source, dg.LocalFileCodeReference) and "/assets/" in source.file_path, name
         assert ("dagster/column_schema" in spec.metadata) == (name in built_once.lake.tables), name
     for job in definitions.resolve_all_job_defs():
         assert job.description or job.name.startswith("__"), job.name
@@ -290,7 +292,7 @@ def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> 
 
 def _evaluated(work: Workspace, instance: dg.DagsterInstance) -> object:
     definitions = build_definitions(work.settings)
-    schedule = definitions.resolve_schedule_def(f"{HOURLY}_schedule")
+    schedule = definitions.resolve_schedule_def(f"{REFRESH}_every_hour")
     with dg.build_schedule_context(instance=instance) as context:
         return schedule(context)
 
@@ -321,14 +323,14 @@ def test_the_schedule_skips_while_a_build_holds_the_lock(changed: Workspace, ins
 
 
 def test_the_schedule_skips_while_a_run_of_the_job_is_going(changed: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(changed.settings).resolve_job_def(HOURLY)
+    job = build_definitions(changed.settings).resolve_job_def(REFRESH)
     instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     answer = _evaluated(changed, instance)
     assert isinstance(answer, dg.SkipReason) and "still going" in (answer.skip_message or "")
 
 
 def test_the_hourly_job_publishes_what_changed(changed: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(changed.settings).resolve_job_def(HOURLY)
+    job = build_definitions(changed.settings).resolve_job_def(REFRESH)
     assert job.execute_in_process(instance=instance).success
     assert changed.column("SELECT count(*) FROM messages") == [22]
     assert changed.plan().is_empty

@@ -1,0 +1,168 @@
+"""Backfills: years of archives in batches, newest first, while builds go on; one publish at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import ibis
+
+from assets.embedding import embed_missing
+from assets.partitions import CHUNKS_OF, FAMILIES
+from assets.protocols import Unit
+from dagster_project.alerts import alert_checks, alerting
+from dagster_project.build import BuildResult, make_partitions, publish_all
+from dagster_project.composition import (
+    make_backlog,
+    make_embedding_cache,
+    make_lake,
+    make_publisher,
+    make_sources,
+)
+from dagster_project.definitions import build_definitions
+from dagster_project.fetching import ROOT_TAG
+from dagster_project.locks import only_lane, turn
+from dagster_project.plan import add_partitions, is_made, make_plan
+from dagster_project.recovery import close_dead_runs
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.full_disk import disk_watched
+from dagster_project.resources.lake import LakeIOManager
+from dagster_project.resources.progress import CountedProgress
+from dagster_project.schedules import BACKFILL, LANE_TAG
+from dagster_project.settings import Settings
+from transforms.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class BackfillResult:
+    """What a backfill did: partitions, their bytes in the sources, batches, seconds, and the publish at its end."""
+
+    partitions: tuple[str, ...]
+    bytes: int
+    batches: int
+    seconds: float
+    build: BuildResult
+
+    def as_json(self) -> dict[str, Any]:
+        """What `weft backfill --json` prints."""
+        return {
+            **self.build.as_json(),
+            "backfilled": len(self.partitions),
+            "bytes": self.bytes,
+            "batches": self.batches,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def backfill(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    names: Sequence[str] = (),
+    *,
+    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+) -> BackfillResult:
+    """Make the stale partitions of all sources, or of those named, and publish once.
+
+    The newest come first, in batches of `operations.batch_bytes`, each under a turn at the lake: a build that comes
+    meanwhile waits for one batch, leaves what is not made yet alone, and publishes what is. Texts are embedded
+    between the turns. Begun again after it was ended, it goes on with what is still stale. BusyError while another
+    backfill of the storage runs, SettingsError for a name that is no source; else it raises as `build` does.
+    """
+    if unknown := sorted(set(names) - {s.name for s in settings.sources}):
+        raise SettingsError(f"no source is called {unknown[0]!r}")
+    start, progress = time.monotonic(), CountedProgress(tell)
+    with (
+        alerting(settings.alerts, settings.root),
+        disk_watched(settings.root),
+        only_lane(settings.root, BACKFILL),
+    ):
+        close_dead_runs(instance, settings.root, BACKFILL)
+        work = _Backfill(settings, instance, names, progress)
+        work.run()
+        result = publish_all(settings, instance, progress)
+    alert_checks(settings.alerts, settings.root, result.failed_checks)
+    made = tuple(u.partition for u in work.units)
+    return BackfillResult(made, work.bytes, work.batches, time.monotonic() - start, result)
+
+
+class _Backfill:
+    """The batches of one backfill."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        instance: dg.DagsterInstance,
+        names: Sequence[str],
+        progress: CountedProgress,
+    ):
+        self.settings, self.instance, self.progress = settings, instance, progress
+        self.lake, self.backlog = make_lake(settings), make_backlog(settings)
+        sources = make_sources(settings)
+        plan = make_plan(settings, sources, self.lake)
+        self.stale = plan.stale
+        wanted = [u for u in plan.units if not names or u.source in names]
+        is_other = not make_publisher(settings, self.lake).fits_settings()
+        self.units = _newest_first([u for u in wanted if is_other or u.partition in plan.stale], self.lake)
+        self.sizes = {u.partition: sources.bytes_of(u) for u in self.units}
+        self.bytes, self.batches = sum(self.sizes.values()), 0
+
+    def run(self) -> None:
+        """Make and embed all batches; what is under way is known to builds from the first on."""
+        add_partitions(self.instance, self.units)
+        definitions = build_definitions(self.settings, {"progress": self.progress})
+        tags = {ROOT_TAG: str(self.settings.root), LANE_TAG: BACKFILL}
+        left = {u.partition for u in self.units if u.partition in self.stale}
+        self.backlog.note(left)
+        self.progress.expect(BACKFILL, self.bytes)
+        for batch in self._in_batches():
+            stale = {u.partition: self.stale[u.partition] for u in batch if u.partition in self.stale}
+            if stale:
+                with turn(self.settings.root):
+                    make_partitions(definitions, self.instance, stale, FAMILIES, tags)
+                    left -= set(stale)
+                    self.backlog.note(left)
+            self._embed(batch)
+            self.batches += 1
+            self.progress.step(BACKFILL, None, sum(self.sizes[u.partition] for u in batch))
+
+    def _in_batches(self) -> Iterator[list[Unit]]:
+        limits = self.settings.operations
+        batch: list[Unit] = []
+        size = 0
+        for unit in self.units:
+            more = self.sizes[unit.partition]
+            if batch and (size + more > limits.batch_bytes or len(batch) == limits.batch_partitions):
+                yield batch
+                batch, size = [], 0
+            batch.append(unit)
+            size += more
+        if batch:
+            yield batch
+
+    def _embed(self, units: Sequence[Unit]) -> None:
+        """Give the texts of some units their vectors, but for those that a join over the lake completes."""
+        settings = self.settings
+        told = {source for source, kind in settings.sentence_kinds().items() if kind != "off"}
+        manager = LakeIOManager(self.lake)
+        tables = [
+            manager.table(table, [u.partition for u in units if u.family == family and u.source not in told])
+            for family, table in CHUNKS_OF.items()
+        ]
+        texts = ibis.union(
+            *(t.filter(~t.needs_parent).select(text_hash="checksum", text="text_embed") for t in tables)
+        )
+        embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
+        embed_missing(texts, embedder, make_embedding_cache(settings), self.progress)
+
+
+def _newest_first(units: Sequence[Unit], lake: Any) -> list[Unit]:
+    """What an ended backfill left half made, then the others by the names of their units, the latest first."""
+    ordered = sorted(units, key=lambda u: (u.unit, u.source), reverse=True)
+    return sorted(ordered, key=lambda u: is_made(u, lake) or not lake.path(_first(u), u.partition).exists())
+
+
+def _first(unit: Unit) -> str:
+    return next(f.tables[0] for f in FAMILIES if f.name == unit.family)
