@@ -22,7 +22,7 @@ run: $(STAMP)
 	  "  your own archive: three lines of TOML, see README.md"
 
 test: lint
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -24,10 +26,16 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture(scope="session")
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """`two_lists`, built; for reading only."""
-    made = two_lists(tmp_path_factory.mktemp("built") / "work")
-    made.build()
-    return made
+    """`two_lists`, built once for all processes of a run of the tests; for reading only."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "two-lists"
+    shared.mkdir(exist_ok=True)
+    with (shared / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "built").exists():
+            two_lists(shared / "work").build()
+            (shared / "built").touch()
+    return Workspace(shared / "work")
 
 
 @pytest.fixture

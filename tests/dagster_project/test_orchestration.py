@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 import duckdb
@@ -18,7 +19,7 @@ import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.partitions import MAIL
-from dagster_project.build import RANGE_END, RANGE_START
+from dagster_project.build import RANGE_END, RANGE_START, BuildResult
 from dagster_project.composition import make_assets
 from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
 from dagster_project.event_log import (
@@ -29,7 +30,7 @@ from dagster_project.event_log import (
 from dagster_project.locks import only_build
 from dagster_project.plan import ranges, stages, sync_partitions
 from dagster_project.schedules import REFRESH
-from tests.archives import Mail, Workspace, differences, discussion
+from tests.archives import Mail, Workspace, differences, discussion, embedded
 from transforms import checks
 
 PARTITIONED = [
@@ -115,10 +116,13 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
     [
         ({"mail": {"max_mime_depth": 8}}, ["messages"]),
         ({"blocks": {"min_code_lines": 3}}, ["message_blocks"]),
-        ({"chunks": {"message_chars": 900}}, ["message_chunks"]),
+        ({"chunks": {"message_chars": 900}}, ["message_chunks", "slow_chunks"]),
         ({"documents": {"max_document_bytes": 999}}, ["documents"]),
         ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),
-        ({"terms": {"stemmer": "german"}}, ["message_terms", "document_terms", "conversation_terms"]),
+        (
+            {"terms": {"stemmer": "german"}},
+            ["message_terms", "slow_terms", "document_terms", "conversation_terms"],
+        ),
         ({"conversations": {"max_chat_bytes": 999}}, ["conversations"]),
         ({"conversations": {"query_tokens": 999}}, ["conversation_query_chunks", "conversation_chunks"]),
     ],
@@ -216,18 +220,51 @@ def test_two_processes_materialize_two_partitions_at_once(built: Workspace, buil
     assert differences(built.index, built_once.index) == {}
 
 
-def test_a_reader_keeps_its_version_while_a_new_one_is_published(changed: Workspace):
-    link = changed.index / "CURRENT"
-    with duckdb.connect(str(link.resolve()), read_only=True) as reader:
-        assert changed.build().published
-        assert reader.execute("SELECT count(*) FROM messages").fetchall() == [(21,)]
-        assert reader.execute("SELECT count(*) FROM postings").fetchall() != [(0,)]
-    assert changed.column("SELECT count(*) FROM messages") == [22]
+class Followed(NamedTuple):
+    """A workspace built again after one mail came, and what was seen meanwhile."""
+
+    work: Workspace
+    result: BuildResult
+    read_before: tuple[int, int]
+    """Mails and postings that a reader of the version before still read."""
+    runs: dict[str, dg.DagsterRunStatus]
+    """What became of a run of a build that is gone, and of a run of something else."""
 
 
-def test_materializations_carry_rows_and_the_publisher_its_counts(changed: Workspace):
-    with changed.instance() as instance:
-        changed.build()
+@pytest.fixture(scope="module")
+def followed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Followed:
+    work = built_once.copied(tmp_path_factory.mktemp("followed") / "work")
+    work.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
+    job = build_definitions(work.settings).resolve_job_def(refresh_job(MAIL))
+    tags = {"weft/root": str(work.settings.root)}
+    counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM postings)"
+    with (
+        work.instance() as instance,
+        duckdb.connect(str((work.index / "CURRENT").resolve()), read_only=True) as reader,
+    ):
+        dead = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+        other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        result = work.build()
+        read = reader.execute(counts).fetchone() or (0, 0)
+        ids = {"dead": dead.run_id, "other": other.run_id}
+        runs = {name: run.status for name, i in ids.items() if (run := instance.get_run_by_id(i))}
+    return Followed(work, result, read, runs)
+
+
+def test_a_mail_that_comes_makes_one_unit_and_embeds_one_text(followed: Followed):
+    assert list(followed.result.plan.stale) == ["dev/dev.2004-03"]
+    assert embedded(followed.result) == 1
+    assert followed.result.published and followed.result.published["changed_partitions"] == 1
+
+
+def test_a_reader_keeps_its_version_while_a_new_one_is_published(followed: Followed):
+    mails, postings = followed.read_before
+    assert mails == 21 and postings > 0
+    assert followed.work.column("SELECT count(*) FROM messages") == [22]
+
+
+def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Followed):
+    with followed.work.instance() as instance:
         threads = instance.get_latest_materialization_event(dg.AssetKey("threads"))
         index = instance.get_latest_materialization_event(dg.AssetKey("search_index"))
     assert threads and threads.asset_materialization
@@ -235,6 +272,10 @@ def test_materializations_carry_rows_and_the_publisher_its_counts(changed: Works
     assert index and index.asset_materialization
     counts = index.asset_materialization.metadata
     assert (counts["rows_messages"].value, counts["changed_partitions"].value) == (22, 1)
+
+
+def test_runs_of_a_build_that_is_gone_are_closed_and_others_left_alone(followed: Followed):
+    assert followed.runs == {"dead": dg.DagsterRunStatus.FAILURE, "other": dg.DagsterRunStatus.STARTED}
 
 
 def _without_a_vector(work: Workspace) -> None:
@@ -334,18 +375,6 @@ def test_the_hourly_job_publishes_what_changed(changed: Workspace, instance: dg.
     assert job.execute_in_process(instance=instance).success
     assert changed.column("SELECT count(*) FROM messages") == [22]
     assert changed.plan().is_empty
-
-
-def test_runs_of_a_build_that_is_gone_are_closed_and_others_left_alone(
-    changed: Workspace, instance: dg.DagsterInstance
-):
-    job = build_definitions(changed.settings).resolve_job_def(refresh_job(MAIL))
-    tags = {"weft/root": str(changed.settings.root)}
-    dead = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
-    other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-    changed.build()
-    statuses = [run.status for r in (dead, other) if (run := instance.get_run_by_id(r.run_id))]
-    assert statuses == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED]
 
 
 def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance: dg.DagsterInstance):
