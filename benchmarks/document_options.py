@@ -20,7 +20,6 @@ from typing import Any
 import mail_collections as collections
 import numpy as np
 import tasks
-from models import passages_settings
 from passages import with_markdown_headings
 from retrieval import ahead, new_table, show
 
@@ -59,7 +58,7 @@ def main() -> None:
     folder = collections.corpora_folder()
     lines = (folder / "passages" / "questions.jsonl").read_text().splitlines()
     with tempfile.TemporaryDirectory() as temporary:
-        config = passages_settings(folder, (arguments.state or Path(temporary)) / "headed")
+        config = tasks.passages_settings(folder, (arguments.state or Path(temporary)) / "headed")
         for file in sorted((config.parent / "tree").glob("*.md")):
             file.write_text(with_markdown_headings(file.read_text()))
         corpus = tasks.documents(folder, tasks.built(config, {}))

@@ -58,9 +58,9 @@ def pgsql(corpora: Path) -> Collection:
     return Collection("pgsql", source, {"topics": (queries, relevant)})
 
 
-def erofs_source(corpora: Path) -> str:
-    """Settings of the linux-erofs source."""
-    return f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/linux-erofs.*.gz"\ngrain = "year"'
+def erofs_source(corpora: Path, months: str = "*") -> str:
+    """Settings of the linux-erofs source, of all months or those that a pattern names."""
+    return f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/linux-erofs.{months}.gz"\ngrain = "year"'
 
 
 def erofs(corpora: Path, index: Path) -> Collection:

@@ -1,12 +1,12 @@
 """Embedding models on real mail: quality, speed, memory, and how much of a quota is used.
 
     python benchmarks/models.py speed [--transformer FOLDER] [--onnx-file FILE ...]
-    python benchmarks/models.py quality [--corpus NAME] [--transformer FOLDER] [--onnx-file FILE ...] [--state FOLDER]
+    python benchmarks/models.py quality [--corpus NAME ...] [--transformer FOLDER] [--onnx-file FILE ...] [--state FOLDER]
     python benchmarks/models.py quota               Gemini's path against a loopback server with a quota
     python benchmarks/models.py again [--state FOLDER]  second builds of all corpora ask for nothing
 
-`quality` searches the PostgreSQL mails and four months of linux-erofs with each model: the default
-search with several weights of the lexical half, and vectors alone.
+`quality` searches the PostgreSQL mails, four months of linux-erofs, documents and long chats with each model:
+the default search with several weights of the lexical half, and vectors alone.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import json
 import os
 import re
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import ibis
 import mail_collections as collections
 import numpy as np
+import tasks
 from conversations import locomo
 from rich.console import Console
 from rich.table import Table
@@ -44,7 +45,7 @@ from transforms.hashing import text_hash
 from transforms.settings import EmbeddingSettings, GeminiSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-SAMPLE = "linux-erofs.20250[3-6].gz"
+CORPORA = ("pgsql", tasks.MONTHS, "documents", "conversations")
 CHARS, TEXTS, ROUNDS = 1300, 8192, 3
 _SHORT = {"message_chars": "1000"}
 """Chunks that a transformer reads whole."""
@@ -61,7 +62,9 @@ def main() -> None:
     parser.add_argument("--transformer", help="folder or hub name of a sentence-transformers model")
     parser.add_argument("--dimensions", type=int, default=384)
     parser.add_argument("--onnx-file", action="append", default=[], help="graph in that folder; several")
-    parser.add_argument("--corpus", choices=["pgsql", "erofs"], help="one of both only")
+    parser.add_argument(
+        "--corpus", choices=CORPORA, action="append", help="one only; several times for several"
+    )
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     arguments = parser.parse_args()
     transformers = {
@@ -80,7 +83,7 @@ def main() -> None:
         elif arguments.part == "again":
             again(state)
         else:
-            quality(state, arguments.corpus, transformers)
+            quality(state, arguments.corpus or CORPORA, transformers)
 
 
 def speed(transformers: Mapping[str, EmbeddingSettings]) -> None:
@@ -129,27 +132,21 @@ def passages() -> list[str]:
     return [cut[i % len(cut)] for i in range(TEXTS)]
 
 
-def quality(state: Path, corpus: str | None, transformers: Mapping[str, EmbeddingSettings]) -> None:
+def quality(state: Path, names: Sequence[str], transformers: Mapping[str, EmbeddingSettings]) -> None:
     """One table per task: models and weights; above it what the vectors took."""
-    corpora = collections.corpora_folder()
     models = {"static": ("", {})} | {name: (_section(model), _SHORT) for name, model in transformers.items()}
     if transformers:
         models["static, chunks of the transformer"] = ("", _SHORT)
-    sample = f'list_id = "linux-erofs"\npath = "{corpora}/linux-erofs/{SAMPLE}"\ngrain = "year"'
-    sources = {"pgsql": collections.pgsql(corpora).source, "erofs": sample}
-    sources = {name: source for name, source in sources.items() if corpus in (None, name)}
     found: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
     for model, (section, chunks) in models.items():
-        for name, source in sources.items():
+        for name in names:
             folder = state / re.sub(r"\W+", "-", f"{name}-{model}")
-            index = built(folder, name, source, section, chunks)
-            collection = (
-                collections.pgsql(corpora) if name == "pgsql" else collections.erofs(corpora, index.path)
-            )
-            for task, (queries, relevant) in collection.tasks.items():
-                if not task.endswith("thread"):
-                    rows = found.setdefault(f"{name}: {task} ({len(queries)} queries)", {})
-                    rows[model] = judged(index, list(queries), relevant)
+            corpus = tasks.corpus(name, folder, {}, chunks, partial(built, section=section))
+            for task in corpus.tasks:
+                if not task.name.endswith("thread"):
+                    rows = found.setdefault(f"{task.name} ({len(task.queries)} queries)", {})
+                    rows[model] = judged(corpus, task)
+            corpus.index.close()
     for title, by_model in found.items():
         table = Table(title=title, title_justify="left")
         metrics = collections.MEASURES
@@ -167,10 +164,9 @@ def _section(model: EmbeddingSettings) -> str:
     return "\n".join(["[embedding]", *(f"{name} = {json.dumps(value)}" for name, value in named.items())])
 
 
-def built(folder: Path, name: str, source: str, section: str, chunks: Mapping[str, str]) -> SearchIndex:
-    """The index of a source with a model; prints what a build in a process of its own took."""
-    config = collections.settings_file(folder, name, source, chunks)
-    config.write_text(config.read_text() + section + "\n")
+def built(config: Path, section: str) -> SearchIndex:
+    """The index of a settings file with a model; prints what a build in a process of its own took."""
+    config.write_text(f"{config.read_text()}\n{section}\n")
     done = subprocess.run(
         [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],
         check=True,
@@ -181,7 +177,7 @@ def built(folder: Path, name: str, source: str, section: str, chunks: Mapping[st
     if stage := result["stages"].get("embeddings"):
         figures = result["embedding"]
         console.print(
-            f"{folder.name}: {stage['rows']:,} texts in {stage['seconds']:.1f} s, "
+            f"{config.parent.parent.name}: {stage['rows']:,} texts in {stage['seconds']:.1f} s, "
             f"{stage['rows'] / stage['seconds']:,.0f} texts/s with model start, {figures['tokens']:,.0f} tokens, "
             f"{figures['truncated_texts']:,.0f} texts cut, peak of all builds so far {peak:,.0f} MiB"
         )
@@ -190,20 +186,14 @@ def built(folder: Path, name: str, source: str, section: str, chunks: Mapping[st
     return open_current(settings.root / "index", embedder, settings.terms, settings.search)
 
 
-def judged(
-    index: SearchIndex, queries: list[str], relevant: list[frozenset[str]]
-) -> list[tuple[str, dict[str, float]]]:
+def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, float]]]:
     """The metrics of the search with several lexical weights, and of vectors alone."""
-    from tasks import Corpus, Task, weft_ranking
-
     variants = {f"blend, lexical weight {w}": {"lexical_weight": w} for w in WEIGHTS}
     variants["vectors alone"] = {"lexical_weight": 0.0, "candidates_lexical": 1, "thread_weight": 0.0}
-    task = Task("", queries, relevant)
-    mails = dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall())
-    corpus, rows = Corpus("", index, [task], mails, 1, {}), []
+    rows = []
     for name, changed in variants.items():
-        settings = index.settings.model_copy(update=changed)
-        measured = task.measured(weft_ranking(corpus, task, settings).ranked)
+        settings = corpus.index.settings.model_copy(update=changed)
+        measured = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
         rows.append((name, {measure: float(values.mean()) for measure, values in measured.items()}))
     return rows
 
@@ -251,7 +241,7 @@ def again(state: Path) -> None:
     configs = {
         "pgsql": collections.settings_file(state / "again-pgsql", "pgsql", collections.pgsql(corpora).source),
         "erofs": collections.settings_file(state / "again-erofs", "erofs", collections.erofs_source(corpora)),
-        "passages": passages_settings(corpora, state / "again-passages"),
+        "passages": tasks.passages_settings(corpora, state / "again-passages"),
         "conversations": locomo(corpora, state / "again-conversations")[0],
     }
     for name, config in configs.items():
@@ -263,18 +253,6 @@ def again(state: Path) -> None:
             if step == "second":
                 for folder in ("lake", "index"):
                     subprocess.run(["rm", "-r", str(config.parent / "state" / folder)], check=True)
-
-
-def passages_settings(corpora: Path, folder: Path) -> Path:
-    """A settings file of the documents with marked passages, as files of a tree."""
-    (folder / "tree").mkdir(parents=True, exist_ok=True)
-    for file in sorted((corpora / "passages").glob("*.md")):
-        shutil.copy(file, folder / "tree" / file.name)
-    config = folder / "weft.toml"
-    config.write_text(
-        '[storage]\nroot = "state"\n\n[[sources]]\nname = "passages"\nkind = "tree"\npath = "tree"\n'
-    )
-    return config
 
 
 if __name__ == "__main__":

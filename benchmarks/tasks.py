@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +20,6 @@ import numpy as np
 import polars as pl
 import Stemmer
 from conversations import locomo, turn_ids
-from models import passages_settings
 
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
@@ -32,7 +32,12 @@ from transforms.settings import SearchSettings
 
 DEPTH = 100
 CORPORA = ("pgsql", "erofs", "documents", "conversations")
+MONTHS = "erofs months"
+"""Four months of linux-erofs, for what is too slow for all of it."""
 _QUOTED = re.compile(r"^\s*>.*\n?", re.M)
+
+Build = Callable[[Path], SearchIndex]
+"""Makes the index of a settings file."""
 
 Ranking = Sequence[Sequence[tuple[str, float]]]
 """For each query ranked (item, score) pairs; an item may come again."""
@@ -100,14 +105,37 @@ class Corpus:
 
 
 def corpus(
-    name: str, state: Path, changed: Mapping[str, str] | None = None, chunks: Mapping[str, str] | None = None
+    name: str,
+    state: Path,
+    changed: Mapping[str, str] | None = None,
+    chunks: Mapping[str, str] | None = None,
+    build: Build | None = None,
 ) -> Corpus:
-    """One of CORPORA, its index built below `state` or brought up to date.
+    """One of CORPORA or MONTHS, its index built below `state` or brought up to date.
 
-    `changed` are settings of [search], `chunks` of [chunks].
+    `changed` are settings of [search], `chunks` of [chunks]; `build` takes the place of `built`.
     """
-    made = {"pgsql": _pgsql, "erofs": _erofs, "documents": _documents, "conversations": _conversations}
-    return made[name](collections.corpora_folder(), state, changed or {}, chunks or {})
+    folder, wanted = collections.corpora_folder(), chunks or {}
+    build = build or (lambda config: built(config, changed or {}))
+    if name == "documents":
+        return documents(folder, build(passages_settings(folder, state / name)))
+    if name == "conversations":
+        return _conversations(folder, state, build)
+    if name == "pgsql":
+        return _pgsql(folder, state, wanted, build)
+    return _erofs(folder, state, wanted, build, "20250[3-6]" if name == MONTHS else "*")
+
+
+def passages_settings(corpora: Path, folder: Path) -> Path:
+    """A settings file of the documents with marked passages, as files of a tree."""
+    (folder / "tree").mkdir(parents=True, exist_ok=True)
+    for file in sorted((corpora / "passages").glob("*.md")):
+        shutil.copy(file, folder / "tree" / file.name)
+    config = folder / "weft.toml"
+    config.write_text(
+        '[storage]\nroot = "state"\n\n[[sources]]\nname = "passages"\nkind = "tree"\npath = "tree"\n'
+    )
+    return config
 
 
 def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
@@ -119,9 +147,9 @@ def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
     return open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, search)
 
 
-def _pgsql(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]) -> Corpus:
+def _pgsql(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) -> Corpus:
     found = collections.pgsql(folder)
-    index = built(collections.settings_file(state / "pgsql", "pgsql", found.source, chunks), changed)
+    index = build(collections.settings_file(state / "pgsql", "pgsql", found.source, chunks))
     tasks = [
         Task(f"PostgreSQL's lists, {name}", *queries_and_answers)
         for name, queries_and_answers in found.tasks.items()
@@ -129,9 +157,9 @@ def _pgsql(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mappin
     return _mail("pgsql", index, tasks)
 
 
-def _erofs(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]) -> Corpus:
-    source = collections.erofs_source(folder)
-    index = built(collections.settings_file(state / "erofs", "erofs", source, chunks), changed)
+def _erofs(folder: Path, state: Path, chunks: Mapping[str, str], build: Build, months: str) -> Corpus:
+    source = collections.erofs_source(folder, months)
+    index = build(collections.settings_file(state / "erofs", "erofs", source, chunks))
     found = collections.erofs(folder, index.path)
     (mail, own), (rest, others) = found.tasks.items()
     of_mail = dict(zip(*own, strict=True))
@@ -161,10 +189,6 @@ def _mail(name: str, index: SearchIndex, tasks: Sequence[Task]) -> Corpus:
             "Weft's chunks": _chunk_texts(index, "doc_id"),
         },
     )
-
-
-def _documents(folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]) -> Corpus:
-    return documents(folder, built(passages_settings(folder, state / "documents"), changed))
 
 
 def documents(folder: Path, index: SearchIndex) -> Corpus:
@@ -209,12 +233,10 @@ def _holding(passages: Sequence[tuple[int, int]], chunks: Sequence[tuple[str, in
     return frozenset(found)
 
 
-def _conversations(
-    folder: Path, state: Path, changed: Mapping[str, str], chunks: Mapping[str, str]
-) -> Corpus:
+def _conversations(folder: Path, state: Path, build: Build) -> Corpus:
     """Long chats; right are the turns that hold the evidence."""
     config, samples, told = locomo(folder, state / "locomo")
-    index = built(config, changed)
+    index = build(config)
     items: dict[int, str] = {}
     texts: dict[str, list[Text]] = {"turns": [], "date, speaker and turn": []}
     queries, relevant, sources = [], [], []
