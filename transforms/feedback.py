@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from transforms.lexical import Postings, Weighed, field_weights, idf
@@ -43,14 +43,27 @@ def expanded_terms(
     held = counted.group_by("chunk_no", "term").agg(frequency=(field * pl.col("tf")).sum())
     norm = pl.Series(weights.norm[held.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
     saturated = held.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
-    shares = saturated.group_by("term").agg(pl.col("share").sum()).filter(pl.col("share") > 0).sort("term")
-    df = np.array([postings.df(term) for term in shares.get_column("term")], dtype=np.int64)
-    rarity = np.array([idf(int(n), postings.chunk_count) if n >= _FEWEST else 0.0 for n in df])
-    worth = shares.select("term", worth=pl.col("share") * pl.Series(rarity, dtype=pl.Float64))
-    best = worth.filter(pl.col("worth") > 0).sort("worth", "term", descending=[True, False])
-    best = best.head(settings.feedback_terms)
-    total = best.get_column("worth").sum()
+    shares = saturated.group_by("term").agg(pl.col("share").sum()).filter(pl.col("share") > 0)
+    best = worthiest(
+        shares.sort("share", "term", descending=[True, False]), postings, settings.feedback_terms
+    )
+    total = sum(worth for worth, _ in best)
     counts = dict.fromkeys(known, 1 - settings.feedback_weight)
-    for term, value in best.iter_rows():
-        counts[term] = counts.get(term, 0.0) + settings.feedback_weight * len(known) * value / total
+    for worth, term in best:
+        counts[term] = counts.get(term, 0.0) + settings.feedback_weight * len(known) * worth / total
     return counts
+
+
+def worthiest(shares: pl.DataFrame, postings: Postings, count: int) -> list[tuple[float, str]]:
+    """The `count` terms with the highest share times idf, and that worth; `shares` has term and share, largest first.
+
+    Rare terms are looked up no further than one could still be among them.
+    """
+    rarest, best = idf(_FEWEST, postings.chunk_count), list[tuple[float, str]]()
+    for term, share in shares.select("term", "share").iter_rows():
+        if len(best) >= count and share * rarest < best[-1][0]:
+            break
+        if (df := postings.df(term)) >= _FEWEST:
+            bisect.insort(best, (share * idf(df, postings.chunk_count), term), key=lambda w: (-w[0], w[1]))
+            del best[count:]
+    return best

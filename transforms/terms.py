@@ -180,21 +180,16 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     return field_terms(filled, settings)
 
 
-def numbered_terms(chunks: pa.Table, settings: TermSettings) -> pl.DataFrame:
-    """The terms of a few chunks with numbers: columns chunk_no, field, term and tf, as `chunk_terms` counts them.
+def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings) -> pl.DataFrame:
+    """The terms of the texts of a few chunks, given as chunk number, field and text.
 
-    All fields are counted at once, which costs memory and saves time where there is little text.
+    Columns chunk_no, field, term and tf, as `chunk_terms` counts them; all are counted at once, which costs memory.
     """
-    frame = pl.DataFrame(chunks.select(["chunk_no", *FIELDS.values()]))
-    lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
-    texts = (
-        frame.with_columns(pl.col(lists).list.join("\n"))
-        .rename({column: field for field, column in FIELDS.items()})
-        .unpivot(index="chunk_no", variable_name="field", value_name="words")
-        .filter(pl.col("words").str.len_bytes() > 0)
+    frame = pl.DataFrame(
+        texts, schema={"chunk_no": pl.Int64, "field": pl.String, "words": pl.String}, orient="row"
     )
-    found = counted_terms(texts.get_column("words"), settings)
-    places = texts.select("chunk_no", "field")[found.get_column("row")]
+    found = counted_terms(frame.get_column("words"), settings)
+    places = frame.select("chunk_no", "field")[found.get_column("row")]
     return pl.concat([places, found.select("term", "tf")], how="horizontal")
 
 

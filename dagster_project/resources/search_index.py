@@ -33,6 +33,9 @@ from transforms.vector_codes import CodedVectors, CodeScores
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000
+_SHOWN = {"title": "title", "text": "text_display"}
+"""What a chunk shows of the fields that its terms are of."""
+
 Mask = np.ndarray | None
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -441,15 +444,13 @@ class SearchIndex:
     ) -> lexical.TermScores | None:
         """The lexical scores of a query with terms of its first candidates; None if one is of a kind without any."""
         chunks = found.get_column("chunk_no").head(settings.feedback_chunks)
-        columns = ", ".join(["chunk_no::BIGINT AS chunk_no", *terms.FIELDS.values()])
-        rows = self.connection.execute(
-            f"SELECT {columns} FROM chunks WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[])) "
-            "AND source_kind IN (SELECT unnest($kinds))",
-            {"chunks": chunks.to_list(), "kinds": list(settings.feedback_kinds)},
-        ).to_arrow_table()
-        if rows.num_rows < len(chunks):
+        rows = self.arrays.rows.of(chunks)
+        if any(row["source_kind"] not in settings.feedback_kinds for row in rows.values()):
             return None
-        counted = terms.numbered_terms(rows, self.term_settings)
+        texts = [
+            (chunk, field, row[column]) for chunk, row in rows.items() for field, column in _SHOWN.items()
+        ]
+        counted = terms.numbered_terms(texts, self.term_settings)
         weights = self.weighed(settings)
         expanded = feedback.expanded_terms(asked, counted, self.postings, weights, settings)
         return lexical.TermScores(expanded, self.postings, weights, mask)

@@ -127,3 +127,15 @@ def test_a_batch_answers_like_single_queries(copied: SearchIndex):
     for number, query in enumerate(QUERIES):
         alone = copied.search([query]).hits.to_pylist()
         assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
+
+
+def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind(copied: SearchIndex):
+    def scores(**changed: object) -> list[float]:
+        found = copied.found(
+            ["zebra giraffe ostrich pace"], settings=copied.settings.model_copy(update=changed)
+        )
+        return found.hits["fused_score"].to_list()
+
+    without = scores(feedback_weight=0.0)
+    assert scores(feedback_weight=0.3) != without
+    assert scores(feedback_weight=0.3, feedback_kinds=("document",)) == without

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.transforms.test_lexical import postings
-from transforms.feedback import expanded_terms, is_wanted
-from transforms.lexical import TermScores, weighed
+from transforms.feedback import expanded_terms, is_wanted, worthiest
+from transforms.lexical import TermScores, idf, weighed
 from transforms.settings import SearchSettings
 
 WANTED = SearchSettings(feedback_weight=0.3, feedback_support=0.35, feedback_terms=2)
@@ -46,3 +48,13 @@ def test_what_the_first_candidates_share_finds_what_says_it_in_other_words():
     alone = TermScores(["vacuum"], held, weights, None).best(9).tolist()
     wide = TermScores(found, held, weights, None).best(9).tolist()
     assert (alone, wide) == ([1, 0], [1, 0, 2])
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 8))
+def test_the_worthiest_terms_are_those_of_looking_all_up(shares: list[int], count: int):
+    texts = [[f"w{n}" for n in range(len(shares)) if (chunk + n) % (n % 5 + 1) == 0] for chunk in range(30)]
+    held = postings(texts)
+    frame = pl.DataFrame({"term": [f"w{n}" for n in range(len(shares))], "share": [s / 10 for s in shares]})
+    every = [(s * idf(held.df(t), held.chunk_count), t) for t, s in frame.iter_rows() if held.df(t) >= 2]
+    expected = sorted(every, key=lambda w: (-w[0], w[1]))[:count]
+    assert worthiest(frame.sort("share", "term", descending=[True, False]), held, count) == expected
