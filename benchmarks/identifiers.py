@@ -52,7 +52,8 @@ def main() -> None:
         f"the identifier ({len(rare)})": (rare, chunks, 0),
     }
     table = new_table(
-        f"{HEAD} of BM25, {len(holding):,} camelCase words", ("asked", "whole", "and in parts", "whole ahead by", "p")
+        f"{HEAD} of BM25, {len(holding):,} camelCase words",
+        ("asked", "whole", "and in parts", "whole ahead by", "p"),
     )
     for name, (queries, relevant, item) in asked.items():
         found = [
@@ -63,9 +64,7 @@ def main() -> None:
     show(table, arguments.markdown)
 
 
-def measured(
-    queries: Sequence[str], relevant: Sequence[frozenset[str]], texts: Sequence[tuple[str, str]]
-):
+def measured(queries: Sequence[str], relevant: Sequence[frozenset[str]], texts: Sequence[tuple[str, str]]):
     """HEAD of each query."""
     return collections.measured(tasks.ranker(texts)(queries), relevant)[HEAD]
 
