@@ -127,6 +127,7 @@ class _Backfill:
             self._embed(batch)
             self.batches += 1
             self.progress.step(BACKFILL, None, sum(self.sizes[u.partition] for u in batch))
+        self.backlog.clear()
 
     def _in_batches(self) -> Iterator[list[Unit]]:
         limits = self.settings.operations

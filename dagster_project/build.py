@@ -212,10 +212,11 @@ def _build(
     figures: dict[str, Any] = {}
     failed: list[FailedCheck] = []
     slow: tuple[str, ...] = ()
-    if plan.publish:
+    if plan.publish or plan.stale:
         tags = {ROOT_TAG: str(settings.root)}
         definitions = build_definitions(settings, {"progress": progress})
         make_partitions(definitions, instance, plan.stale, FAMILIES, tags)
+    if plan.publish:
         slow = _make_small(settings, instance, plan, definitions)
         made = _make_whole(settings, instance, plan, definitions, failed)
         progress.step("search_index", None, 0)

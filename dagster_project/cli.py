@@ -473,6 +473,29 @@ def cost(config: Path | None, as_json: bool) -> None:
 @CONFIG
 @JSON
 @explained
+def plan(config: Path | None, as_json: bool) -> None:
+    """Say what a build would make again and why, and what that would take; nothing is made or asked for.
+
+    Figures are estimates by what earlier runs took; `weft cost` counts the texts to embed exactly.
+    """
+    from dagster_project.instance import open_instance
+    from dagster_project.outlook import outlook
+    from dagster_project.settings import load_settings
+    from dagster_project.terminal import print_outlook
+
+    settings = load_settings(config)
+    with open_instance(settings) as instance:
+        found = outlook(settings, instance)
+    if as_json:
+        click.echo(json.dumps(found.as_json(), ensure_ascii=False))
+    else:
+        print_outlook(found)
+
+
+@main.command()
+@CONFIG
+@JSON
+@explained
 def doctor(config: Path | None, as_json: bool) -> None:
     """Look whether everything is there and whole, and say what to do; exit code 7 if something is not."""
     from dataclasses import asdict

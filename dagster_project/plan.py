@@ -32,6 +32,11 @@ from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
 from transforms.errors import SourceError
 
+NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged, or of another schema"
+CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
+CHANGED_CODE, CHANGED_SETTINGS = "other code of {}", "other settings of {}"
+CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -49,6 +54,7 @@ class Plan:
 
     `context` says that the context of conversations was found in another version or by other settings, `slow` what
     waits for the slow lane. `damaged` says by path what is wrong with files that ought to be whole; they are made again.
+    `reasons` says by partition why the first of its stale tables is.
     """
 
     units: tuple[Unit, ...]
@@ -58,6 +64,7 @@ class Plan:
     context: bool = False
     slow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -81,23 +88,24 @@ def stages(settings: Settings) -> list[Stage]:
 
 
 def make_plan(
-    settings: Settings, sources: FileSources, lake: ParquetLake, left: Collection[str] = ()
+    settings: Settings, sources: FileSources, lake: ParquetLake, left: Collection[str] | None = None
 ) -> Plan:
     """Compare the sources, the lake and the published index, without the partitions that are `left` to a backfill.
 
-    While one makes the lake anew for another layout, tokenizer or model, publishing is left to it, too.
+    While one is going (`left` is not None) for another layout, tokenizer or model, publishing is left to it, too.
 
     A table of a partition is stale if it is missing, damaged, of another code version, or made
     from other inputs than those that are there now; whatever depends on it is stale with it.
     """
-    units = sources.discover()
+    units, taken = sources.discover(), left or ()
     order = stages(settings)
-    stale = {
-        u.partition: tables
+    found = {
+        u.partition: _stale_reasons(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake)
         for u in units
-        if u.partition not in left
-        and (tables := _stale_tables(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake))
+        if u.partition not in taken
     }
+    stale = {partition: tuple(why) for partition, why in found.items() if why}
+    reasons = {partition: next(iter(found[partition].values())) for partition in stale}
     present = {u.partition for u in units}
     kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
     if lost := [name for name in sources.unfetched if any(p.startswith(f"{name}/") for p in kept)]:
@@ -111,17 +119,17 @@ def make_plan(
         bool(stale or vanished)
         or not _whole_tables_are_right(settings, lake)
         or not publisher.is_current(
-            {u.partition: u.family for u in units if u.partition not in left or is_made(u, lake)}
+            {u.partition: u.family for u in units if u.partition not in taken or is_made(u, lake)}
         )
         or not _readiness_is_right(publisher, lake)
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
         or bool(stale_graph(settings, units, lake))
     )
-    publish = publish and (not left or publisher.fits_settings())
+    publish = publish and (left is None or publisher.fits_settings())
     context = not publish and not context_is_right(settings, units, lake)
-    slow = {p: t for p, t in stale_slow(settings, units, lake).items() if p not in stale and p not in left}
+    slow = {p: t for p, t in stale_slow(settings, units, lake).items() if p not in stale and p not in taken}
     damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
-    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged)
+    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged, reasons)
 
 
 def _damages(
@@ -228,15 +236,54 @@ def _stale_tables(
     partition: str, order: Sequence[Stage], given: Mapping[str, str], lake: ParquetLake
 ) -> tuple[str, ...]:
     """The stale tables of a partition; `given` are hashes of what the stages of `order` do not make."""
-    stale: list[str] = []
+    return tuple(_stale_reasons(partition, order, given, lake))
+
+
+def _stale_reasons(
+    partition: str, order: Sequence[Stage], given: Mapping[str, str], lake: ParquetLake
+) -> dict[str, str]:
+    """By stale table of a partition why it is that; `given` are hashes of what the stages of `order` do not make."""
+    stale: dict[str, str] = {}
     hashes = dict(given)
     for stage in order:
         footers = [lake.footer(table, partition) for table in stage.tables]
         expected = {name: hashes.get(name) for name in stage.inputs or ("unit",)}
-        if set(stage.inputs) & set(stale) or not all(_is_right(f, stage, expected) for f in footers):
-            stale += stage.tables
+        if set(stage.inputs) & set(stale):
+            stale |= dict.fromkeys(stage.tables, FOLLOWS)
+        elif not all(_is_right(f, stage, expected) for f in footers):
+            stale |= dict.fromkeys(stage.tables, _reason(stage, partition, footers, lake))
         hashes |= {t: f.content_hash for t, f in zip(stage.tables, footers, strict=True) if f}
-    return tuple(stale)
+    return stale
+
+
+def _reason(stage: Stage, partition: str, footers: Sequence[Footer | None], lake: ParquetLake) -> str:
+    """Why a stage has to run, of what stands in the files that it made."""
+    there = [footer for footer in footers if footer]
+    if not there and not any(lake.path(table, partition).exists() for table in stage.tables):
+        return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
+    if len(there) < len(footers):
+        return DAMAGED
+    if other := next((f.code_version for f in there if f.code_version != stage.code_version), None):
+        return _of_version(other, stage.code_version).format(stage.tables[0])
+    return CHANGED_INPUTS if stage.inputs else CHANGED_SOURCE
+
+
+def _of_version(before: str, now: str) -> str:
+    """What a change of code version means: a version is that of the code, then hashes of settings."""
+    return CHANGED_SETTINGS if before.partition("-")[0] == now.partition("-")[0] else CHANGED_CODE
+
+
+def whole_reasons(settings: Settings, lake: ParquetLake) -> dict[str, str]:
+    """By table without partitions why it has to be made, where that is more than that partitions changed."""
+    found = {}
+    for table, version in _whole_tables(settings, lake).items():
+        footer = lake.footer(table)
+        if footer is None:
+            found[table] = DAMAGED if lake.path(table).exists() else NEW
+        elif footer.code_version != version:
+            model = table.startswith("embedding")
+            found[table] = CHANGED_MODEL if model else _of_version(footer.code_version, version).format(table)
+    return found
 
 
 def _whole_tables(settings: Settings, lake: ParquetLake) -> dict[str, str]:

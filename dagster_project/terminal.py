@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dagster_project.build import BuildResult
     from dagster_project.doctor import Finding
     from dagster_project.fetching import FetchOutcome
+    from dagster_project.outlook import Outlook
     from dagster_project.plan import Plan
     from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.filters import Understood
@@ -266,6 +267,37 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
 def _ago(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
+
+
+def print_outlook(found: Outlook) -> None:
+    """What a build would do, why, and what it would take."""
+    console = terminal()
+    if found.as_json()["outcome"] == "NOTHING":
+        console.print(f"Nothing to do: the index shows the {found.units} units of the sources.")
+        return
+    console.print(f"{len(found.pieces)} of {found.units} units to make, {len(found.removed)} to remove")
+    for why, count in found.reasons.items():
+        like = next(piece.partition for piece in found.pieces if piece.why == why)
+        console.print(f"  {count:>6,}  {why}, such as {like}", markup=False, soft_wrap=True)
+    for table, why in found.whole.items():
+        console.print(f"   whole  {table}: {why}", markup=False, soft_wrap=True)
+    if found.slow:
+        console.print(
+            f"{len(found.slow)} units wait for the slow lane, {found.waiting_bytes:,} bytes of text"
+        )
+    if found.left:
+        console.print(f"{found.left} units are left to the backfill that is under way")
+    for path, damage in found.damaged.items():
+        console.print(f"{path}: {damage}", markup=False, soft_wrap=True)
+    if found.texts:
+        price = f", {found.price_usd:,.2f} US dollars" if found.price_usd else ""
+        console.print(f"At most {found.texts:,} texts to embed, some {found.tokens:,} tokens{price}")
+    if found.seconds is None:
+        console.print("How long it takes no earlier run tells.")
+    else:
+        longest = sorted(found.seconds_by_step.items(), key=lambda step: -step[1])[:5]
+        steps = ", ".join(f"{name} {seconds:,.1f}" for name, seconds in longest)
+        console.print(f"Some {found.seconds:,.0f} s by earlier runs: {steps}", soft_wrap=True)
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

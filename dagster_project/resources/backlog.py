@@ -12,28 +12,28 @@ from dagster_project.locks import is_held
 
 
 class Backlog:
-    """The partitions that a living backfill is yet to make; none once it has ended, however it did."""
+    """The partitions that a living backfill is yet to make; it counts as ended when its process is gone."""
 
     def __init__(self, lock: Path, memory: Path):
         """`lock` is held by the backfill as long as it lives, `memory` names what it has taken on."""
         self.lock, self.memory = lock, memory
 
-    def left(self) -> frozenset[str]:
-        """The partitions that builds leave alone."""
+    def left(self) -> frozenset[str] | None:
+        """The partitions that builds leave alone; None while no backfill makes any."""
         if not self.memory.exists() or not is_held(self.lock):
-            return frozenset()
+            return None
         try:
             return frozenset(json.loads(self.memory.read_text()))
         except (OSError, ValueError):
-            return frozenset()
+            return None
 
     def note(self, partitions: Iterable[str]) -> None:
         """Take these on, and no others."""
-        named = sorted(partitions)
-        if not named:
-            self.memory.unlink(missing_ok=True)
-            return
         self.memory.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        temporary.write_text(json.dumps(named))
+        temporary.write_text(json.dumps(sorted(partitions)))
         temporary.replace(self.memory)
+
+    def clear(self) -> None:
+        """All is made: what is left to do, builds may do."""
+        self.memory.unlink(missing_ok=True)

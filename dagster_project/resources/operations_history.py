@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -17,8 +18,62 @@ from transforms.errors import IndexUnavailableError
 from transforms.operations import HISTORY, INDEX_BYTES, LAGS, LIVE_SHARE, QUARANTINE, REUSE, STAGES, Figures
 
 _RUNS = 20
+EMBEDDINGS = "embeddings"
+_TELLING_TEXTS = 10
 _MATERIALIZATIONS = 100
 _SHOWN = {"readiness": LAGS, "embeddings": (REUSE, LIVE_SHARE), "search_index": (INDEX_BYTES,)}
+
+
+@dataclass(frozen=True)
+class StepHistory:
+    """What the steps of the last runs took: rows per second, seconds of the last time, texts embedded per second."""
+
+    rates: Mapping[str, float]
+    last_seconds: Mapping[str, float]
+    texts_per_second: float | None
+
+    def embedding_seconds(self, texts: int) -> float | None:
+        """What embedding takes beside writing the vectors; None where no run embedded enough to tell."""
+        if not texts:
+            return self.last_seconds.get(EMBEDDINGS, 0.0)
+        return texts / self.texts_per_second if self.texts_per_second else None
+
+
+def step_history(instance: dg.DagsterInstance) -> StepHistory:
+    """The rates of the last runs that ended well."""
+    rows: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
+    last: dict[str, float] = {}
+    embedded: list[tuple[int, float]] = []
+    ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
+    for run in instance.get_runs(filters=ended, limit=_RUNS):
+        made, texts = _materialized(instance, run.run_id)
+        for step in instance.get_run_step_stats(run.run_id):
+            if step.start_time and step.end_time:
+                took = max(step.end_time - step.start_time, 1e-3)
+                last.setdefault(step.step_key, took)
+                rows[step.step_key] += made[step.step_key]
+                seconds[step.step_key] = seconds.get(step.step_key, 0.0) + took
+                if step.step_key == EMBEDDINGS:
+                    embedded.append((texts, took))
+    rates = {step: rows[step] / seconds[step] for step in rows if rows[step]}
+    most = max(embedded, default=(0, 1.0))
+    return StepHistory(rates, last, most[0] / most[1] if most[0] >= _TELLING_TEXTS else None)
+
+
+def _materialized(instance: dg.DagsterInstance, run_id: str) -> tuple[Counter[str], int]:
+    """Rows that each step of a run wrote in all its tables, and the texts that it embedded."""
+    rows: Counter[str] = Counter()
+    embedded = 0
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
+        event = entry.dagster_event
+        if event and event.step_key and entry.asset_materialization:
+            metadata = entry.asset_materialization.metadata
+            count = metadata.get("dagster/row_count")
+            rows[event.step_key] += int(str(count.value)) if count else 0
+            if "embedded" in metadata:
+                embedded = int(str(metadata["embedded"].value))
+    return rows, embedded
 
 
 class DagsterHistory:
@@ -60,12 +115,7 @@ def _stages(instance: dg.DagsterInstance) -> Iterator[tuple[str, int, float]]:
     """Step, rows written and seconds, of each step of the last runs."""
     ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     for run in instance.get_runs(filters=ended, limit=_RUNS):
-        rows: Counter[str] = Counter()
-        for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
-            event = entry.dagster_event
-            if event and event.step_key and entry.asset_materialization:
-                count = entry.asset_materialization.metadata.get("dagster/row_count")
-                rows[event.step_key] += int(str(count.value)) if count else 0
+        rows, _ = _materialized(instance, run.run_id)
         for step in instance.get_run_step_stats(run.run_id):
             if step.start_time and step.end_time and rows[step.step_key]:
                 yield step.step_key, rows[step.step_key], step.end_time - step.start_time

@@ -574,7 +574,7 @@ class PartitionPublisher:
         lake = self.publisher.lake
         made = {p for family in FAMILIES for p in lake.partitions(family.tables[0])}
         made |= self.publisher.published_partitions()
-        left = self.backlog.left()
+        left = self.backlog.left() or ()
         partitions = {
             u.partition: u.family
             for u in self.sources.discover()

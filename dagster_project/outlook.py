@@ -1,0 +1,171 @@
+"""What a build would do and why, how much that is, and what it would take by the rates of earlier runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
+from assets.protocols import Unit
+from dagster_project.composition import make_assets, make_backlog, make_lake, make_sources
+from dagster_project.plan import Plan, make_plan, whole_reasons
+from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.operations_history import StepHistory, step_history
+from dagster_project.resources.slow_lane import waiting_bytes
+from dagster_project.settings import Settings
+
+_CHARS_OF_TOKEN = 4
+_SAMPLED_PARTITIONS = 8
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A partition that would be made again: why, which tables, the rows they are expected to have, the source's bytes."""
+
+    partition: str
+    why: str
+    tables: tuple[str, ...]
+    rows: Mapping[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a build would do now. Figures are estimates; None where no earlier run says.
+
+    `texts` have no vector, or may have another one after the build: at most so many are embedded. `left` counts the
+    partitions that a running backfill has taken on, `waiting_bytes` is of the slow lane.
+    """
+
+    units: int
+    pieces: tuple[Piece, ...]
+    removed: tuple[str, ...]
+    whole: Mapping[str, str]
+    publishes: bool
+    slow: tuple[str, ...]
+    waiting_bytes: int
+    left: int
+    damaged: Mapping[str, str]
+    texts: int
+    tokens: int
+    price_usd: float
+    seconds: float | None
+    seconds_by_step: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Partitions by why they would be made again."""
+        return dict(Counter(piece.why for piece in self.pieces).most_common())
+
+    def as_json(self) -> dict[str, Any]:
+        """What `weft plan --json` prints."""
+        outcome = "BUILD" if self.pieces or self.removed or self.publishes or self.slow else "NOTHING"
+        return {"outcome": outcome, "reasons": self.reasons, **asdict(self)}
+
+
+def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
+    """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
+    lake, sources = make_lake(settings), make_sources(settings)
+    left = make_backlog(settings).left()
+    plan = make_plan(settings, sources, lake, left)
+    sizes = {u.partition: sources.bytes_of(u) for u in plan.units}
+    guess = _Rows(lake, plan.units, sizes)
+    pieces = tuple(
+        Piece(p, plan.reasons[p], tables, {t: guess.of(t, p) for t in tables}, sizes[p])
+        for p, tables in plan.stale.items()
+    )
+    whole = whole_reasons(settings, lake)
+    texts, tokens = _texts(plan, pieces, whole, lake)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
+    steps = _seconds(settings, pieces, plan.publish, texts, step_history(instance))
+    known = [seconds for seconds in steps.values() if seconds is not None]
+    return Outlook(
+        units=len(plan.units),
+        pieces=pieces,
+        removed=plan.vanished,
+        whole=whole,
+        publishes=plan.publish,
+        slow=tuple(sorted(plan.slow)),
+        waiting_bytes=waiting_bytes(lake, plan.slow),
+        left=len(left or ()),
+        damaged=plan.damaged,
+        texts=texts,
+        tokens=tokens,
+        price_usd=round(tokens * embedder.price / 1e6, 4),
+        seconds=round(sum(known), 1) if known or not steps else None,
+        seconds_by_step={name: round(s, 1) for name, s in sorted(steps.items()) if s is not None},
+    )
+
+
+class _Rows:
+    """How many rows a table of a partition may have: those of now, or by the bytes of its source where it is new."""
+
+    def __init__(self, lake: ParquetLake, units: Iterable[Unit], sizes: Mapping[str, int]):
+        self.lake, self.sizes = lake, sizes
+        self.families = {u.partition: u.family for u in units}
+        self._rates: dict[tuple[str, str], float] = {}
+
+    def of(self, table: str, partition: str) -> int:
+        """The rows of now; for a partition that is not there yet, by the rows per byte of others of its family."""
+        footer = self.lake.footer(table, partition)
+        if footer:
+            return footer.row_count
+        return round(self._rate(table, self.families[partition]) * self.sizes[partition])
+
+    def _rate(self, table: str, family: str) -> float:
+        if (table, family) not in self._rates:
+            there = [
+                p for p in self.lake.partitions(table) if self.families.get(p) == family and self.sizes[p]
+            ]
+            sample = there[:: max(1, len(there) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
+            rows = sum(f.row_count for p in sample if (f := self.lake.footer(table, p)))
+            self._rates[table, family] = rows / max(sum(self.sizes[p] for p in sample), 1)
+        return self._rates[table, family]
+
+
+def _texts(
+    plan: Plan, pieces: Iterable[Piece], whole: Mapping[str, str], lake: ParquetLake
+) -> tuple[int, int]:
+    """How many texts may be embedded, and their tokens by the mean length of stored ones."""
+    families = {u.partition: u.family for u in plan.units}
+    stored = lake.footer("embeddings")
+    if "embeddings" in whole and stored:
+        count = stored.row_count
+    else:
+        count = sum(piece.rows.get(CHUNKS_OF[families[piece.partition]], 0) for piece in pieces)
+    chars: list[int] = []
+    for table in CHUNKS_OF.values():
+        there = lake.partitions(table)
+        for partition in there[:: max(1, len(there) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]:
+            column = lake.stored(table, ["char_count"], partition)
+            chars += [] if column is None else column.column(0).to_pylist()
+    mean = sum(chars) / len(chars) if chars else 0.0
+    return count, round(count * mean / _CHARS_OF_TOKEN)
+
+
+def _seconds(
+    settings: Settings, pieces: Iterable[Piece], publishes: bool, texts: int, history: StepHistory
+) -> dict[str, float | None]:
+    """By step the seconds that it would take: by rows for partitions, as the last time for what is made whole."""
+    slow = {*SLOW.tables, *SLOW_PARTS.values()}
+    rows: Counter[str] = Counter()
+    for piece in pieces:
+        rows.update(piece.rows)
+    found: dict[str, float | None] = {}
+    for definition in make_assets(settings):
+        tables = {key.path[-1] for key in definition.keys}
+        name = definition.node_def.name
+        if definition.partitions_def is None:
+            if publishes and name == "embeddings":
+                found[name] = history.embedding_seconds(texts)
+            elif publishes and name in history.last_seconds:
+                found[name] = history.last_seconds[name]
+        elif not tables & slow and (count := sum(rows[table] for table in tables)):
+            rate = history.rates.get(name)
+            found[name] = count / rate if rate else None
+    return found

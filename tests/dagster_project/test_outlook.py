@@ -1,0 +1,128 @@
+"""What `weft plan` says: why something is made again, how much it is, and what it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.backfill import backfill
+from dagster_project.build import build
+from dagster_project.cli import main
+from dagster_project.outlook import Outlook, outlook
+from dagster_project.schedules import BACKFILL
+from tests.archives import Mail, Workspace, discussion
+
+DEV = ["dev/dev.2004-01", "dev/dev.2004-02"]
+ALL = [*DEV, "users/users.2004-01"]
+
+
+def looked(work: Workspace) -> Outlook:
+    with work.instance() as instance:
+        return outlook(work.settings, instance)
+
+
+def configured(work: Workspace, **sections: dict[str, object]) -> Workspace:
+    """The workspace with its sources and other settings."""
+    return work.configure(
+        *({"name": s.name, "kind": s.kind, "path": s.path} for s in work.settings.sources), **sections
+    )
+
+
+def test_nothing_is_to_do_after_a_build(built: Workspace):
+    result = CliRunner().invoke(main, ["plan", "--config", str(built.config)], catch_exceptions=False)
+    assert result.output == "Nothing to do: the index shows the 3 units of the sources.\n"
+
+
+def _more_mail(work: Workspace) -> None:
+    path = work.folder / "mail" / "dev" / "dev.2004-02.mbox"
+    path.write_bytes(path.read_bytes() * 2)
+
+
+def _new_month(work: Workspace) -> None:
+    work.write("dev/dev.2004-03.mbox", discussion(700, 4, "planner"))
+
+
+def _other_settings(work: Workspace) -> None:
+    configured(work, chunks={"message_chars": 900})
+
+
+def _other_chunker(work: Workspace) -> None:
+    for table in ("message_chunks", "message_exclusions", "slow_queue"):
+        footer = work.lake.footer(table, ALL[0])
+        assert footer
+        older = "0-" + footer.code_version.partition("-")[2]
+        stored = work.lake.read(table, ALL[0]).table
+        work.lake.stage(table, ALL[0], stored, code_version=older, inputs=footer.inputs).commit()
+
+
+def _damaged_file(work: Workspace) -> None:
+    work.lake.path("messages", ALL[0]).write_bytes(b"PAR1")
+
+
+def _missing_file(work: Workspace) -> None:
+    work.lake.path("message_terms", ALL[0]).unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "reasons", "first_table"),
+    [
+        (_more_mail, {"source changed": 1}, "attachments"),
+        (_new_month, {"new": 1}, "attachments"),
+        (_other_settings, {"other settings of message_chunks": 3}, "message_chunks"),
+        (_other_chunker, {"other code of message_chunks": 1}, "message_chunks"),
+        (_damaged_file, {"damaged, or of another schema": 1}, "attachments"),
+        (_missing_file, {"message_terms is missing": 1}, "message_terms"),
+    ],
+)
+def test_why_something_is_made_again(
+    built: Workspace, change: Callable[[Workspace], None], reasons: dict[str, int], first_table: str
+):
+    change(built)
+    found = looked(built)
+    assert found.reasons == reasons
+    assert found.pieces[0].tables[0] == first_table
+    assert found.publishes and found.seconds is not None and found.seconds > 0
+    if "message_chunks" in found.pieces[0].tables:
+        assert found.texts > 0 and found.tokens > found.texts
+
+
+def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace):
+    (built.folder / "mail" / "users" / "users.2004-01.mbox").unlink()
+    built.write("users/users.2004-02.mbox", [Mail(400, "Still here.", "Still here")])
+    configured(built, threads={"subject_days": 7})
+    found = looked(built)
+    assert found.removed == ("users/users.2004-01",)
+    assert found.whole == {name: f"other settings of {name}" for name in ("threads", "thread_tree")}
+    told = CliRunner().invoke(main, ["plan", "--json", "--config", str(built.config)], catch_exceptions=False)
+    answer = json.loads(told.output)
+    assert answer["outcome"] == "BUILD" and answer["reasons"] == {"new": 1}
+    assert answer["seconds_by_step"]["build_threads"] >= 0
+
+
+def test_readers_are_served_by_the_version_of_the_old_model_until_that_of_the_new_one_is_whole(
+    built: Workspace,
+):
+    old = (built.index / "CURRENT").resolve()
+    configured(built, embedding={"max_tokens": 64})
+    found = looked(built)
+    assert found.pieces == () and found.whole["embeddings"] == "other model or settings of it"
+    assert found.texts == built.lake.read("embeddings").table.num_rows
+    served: list[Path] = []
+
+    def meanwhile(stage: str, partition: str | None, rows: int) -> None:
+        if stage == BACKFILL and not served:
+            with built.instance() as other:
+                assert build(built.settings, other).published is None
+        if stage in (BACKFILL, "embeddings"):
+            served.append((built.index / "CURRENT").resolve())
+            assert built.column("SELECT count(*) FROM chunks") == [21]
+
+    with built.instance() as instance:
+        done = backfill(built.settings, instance, tell=meanwhile)
+    assert set(served) == {old}
+    assert done.build.published and (built.index / "CURRENT").resolve() != old
+    assert built.column("SELECT DISTINCT model FROM embeddings") == [built.settings.embedding.model_id]
