@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["dagster_project.cli", "dagster_project.build", "dagster_project.terminal"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["dagster_project.cli", "dagster_project.build", "dagster_project.terminal"])
 LONGEST = 300
 """Seconds after which a command counts as hung."""
 
@@ -39,7 +39,7 @@ class Command:
         """`home` is the `DAGSTER_HOME` of the command; else that is below its storage."""
         self._printed = [folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")]
         given = ([str(a) for a in arguments], self._printed, home)
-        self._process = _FORKS.Process(target=_run, args=given)
+        self._process = FORKS.Process(target=_run, args=given)
         self._process.start()
 
     def killed_after(self, seconds: float) -> bool:

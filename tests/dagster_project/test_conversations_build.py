@@ -63,6 +63,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A vault and a chat on three topics of the vault, built; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("chats") / "work")
     configure(work, NOTES, CHAT)
+    work.config.write_text(f"[index]\nann_min_vectors = 10\n\n{work.config.read_text()}")
     for title, text in TOPICS.items():
         write(work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n")
     write(
@@ -141,27 +142,19 @@ def test_every_window_gets_its_context_and_never_itself(made_once: Workspace):
     assert {f"notes:{t}.md" for t in TOPICS} <= found
 
 
-def test_a_second_build_does_nothing_and_a_new_index_finds_context_anew(made: Workspace):
+def test_more_messages_make_the_last_window_alone_again_and_every_context_anew(made: Workspace):
     assert made.plan().is_empty
     before = contexts(made)[0]["index_version"]
-    write(
-        made,
-        "notes/Tower.md",
-        "# Tower\n\nThe tower of Paris opens at ten, tickets at the train hotel museum.\n",
-    )
-    assert made.build().published
-    assert contexts(made)[0]["index_version"] != before
-    assert made.plan().is_empty
-
-
-def test_more_messages_make_the_last_window_alone_again(made: Workspace):
     write(made, "chats/WhatsApp Chat with Maud Fenwick.txt", export(64))
     result = made.build()
     assert [p.rpartition(".")[2] for p in result.plan.stale] == ["0004"]
+    assert {r["index_version"] for r in contexts(made)} != {before}
+    assert made.plan().is_empty
     anew = Workspace(made.folder.parent / "anew")
     shutil.copytree(made.folder, anew.folder, ignore=shutil.ignore_patterns("state"), dirs_exist_ok=True)
     anew.build()
     assert differences(made.index, anew.index) == {}
+    assert contexts(made) == contexts(anew)
 
 
 def test_other_settings_of_the_context_find_it_again_without_publishing(made: Workspace):
@@ -218,12 +211,9 @@ def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome
     assert (json.loads(result.output)["outcome"], result.exit_code) == (outcome, code)
 
 
-def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace, tmp_path: Path):
-    work = made_once.copied(tmp_path / "work")
-    work.config.write_text(f"[index]\nann_min_vectors = 10\n\n{work.config.read_text()}")
-    work.build()
+def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
-    with make_published(work.settings).open() as index:
+    with make_published(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
         found = {
             m: index.candidates(queries, ContextSettings(mode=m, candidates=5))

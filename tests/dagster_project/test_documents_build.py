@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -17,6 +16,8 @@ from tests.archives import Workspace, differences, discussion, embedded, rebuilt
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
+JOURNAL = {"name": "journal", "kind": "vault", "path": "journal"}
+MAIL = {"name": "dev", "kind": "mbox", "path": "mail/*"}
 
 COMPACTION = """---
 title: Compaction
@@ -58,10 +59,8 @@ OPTIONS = "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A built workspace of a mailing list, a vault and a tree in two folders; for reading only."""
-    work = Workspace(tmp_path_factory.mktemp("documents") / "work").configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*"}, NOTES, DOCS
-    )
+    """A built workspace of a mailing list, two vaults and a tree in two folders; for reading only."""
+    work = Workspace(tmp_path_factory.mktemp("documents") / "work").configure(MAIL, NOTES, DOCS, JOURNAL)
     work.write("dev.2004-01.mbox", discussion(0, 4, "compactor"))
     for name, text in {
         "notes/Compaction.md": COMPACTION,
@@ -69,6 +68,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         "notes/.obsidian/app.json": "{}",
         "docs/guide/index.md": GUIDE,
         "docs/reference/options.md": OPTIONS,
+        "journal/Monday.md": "A day without any pause.",
     }.items():
         work.put(name, text)
     work.build()
@@ -81,6 +81,7 @@ def test_each_grain_makes_its_units(made_once: Workspace):
         "dev/dev.2004-01": "mail",
         "docs/guide": "documents",
         "docs/reference": "documents",
+        "journal/all": "documents",
         "notes/all": "documents",
     }
 
@@ -89,6 +90,7 @@ def test_documents_nodes_and_chunks_are_published_beside_the_mail(made_once: Wor
     assert made_once.column("SELECT doc_id FROM documents ORDER BY 1") == [
         "docs:guide/index.md",
         "docs:reference/options.md",
+        "journal:Monday.md",
         "notes:Compaction.md",
         "notes:Ideas/Snapshots.md",
     ]
@@ -147,43 +149,16 @@ def test_an_edit_makes_one_unit_again_and_embeds_the_changed_section_alone(made:
     assert facts["kept"].value > 1
 
 
-def test_a_moved_note_keeps_its_vectors(made: Workspace):
-    (made.folder / "notes/Old").mkdir()
-    (made.folder / "notes/Ideas/Snapshots.md").rename(made.folder / "notes/Old/Versions.md")
-    result = made.build()
-    assert embedded(result) == 0
-    assert "notes:Old/Versions.md" in made.column("SELECT DISTINCT doc_id FROM chunks")
-
-
-def _edit(work: Workspace) -> None:
-    work.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
-
-
-def _delete(work: Workspace) -> None:
-    (work.folder / "notes/Compaction.md").unlink()
-
-
-def _delete_a_unit(work: Workspace) -> None:
-    shutil.rmtree(work.folder / "docs/guide")
-
-
-def _add(work: Workspace) -> None:
-    work.put("notes/Nowhere.md", "Now it is somewhere.")
-    work.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
-
-
-def _mail(work: Workspace) -> None:
-    work.write("dev.2004-02.mbox", discussion(50, 3, "cache"))
-
-
-def _source_goes(work: Workspace) -> None:
-    work.configure({"name": "dev", "kind": "mbox", "path": "mail/*"}, NOTES)
-
-
-@pytest.mark.parametrize("change", [_edit, _delete, _delete_a_unit, _add, _mail, _source_goes])
-def test_incremental_equals_full(made: Workspace, tmp_path: Path, change: Callable[[Workspace], None]):
-    change(made)
-    result = made.build()
+def test_incremental_equals_full(made: Workspace, tmp_path: Path):
+    """Notes are added, edited and deleted; a unit, a source and with them their documents go; mail comes."""
+    made.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
+    made.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
+    made.put("notes/Nowhere.md", "Now it is somewhere.")
+    (made.folder / "notes/Compaction.md").unlink()
+    shutil.rmtree(made.folder / "docs/guide")
+    made.write("dev.2004-02.mbox", discussion(50, 3, "cache"))
+    result = made.configure(MAIL, NOTES, DOCS).build()
+    assert result.plan.vanished == ("docs/guide", "journal/all")
     assert result.published and result.published["built_on_previous"]
     assert differences(made.index, rebuilt(made, tmp_path / "anew").index) == {}
 
@@ -226,34 +201,34 @@ def test_filters_choose_between_mail_and_documents(made_once: Workspace, options
 def test_an_unknown_source_is_an_error_that_names_the_known_ones(made_once: Workspace):
     found = CliRunner().invoke(main, ["search", "--config", str(made_once.config), "--source", "x", "key"])
     assert found.exit_code == 2
-    assert "the index holds dev, docs, notes" in found.output
+    assert "the index holds dev, docs, journal, notes" in found.output
 
 
-@pytest.mark.parametrize("chunker", ["tree", "sections", "semantic"])
-def test_each_chunker_is_chosen_per_source(tmp_path: Path, chunker: str):
-    work = Workspace(tmp_path / "work").configure({**NOTES, "chunker": chunker})
-    work.put("notes/Compaction.md", COMPACTION)
-    work.build()
-    assert [c.split("-")[0] for c in work.column("SELECT DISTINCT chunker FROM chunks")] == [chunker]
-
-
-def test_a_source_may_have_documents_alone(tmp_path: Path):
-    work = Workspace(tmp_path / "work").configure(NOTES)
-    work.put("notes/a.md", "Just a note.")
+def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_they_are_renamed(
+    tmp_path: Path,
+):
+    chunkers = ("tree", "sections", "semantic")
+    work = Workspace(tmp_path / "work").configure(
+        *({"name": c, "kind": "vault", "path": c, "chunker": c} for c in chunkers)
+    )
+    notes = ("A note without any heading.", "## Only\n\na second level\n", "# Titled\n\nnote\n", COMPACTION)
+    for chunker in chunkers:
+        for number, text in enumerate(notes):
+            work.put(f"{chunker}/before-{number}.md", text)
     assert work.build().published
-    assert work.column("SELECT text_display FROM chunks") == ["Just a note."]
-
-
-@pytest.mark.parametrize(
-    "text", ["A note without any heading.", "## Only\n\na second level\n", "# Titled\n\nnote\n"]
-)
-def test_a_renamed_note_keeps_its_vectors(tmp_path: Path, text: str):
-    work = Workspace(tmp_path / "work").configure(NOTES)
-    work.put("notes/before.md", text)
-    work.build()
-    (work.folder / "notes/before.md").rename(work.folder / "notes/after.md")
-    assert embedded(work.build()) == 0
-    assert work.column("SELECT DISTINCT doc_id FROM chunks") == ["notes:after.md"]
+    used = work.sql("SELECT DISTINCT source, chunker FROM chunks")
+    assert sorted((source, chunker.split("-")[0]) for source, chunker in used) == sorted(
+        (c, c) for c in chunkers
+    )
+    (work.folder / "sections/moved").mkdir()
+    for number in range(len(notes)):
+        place = work.folder / "sections" / f"before-{number}.md"
+        place.rename(place.parent / ("moved" if number == 3 else ".") / f"after-{number}.md")
+    result = work.build()
+    assert list(result.plan.stale) == ["sections/all"]
+    assert embedded(result) == 0
+    found = work.column("SELECT DISTINCT doc_id FROM chunks WHERE source = 'sections' ORDER BY 1")
+    assert found == [*(f"sections:after-{n}.md" for n in range(3)), "sections:moved/after-3.md"]
 
 
 def test_without_the_setting_there_is_no_graph_and_its_tables_are_empty(made_once: Workspace):

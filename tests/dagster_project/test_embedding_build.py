@@ -83,11 +83,10 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
 
     asked = len(gemini.requests)
     answer(weft(built, "build", "--json"))
+    assert len(gemini.requests) == asked
     built.config.write_text(static)
-    built.build()
-    with_gemini(built, gemini.url)
     again = answer(weft(built, "build", "--json"))["embedding"]
-    assert (again["calls"], again["reuse_ratio"], len(gemini.requests)) == (0, 1.0, asked)
+    assert (again["embedded"], again["reuse_ratio"]) == (0, 1.0)
     holding = [p for p in built.folder.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
     assert holding == []
     assert all(KEY not in r.output + r.stderr for r in (failed, mismatch))
@@ -150,8 +149,6 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
         assert found.severity == dg.AssetCheckSeverity.WARN
         return found.passed, float(str(found.metadata["reuse_ratio"].value))
 
-    built.write("dev/dev.2004-03.mbox", discussion(800, 2, "planner"))
-    built.build()
     assert last_check() == (True, 1.0)
     for segment in make_embedding_cache(built.settings).root.rglob("*.parquet"):
         segment.unlink()

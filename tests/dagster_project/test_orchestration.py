@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -27,10 +25,13 @@ from dagster_project.event_log import (
     KeptEngineRunStorage,
     KeptEngineScheduleStorage,
 )
+from dagster_project.instance import open_instance
 from dagster_project.locks import only_build
 from dagster_project.plan import ranges, stages, sync_partitions
 from dagster_project.schedules import REFRESH
+from dagster_project.settings import load_settings
 from tests.archives import Mail, Workspace, differences, discussion, embedded
+from tests.processes import FORKS
 from transforms import checks
 
 PARTITIONED = [
@@ -177,45 +178,24 @@ def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMateria
     return [e.event_specific_data.materialization for e in result.all_events if e.is_step_materialization]
 
 
-MATERIALIZE = """
-import sys
-from pathlib import Path
-import dagster as dg
-from dagster_project.definitions import build_definitions
-from dagster_project.instance import open_instance
-from dagster_project.settings import load_settings
-settings = load_settings(sys.argv[1])
-job = build_definitions(settings).resolve_job_def("refresh_mail")
-print("ready", flush=True)
-sys.stdin.readline()
-with open_instance(settings) as instance:
-    selection = [dg.AssetKey(t) for t in sys.argv[3:]]
-    job.execute_in_process(instance=instance, partition_key=sys.argv[2], asset_selection=selection)
-"""
+def materialize(config: Path, partition: str) -> None:
+    """Make one partition of mail."""
+    settings = load_settings(config)
+    job = build_definitions(settings).resolve_job_def(refresh_job(MAIL))
+    with open_instance(settings) as instance:
+        job.execute_in_process(instance=instance, partition_key=partition, asset_selection=keys(*PARTITIONED))
 
 
 def test_two_processes_materialize_two_partitions_at_once(built: Workspace, built_once: Workspace):
     for table in PARTITIONED:
         for partition in (JANUARY, USERS):
             built.lake.path(table, partition).unlink()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", MATERIALIZE, str(built.config), partition, *PARTITIONED],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for partition in (JANUARY, USERS)
-    ]
+    processes = [FORKS.Process(target=materialize, args=(built.config, p)) for p in (JANUARY, USERS)]
     for process in processes:
-        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.start()
     for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    faults = [p.communicate(timeout=120)[1] for p in processes]
-    assert [p.returncode for p in processes] == [0, 0], faults
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
     assert built.plan().is_empty
     assert differences(built.index, built_once.index) == {}
 
