@@ -109,7 +109,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
 
 def make_lake(settings: Settings) -> ParquetLake:
     """The lake at the configured place."""
-    return ParquetLake(settings.lake_uri, lake_tables(settings))
+    return ParquetLake(settings.lake_uri, lake_tables(settings), settings.root / "cache" / "lake")
 
 
 def make_sources(settings: Settings) -> FileSources:

@@ -12,7 +12,25 @@ from pathlib import Path
 from typing import Any
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["dagster_project.cli", "dagster_project.build", "dagster_project.terminal"])
+FORKS.set_forkserver_preload(
+    [
+        "dagster_project.cli",
+        "dagster_project.build",
+        "dagster_project.terminal",
+        "dagster_project.event_log",
+        # What these import when they are first used.
+        "dagster._core.execution.execute_in_process",
+        "dagster._core.instance.factory",
+        "dagster._core.remote_representation",
+        "ibis.backends.duckdb",
+        "ibis.formats.pandas",
+        "pyarrow.dataset",
+        "requests",
+        "structlog",
+        "tokenizers",
+        "wordllama",
+    ]
+)
 LONGEST = 300
 """Seconds after which a command counts as hung."""
 

@@ -66,13 +66,16 @@ class StagedFile:
 class ParquetLake:
     """Tables as Parquet files below a URI: `<table>/<source>/<unit>.parquet` or `<table>.parquet`."""
 
-    def __init__(self, uri: str, tables: Mapping[str, schemas.Table]):
+    def __init__(self, uri: str, tables: Mapping[str, schemas.Table], copies: Path | None = None):
+        """`copies` is a folder of this machine for what is read of a lake elsewhere; else a temporary one."""
         try:
-            self.base = UPath(uri)
+            # A listing that is kept would hide what other processes write.
+            self.base = UPath(uri) if is_local(UPath(uri)) else UPath(uri, use_listings_cache=False)
             _ = self.base.fs
         except (ImportError, ValueError) as error:
             raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
         self.tables = dict(tables)
+        self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
 
     def path(self, table: str, partition: str | None = None) -> UPath:
         """Where a table, or one partition of it, is kept."""
@@ -82,6 +85,28 @@ class ParquetLake:
         if not source or not unit or {".", ".."} & {source, unit} or "/" in unit:
             raise ValueError(f"{partition!r} is no partition: <source>/<unit>")
         return self.base / table / source / f"{unit}.parquet"
+
+    def local(self, table: str, partition: str | None = None) -> Path:
+        """A file of this machine that holds the stored table; FileNotFoundError if there is none.
+
+        What lies elsewhere is copied once per content: DuckDB asks a remote file system for the same facts hundreds
+        of times.
+        """
+        place = self.path(table, partition)
+        if is_local(place):
+            return Path(str(place))
+        known = self._copies_of(place)
+        copy = self.copies / f"{known}{place.fs.ukey(place.path)}.parquet"
+        if not copy.exists():
+            self.copies.mkdir(parents=True, exist_ok=True)
+            temporary = self.copies / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
+            place.fs.get_file(place.path, str(temporary))
+            temporary.replace(copy)
+        return copy
+
+    def _copies_of(self, place: UPath) -> str:
+        """How the names of all copies of a remote file begin."""
+        return f"{blake2b(str(place).encode(), digest_size=12).hexdigest()}-"
 
     def stage(
         self,
@@ -203,7 +228,7 @@ class ParquetLake:
 
     def discard(self, table: str) -> None:
         """Delete a table without partitions, so that the next build makes it again."""
-        self.path(table).unlink(missing_ok=True)
+        self._delete(table, None)
 
     def remove(self, partition: str) -> None:
         """Delete a partition of every table; the first declared, by which partitions are listed, last."""
@@ -212,7 +237,14 @@ class ParquetLake:
     def remove_tables(self, tables: Sequence[str], partition: str) -> None:
         """Delete a partition of some tables."""
         for table in tables:
-            self.path(table, partition).unlink(missing_ok=True)
+            self._delete(table, partition)
+
+    def _delete(self, table: str, partition: str | None) -> None:
+        place = self.path(table, partition)
+        place.unlink(missing_ok=True)
+        if not is_local(place):
+            for copy in self.copies.glob(f"{self._copies_of(place)}*"):
+                copy.unlink(missing_ok=True)
 
     def sweep(self) -> int:
         """Delete what killed runs left beside its place; returns the number of files.
@@ -220,21 +252,28 @@ class ParquetLake:
         To be called while this process stages nothing: files under its own process id are those of
         a killed process that had the same one, as happens in containers.
         """
-        if not is_local(self.base) or not self.base.exists():
-            return 0
         count = 0
-        for path in Path(str(self.base)).rglob(f"{_TEMPORARY}*"):
+        if not is_local(self.base):
+            self._sweep_copies()
+        for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{_TEMPORARY}*"):
             pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
             if is_left_over(pid):
                 path.unlink(missing_ok=True)
                 count += 1
         return count
 
+    def _sweep_copies(self) -> None:
+        """Delete the copies of remote files that a later copy of the same file has replaced."""
+        latest: dict[str, Path] = {}
+        for copy in sorted(self.copies.glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns):
+            of = copy.name.partition("-")[0]
+            if of in latest:
+                latest[of].unlink(missing_ok=True)
+            latest[of] = copy
+
     def _temporary_for(self, place: UPath) -> Path:
         name = f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
-        if not is_local(place):
-            return Path(tempfile.gettempdir()) / name
-        folder = Path(str(place.parent))
+        folder = Path(str(place.parent)) if is_local(place) else self.copies
         folder.mkdir(parents=True, exist_ok=True)
         return folder / name
 
@@ -289,13 +328,11 @@ class LakeIOManager(UPathIOManager):
             self._backend.raw_sql("SET TimeZone='UTC'")
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
             self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
-            if not is_local(self.lake.base):
-                self._backend.register_filesystem(self.lake.base.fs)
-        paths = [self.lake.path(name, p) for p in partitions]
+        places = [(name, p) for p in partitions]
         if part := SLOW_PARTS.get(name):
             known = [p for p in partitions if p is not None]
-            paths += [self.lake.path(part, p) for p in slow_partitions(self.lake, known)]
-        files = [str(p) for p in paths if p.exists()]
+            places += [(part, p) for p in slow_partitions(self.lake, known)]
+        files = [str(file) for place in places if (file := self._found(*place))]
         if not files:
             # As of Parquet files: Ibis refuses a union of tables that say other things of nulls.
             fields = [field.with_nullable(True) for field in self.lake.tables[name].arrow]
@@ -305,6 +342,14 @@ class LakeIOManager(UPathIOManager):
         if key not in self._opened:
             self._opened[key] = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
         return self._opened[key]
+
+    def _found(self, table: str, partition: str | None) -> Path | None:
+        """The file of a stored table on this machine; None if there is none."""
+        try:
+            file = self.lake.local(table, partition)
+        except FileNotFoundError:
+            return None
+        return file if file.exists() else None
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj if isinstance(obj, pa.Table) else obj.to_pyarrow()

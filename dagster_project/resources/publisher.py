@@ -25,7 +25,7 @@ from dagster_project.resources import published, published_macros, published_rea
 from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.full_disk import is_of_full_disk
-from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake, is_local
+from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake
 from dagster_project.resources.published_files import CURRENT, LAYOUT, version_of
 from dagster_project.resources.search_arrays import folder_of, write_arrays
 from dagster_project.resources.seen_units import SeenUnits
@@ -301,8 +301,6 @@ class _Build:
         """Fill the file at `place`, check it, close it."""
         with duckdb.connect(str(self.place), config={"memory_limit": MEMORY_LIMIT}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            if not is_local(self.lake.base):
-                connection.register_filesystem(self.lake.base.fs)
             connection.execute("SET preserve_insertion_order = true")
             self.connection = connection
             self._attach_previous()
@@ -358,7 +356,7 @@ class _Build:
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
             f"SELECT {columns}, '{_quoted(p or '')}' AS partition "
-            f"FROM read_parquet('{_quoted(self.lake.path(file, p))}')"
+            f"FROM read_parquet('{_quoted(self.lake.local(file, p))}')"
             for p in partitions
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
