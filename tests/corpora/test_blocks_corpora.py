@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
 from transforms.mail import read_mail, split_mbox
@@ -46,7 +47,7 @@ def test_blocks_of_real_bodies_are_the_bodies(mails: pa.Table) -> None:
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_damaged_bodies_stay_whole_and_alone(mails: pa.Table, data: st.DataObject) -> None:
     """Bytes of real mails cut out, doubled or replaced: every byte stays in one block, batched or not."""
     bodies = []

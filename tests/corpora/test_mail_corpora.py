@@ -10,13 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.examples import FACTOR
 from transforms.flowed import FLOWED_FORMATS, flowed_text
 from transforms.mail import MailTables, read_mail, split_mbox
 from transforms.settings import MailSettings
 
 
-def read(folder: Path, pattern: str, source: str, *, quick: bool = True) -> MailTables:
-    files = sorted(folder.glob(pattern))
+def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1) -> MailTables:
+    files = sorted(folder.glob(pattern))[::step]
     if not files:
         pytest.skip(f"no {pattern} in {folder}")
     results = []
@@ -44,13 +45,17 @@ def erofs(corpora) -> MailTables:
 
 @pytest.mark.parametrize("corpus", ["pgsql", "erofs"])
 def test_the_quick_way_reads_what_the_email_package_reads(corpora, corpus, request):
-    """Every mail and every column of both archives."""
+    """Every column of every mail of one archive and of each fourth month of the other, or of all with WEFT_EXAMPLES=1."""
     folder, pattern = {
         "pgsql": ("pgsql", "pgsql-*.[0-9]*"),
         "erofs": ("linux-erofs", "linux-erofs.*.gz"),
     }[corpus]
-    full = read(corpora / folder, pattern, corpus, quick=False)
-    for one, other in zip(request.getfixturevalue(corpus), full, strict=True):
+    step = 4 if corpus == "erofs" and FACTOR < 1 else 1
+    full = read(corpora / folder, pattern, corpus, quick=False, step=step)
+    quick = (
+        request.getfixturevalue(corpus) if step == 1 else read(corpora / folder, pattern, corpus, step=step)
+    )
+    for one, other in zip(quick, full, strict=True):
         for name in one.column_names:
             assert one[name].equals(other[name]), name
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dagster_project.cli import main
-from tests.archives import Mail, Workspace, differences, discussion, mbox
+from tests.archives import Mail, Workspace, discussion, mbox
 
 NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))
 
@@ -237,16 +236,6 @@ def test_an_unknown_list_is_an_error_that_names_the_known_ones(built_once: Works
     assert "elsewhere" in result.stderr and "dev" in result.stderr
 
 
-def test_a_damaged_index_is_explained_and_the_next_build_publishes_anew(built: Workspace):
-    current = (built.index / "CURRENT").resolve()
-    current.write_bytes(b"not a database" * 1000)
-    result = weft(built, "search", "compactor")
-    assert result.exit_code == 5
-    assert "weft build" in result.stderr
-    assert weft(built, "build").exit_code == 0
-    assert weft(built, "search", "compactor").exit_code == 0
-
-
 def _truncated(current: Path) -> None:
     current.write_bytes(current.read_bytes()[: current.stat().st_size // 2])
 
@@ -297,8 +286,8 @@ def test_an_unusable_index_is_explained(built: Workspace, damage: Callable[[Path
     assert result.exit_code == 5, result.output
     assert said in result.stderr and "weft build" in result.stderr and str(current) in result.stderr
     assert json.loads(result.stdout)["outcome"] == "ERROR"
-    if damage in (_truncated, _a_folder):  # what was opened stays open in the process of a test
-        shutil.rmtree(current) if current.is_dir() else current.unlink()
+    if damage is _truncated:  # what was opened stays open in the process of a test
+        current.unlink()
         assert weft(built, "build").exit_code == 0
         assert weft(built, "search", "compactor").exit_code == 0
 
@@ -368,16 +357,6 @@ def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, table: str, dam
     plan = built.plan()
     assert plan.publish
     assert list(plan.stale) == ([partition] if partition else [])
-
-
-def test_a_build_repairs_a_damaged_lake(built: Workspace, built_once: Workspace):
-    for path in built.settings.root.joinpath("lake").rglob("dev.2004-01.parquet"):
-        path.write_bytes(path.read_bytes()[:-7])
-    for path in built.settings.root.joinpath("lake").glob("*.parquet"):
-        path.unlink()
-    assert weft(built, "build").exit_code == 0
-    assert differences(built.index, built_once.index) == {}
-    assert built.plan().is_empty
 
 
 def test_a_search_imports_nothing_that_builds():

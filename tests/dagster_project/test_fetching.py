@@ -98,12 +98,22 @@ def test_attempts_are_limited(work: Workspace, server: Archives, pause: dict[str
     assert checks_of(result)[-2:] == [("reachable", False), ("lag", True)]
 
 
-def test_a_build_fetches_first_and_a_second_one_finds_nothing_new(work: Workspace, server: Archives):
+def test_a_build_fetches_first_a_second_one_finds_nothing_new_and_lost_files_do_not_empty_the_index(
+    work: Workspace, server: Archives
+):
     assert work.build().published
     assert work.column("SELECT count(*) FROM messages") == [7]
     again = work.build()
     assert (again.published, again.fetched["remote-list"].is_change) == (None, False)
     assert again.as_json()["fetched"]["remote-list"]["outcome"] == "UNCHANGED"
+    for path in (work.folder / "state/sources").rglob("*.mbox"):
+        path.unlink()
+    (work.folder / "state/sources/remote-list").rmdir()
+    server.plan[MONTH] = [status(403)]
+    with pytest.raises(SourceError, match="what was fetched of it is no longer there; fetch it again"):
+        work.build()
+    assert work.column("SELECT count(*) FROM messages") == [7]
+    assert work.build().published is None
 
 
 def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, server: Archives):
@@ -129,18 +139,6 @@ def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, serv
     assert "error: source remote-list: " in answer.stderr
     assert work.column("SELECT count(*) FROM messages") == [9]
     assert CliRunner().invoke(main, ["build", "--no-fetch", "--config", str(work.config)]).exit_code == 0
-
-
-def test_fetched_files_that_were_lost_do_not_empty_the_index(work: Workspace, server: Archives):
-    work.build()
-    for path in (work.folder / "state/sources").rglob("*.mbox"):
-        path.unlink()
-    (work.folder / "state/sources/remote-list").rmdir()
-    server.plan[MONTH] = [status(403)]
-    with pytest.raises(SourceError, match="what was fetched of it is no longer there; fetch it again"):
-        work.build()
-    assert work.column("SELECT count(*) FROM messages") == [7]
-    assert work.build().published is None
 
 
 def test_the_command_fetches_all_or_some_and_tells_what_came(work: Workspace, server: Archives):

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
+from tests.examples import examples
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.query_language import Both, Condition, Either, Leaf, Negation, storable, time_span
 
@@ -190,7 +191,7 @@ CONDITIONS = st.recursive(
 
 
 @given(CONDITIONS)
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
     index: SearchIndex, rows: list[dict[str, Any]], condition: Condition
 ):
@@ -215,7 +216,7 @@ def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
         },
     )
 )
-@settings(deadline=None)
+@examples(60)
 def test_filters_keep_what_a_reading_of_all_rows_keeps(
     index: SearchIndex, rows: list[dict[str, Any]], given_: dict[str, Any]
 ):
@@ -229,7 +230,7 @@ def test_filters_keep_what_a_reading_of_all_rows_keeps(
 
 
 @given(PARTS, st.booleans())
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_a_filtered_search_with_hnsw_finds_as_many_as_an_exact_one(
     index: SearchIndex, conditions: tuple[Leaf, ...], negated: bool
 ):

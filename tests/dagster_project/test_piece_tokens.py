@@ -7,11 +7,12 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.resources.piece_tokens import PIECE, PieceTokenizer
 from dagster_project.resources.static import load_tokenizer
+from tests.examples import examples
 
 WHOLE = load_tokenizer()
 PIECES = PieceTokenizer(WHOLE)
@@ -45,7 +46,7 @@ def test_ids_are_those_of_the_tokenizer(texts: list[str]):
     assert by_text(texts) == [e.ids for e in WHOLE.encode_batch(texts, add_special_tokens=False)]
 
 
-@settings(deadline=None)
+@examples(60)
 @given(
     st.lists(st.text(max_size=60) | st.text("aZ1 \n\t(;\u00e9\u65e5<s>", max_size=60), min_size=1, max_size=4)
 )

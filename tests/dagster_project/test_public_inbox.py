@@ -159,8 +159,6 @@ def test_a_new_commit_changes_its_unit_alone(workspace: Workspace, epoch: Epoch)
 def test_a_build_follows_the_repository(workspace: Workspace, epoch: Epoch):
     epoch.add(1)
     epoch.add(2, FEBRUARY)
-    workspace.build()
-    assert ids(workspace) == ["m1@example.org", "m2@example.org"]
     epoch.add(3, FEBRUARY)
     epoch.remove(1)
     workspace.build()

@@ -13,21 +13,26 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.search_index import SearchIndex
-from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError
 
 QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
 
 
+@pytest.fixture(scope="module")
+def with_hnsw(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace whose vectors are searched by HNSW; for reading only."""
+    made = built_once.copied(tmp_path_factory.mktemp("hnsw") / "work")
+    made.config.write_text(made.config.read_text() + "\n[index]\nann_min_vectors = 1\n")
+    made.build()
+    return made
+
+
 @pytest.fixture
-def index(built: Workspace) -> SearchIndex:
-    """An index whose vectors are searched by HNSW."""
-    config = built.config
-    config.write_text(config.read_text() + "\n[index]\nann_min_vectors = 1\n")
-    built.build()
-    settings = load_settings(config)
-    path = (built.index / "CURRENT").resolve()
+def index(with_hnsw: Workspace) -> SearchIndex:
+    """Its index."""
+    settings = with_hnsw.settings
+    path = (with_hnsw.index / "CURRENT").resolve()
     return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
 
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.hit_tables import Facts, hits_of
 from transforms.aggregation import Match, Node, aggregated, in_sections
 from transforms.settings import SearchSettings
@@ -75,7 +76,7 @@ def ancestors(name: str) -> set[str]:
     return set() if parent is None else {parent, *ancestors(parent)}
 
 
-@settings(deadline=None)
+@examples(60)
 @given(
     st.dictionaries(st.sampled_from(sorted(TREE)), st.integers(1, 9)),
     st.randoms(use_true_random=False),

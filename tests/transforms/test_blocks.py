@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.block_languages import LANGUAGES, Language
 from transforms.blocks import message_blocks
 from transforms.schemas import MESSAGE_BLOCKS
@@ -372,7 +373,7 @@ BODIES = st.one_of(
 
 
 @given(st.lists(BODIES, max_size=5))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_blocks_in_order_are_the_body(bodies: list[str]) -> None:
     for body, rows in zip(bodies, blocks_of(*bodies), strict=True):
         data = body.encode()
@@ -389,7 +390,7 @@ def test_blocks_in_order_are_the_body(bodies: list[str]) -> None:
 
 
 @given(st.lists(BODIES, min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_no_two_neighbours_are_one_block(bodies: list[str]) -> None:
     for rows in blocks_of(*bodies, unmarked_history=True):
         marks = [(r["kind"], r["quote_depth"], r["inferred"]) for r in rows]
@@ -397,7 +398,7 @@ def test_no_two_neighbours_are_one_block(bodies: list[str]) -> None:
 
 
 @given(st.lists(BODIES, min_size=2, max_size=5), st.integers(1, 400))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes: int) -> None:
     together = blocks_of(*bodies)
     for body, rows in zip(bodies, together, strict=True):

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms import chunks
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks, title_of
@@ -357,7 +358,7 @@ SMALL = {
 
 @given(st.lists(BODIES, min_size=1, max_size=3), st.sampled_from(["pairs", "message"]))
 @example(["> " + "x" * 100 + "\n\nNo.\n"], "pairs")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str) -> None:
     rows, left = chunked(mails(*bodies, in_reply_to="p"), **SMALL, policy=policy)
     assert len({r["chunk_id"] for r in rows}) == len(rows)
@@ -384,7 +385,7 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str
 
 
 @given(st.lists(BODIES, min_size=2, max_size=4), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_the_order_of_the_mails_does_not_matter(bodies: list[str], random: Any) -> None:
     table = mails(*bodies)
     order = list(range(len(bodies)))
@@ -473,7 +474,7 @@ ADVERSARIAL = st.one_of(
 
 
 @given(ADVERSARIAL, st.integers(1, 60), st.integers(0, 80), st.booleans())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_split_loops_end_cover_and_keep_their_bounds(
     text: str, limit: int, overlap: int, recursive: bool
 ) -> None:

@@ -6,9 +6,10 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.transforms.document_tables import chunks_of, exclusions_of, tables
 from transforms.document_chunks import document_chunks
 from transforms.schemas import CHUNKS, EXCLUSIONS
@@ -42,7 +43,7 @@ def spans(chunk: dict, role: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", CHUNKERS)
 @given(text=TEXTS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_own_spans_and_exclusions_are_the_text_each_byte_once(name: str, text: str):
     data = text.encode()
     made = document_chunks(*tables(note=text), DocumentChunkSettings(**CHUNKERS[name]))
@@ -66,7 +67,7 @@ def test_own_spans_and_exclusions_are_the_text_each_byte_once(name: str, text: s
 
 
 @given(text=TEXTS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_overlap_repeats_the_end_of_the_chunk_before_it(text: str):
     for before, chunk in pairwise(chunks_of(text, **CHUNKERS["sections"])):
         for start, end in spans(chunk, "overlap"):

@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms import schemas
 from transforms.families import families
 from transforms.settings import FamilySettings, ThreadSettings
@@ -181,7 +182,7 @@ SUBJECTS = st.sampled_from(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(
         st.tuples(SUBJECTS, st.integers(0, 3), st.none() | st.integers(0, 5), st.sampled_from("ab")),

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.transforms.test_chunks import attachment, mails, patch
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
@@ -39,7 +40,7 @@ def queue_of(*bodies: str, parts: pa.Table = NONE, **options: int) -> pa.Table:
     return fast_chunks(*tables(*bodies, parts=parts), ChunkSettings(**options)).queue
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(
         st.sampled_from(["Short.", LONG, f"> asked\n\n{LONG}", "> only a quote", ""]), min_size=1, max_size=5

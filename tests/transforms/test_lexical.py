@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.lexical import FIELDS, Postings, TermScores, bm25_scores, weighed
 from transforms.ranking import ExactScores
 from transforms.settings import SearchSettings, TermSettings
@@ -112,7 +113,7 @@ def test_scores_of_mail_are_those_of_bm25s_on_the_same_tokens():
     assert (scores.max(axis=1) > 0).all()
 
 
-@settings(deadline=None)
+@examples(60)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS[:6]), max_size=8), min_size=1, max_size=40),
     st.sets(st.sampled_from(WORDS[:8]), max_size=6),

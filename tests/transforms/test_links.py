@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.documents import documents, read
+from tests.examples import examples
 from transforms.links import document_links, document_references
 from transforms.nodes import document_nodes
 from transforms.schemas import DOCUMENT_REFERENCES, LINKS
@@ -245,7 +246,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_any_text_has_links_that_name_what_exists_and_do_not_depend_on_the_order(text: str):
     made = read({**VAULT, "h.md": f"x{text}"}).documents

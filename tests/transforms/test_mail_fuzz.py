@@ -11,14 +11,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.mail import MailTables, RawMail, read_mail, split_mbox
 from transforms.settings import MailSettings
 
-FUZZ = settings(
-    max_examples=120,
+FUZZ = examples(
+    120,
     deadline=timedelta(seconds=5),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

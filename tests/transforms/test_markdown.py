@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from tests.examples import examples
 from transforms.markdown import frontmatter, masked, parse
 
 HEADINGS = [
@@ -156,7 +157,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @example("- a\r\n\r\n```\r\nb\r\n```\r\n", "")
 @example("```\r\n\r\n", "")
 @example("[^1]:[^1]:", "")
@@ -178,7 +179,7 @@ def test_outermost_blocks_are_disjoint_whole_lines_in_order(body: str, head: str
         data[start:end].decode()
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(PIECES)
 def test_offsets_count_from_the_start_of_the_text(body: str):
     shifted = "---\nx: é\n---\n"
@@ -188,7 +189,7 @@ def test_offsets_count_from_the_start_of_the_text(body: str):
     assert [k._replace(start=k.start + start, end=k.end + start) for k in plain.links] == moved.links
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(PIECES)
 def test_masking_keeps_length_and_line_ends(body: str):
     parsed = parse(body)
@@ -212,7 +213,7 @@ LINES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(LINES, max_size=14).map("\n".join))
 def test_headings_are_those_of_another_parser(text: str):
     tokens = MarkdownIt("commonmark").parse(text)

@@ -6,10 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.documents import documents, read
+from tests.examples import examples
 from transforms.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, node_bodies, slug_base
 from transforms.schemas import DOCUMENT_NODES
 
@@ -51,7 +52,7 @@ def test_slugs_of_a_document(titles: str, slugs: str):
     assert ",".join(given_out.slug(title) for title in titles.split(",")) == slugs
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.sampled_from(["a", "a 1", "a-1-1", "a 2", "日", "heading", "b"]), max_size=30))
 def test_no_slug_is_given_twice(titles: list[str]):
     slugs = Slugs()
@@ -167,7 +168,7 @@ TEXTS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(TEXTS)
 @example("# A\n## A\n\n### A\nx\n## A\n")
 def test_every_tree_keeps_its_rules(text: str):
@@ -212,7 +213,7 @@ def test_every_tree_keeps_its_rules(text: str):
 NAMES = st.lists(st.integers(0, 10**6), min_size=1, max_size=8, unique=True)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(NAMES, st.data())
 def test_ids_of_other_sections_survive_an_insertion(names: list[int], data: st.DataObject):
     levels = data.draw(st.lists(st.integers(1, 6), min_size=len(names), max_size=len(names)))

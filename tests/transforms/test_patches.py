@@ -6,9 +6,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.patches import binary_ranges, diff_columns, file_starts
 
 
@@ -78,7 +79,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=30))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_every_word_is_added_removed_or_stays(lines: list[str]) -> None:
     diff = "\n".join(lines)
     found = told(diff)
@@ -89,7 +90,7 @@ def test_every_word_is_added_removed_or_stays(lines: list[str]) -> None:
 
 
 @given(st.lists(LINES, max_size=30))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_starts_of_files_rise_and_lie_at_lines(lines: list[str]) -> None:
     diff = "\n".join(lines)
     starts = file_starts(diff, 0, len(diff))

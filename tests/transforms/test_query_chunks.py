@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.resources.tokens import PackagedTokenCounter
+from tests.examples import examples
 from transforms.query_chunks import token_pieces
 
 COUNT = PackagedTokenCounter().counts
@@ -40,7 +41,7 @@ def test_no_text_makes_no_piece():
     assert token_pieces("", 1800, 150, COUNT) == [] == token_pieces(" \n\n \n", 1800, 150, COUNT)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.text(max_size=80), max_size=12), st.integers(16, 60), st.integers(0, 30))
 def test_no_piece_is_too_large_and_nothing_is_lost(paragraphs: list[str], limit: int, overlap: int):
     text = "\n\n".join(paragraphs)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.hits import place
 from transforms.pipeline import processed
 from transforms.ranking import FUSED, ExactScores, Places, fused_candidates, is_diagnostic
@@ -123,7 +124,7 @@ def test_a_chunk_that_only_one_list_holds_has_no_rank_in_the_other():
     assert ranks == {0: (None, 1), 1: (1, None)}
 
 
-@settings(deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12),
     st.integers(1, 9),

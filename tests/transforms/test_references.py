@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms import schemas
 from transforms.references import message_links, message_references
 
@@ -84,7 +85,7 @@ def test_what_names_no_mail_is_left_alone(text: str):
     assert references(text) == []
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(
         st.sampled_from(

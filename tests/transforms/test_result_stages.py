@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.hit_tables import Facts, hits_of
 from transforms import collapse, gates, pipeline
 from transforms.diversity import diversified, marginal_order
@@ -89,7 +90,7 @@ def test_the_dial_goes_from_the_best_to_the_most_unlike(diversity: float, order:
     assert marginal_order(np.array([1, 0.9, 0.5, 0.2]), ALIKE, diversity) == order
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.lists(st.floats(-5, 1e6), min_size=1, max_size=4), st.floats(0, 1))
 def test_relevance_is_laid_over_the_scale_of_likeness_whatever_scores_are(scores: list[float], dial: float):
     hits = hits_of({0: scores})
@@ -123,7 +124,7 @@ def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]
     assert (names[-1], len(set(names))) == ("final", len(names))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 2)), max_size=20),
     st.sampled_from(

@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.schemas import CHUNKS
 from transforms.settings import TermSettings
 from transforms.terms import FIELDS, chunk_terms, context_terms, query_terms
@@ -118,7 +119,7 @@ def test_a_text_with_a_letter_or_digit_has_a_term(text: str):
 
 
 @given(st.lists(st.text(max_size=30), max_size=5))
-@settings(deadline=None)
+@examples(60)
 def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     defaults = TermSettings()
     names = [str(n) for n in range(len(texts))]

@@ -9,9 +9,10 @@ from typing import Any
 import ibis
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms import schemas
 from transforms.settings import ThreadSettings
 from transforms.threads import ThreadTables, build_threads, canonical, memberships
@@ -231,7 +232,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     return mails
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(histories(), st.data())
 def test_a_thread_keeps_its_id_while_later_mails_come(history: list[dict[str, Any]], data: st.DataObject):
     """Whatever mails are missing: of what merges, one id stays."""
@@ -266,7 +267,7 @@ def tangles(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(tangles(), st.randoms(use_true_random=False))
 def test_threads_do_not_depend_on_the_order_of_the_mails(mails: list[dict[str, Any]], chance: random.Random):
     shuffled = list(mails)
@@ -276,7 +277,7 @@ def test_threads_do_not_depend_on_the_order_of_the_mails(mails: list[dict[str, A
     assert one.threads.equals(other.threads)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(tangles())
 def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]):
     table_of_threads, tree = threads(mails)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.documents import documents, read
+from tests.examples import examples
 from transforms.nodes import document_nodes
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
@@ -104,7 +105,7 @@ SECTION = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(SECTION, min_size=1, max_size=8), st.integers(0, 8))
 def test_ids_hold_no_positions_and_bytes_are_counted_once(sections: list[str], place: int):
     text = "".join(sections)

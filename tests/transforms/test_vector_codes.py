@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms.ranking import ExactScores
 from transforms.vector_codes import CodedVectors, CodeScores, hamming, sign_codes
 
@@ -28,7 +29,7 @@ def test_the_distance_of_codes_counts_the_signs_that_differ(dimensions: int):
     assert hamming(codes, codes[:, 3].copy()).tolist() == expected.tolist()
 
 
-@settings(deadline=None)
+@examples(60)
 @given(
     st.integers(1, 60),
     st.sampled_from([3, 64, 100]),
