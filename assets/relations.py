@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.partitions import described, outs
-from assets.protocols import AnswerCache, LanguageModel
+from assets.protocols import AnswerCache, Lake, LanguageModel
 from assets.sentences import chunk_sentences
 from transforms import context as context_transforms
 from transforms import families as families_transforms
@@ -82,23 +82,70 @@ def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
 
 
 def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinition:
-    """The asset `inferred_quotes`."""
+    """The multi-asset `inferred_quotes`, `compared_replies`: only what the lake did not compare yet is compared."""
     version = f"{quotes.VERSION}-{settings.digest()}"
+    tables = {"inferred_quotes": schemas.INFERRED_QUOTES, "compared_replies": schemas.COMPARED_REPLIES}
 
-    @dg.asset(group_name=GROUP, deps=["slow_chunks"], **described(schemas.INFERRED_QUOTES, version, "polars"))
+    @dg.multi_asset(
+        name="inferred_quotes", group_name=GROUP, deps=["slow_chunks"], outs=outs(tables, version, "polars")
+    )
     def inferred_quotes(
-        messages: ibis.Table, memberships: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table
-    ) -> pa.Table:
-        columns = ["source", "unit", "message_id", "subject", "from_addr", "body"]
-        mails = threads_transforms.canonical(messages.select(columns), memberships)
-        columns = ["source", "unit", "doc_id", "attachment_id", "spans", "has_patch_markers"]
-        chunks = threads_transforms.canonical(message_chunks.select(columns), memberships, "doc_id")
-        of_bodies = chunks.filter(chunks.attachment_id.isnull())
-        return quotes.inferred_quotes(
-            mails.to_pyarrow(), of_bodies.to_pyarrow(), thread_tree.to_pyarrow(), settings
+        messages: ibis.Table,
+        memberships: ibis.Table,
+        message_chunks: ibis.Table,
+        thread_tree: ibis.Table,
+        lake: dg.ResourceParam[Lake],
+    ) -> tuple[Any, Any]:
+        mails = threads_transforms.canonical(messages.select(quotes.COMPARED), memberships)
+        chunks = message_chunks.filter(message_chunks.attachment_id.isnull())
+        named = chunks.select("source", "unit", "doc_id", "chunk_id")
+        pairs = quotes.compared_replies(
+            mails.to_pyarrow(),
+            threads_transforms.canonical(named, memberships, "doc_id").to_pyarrow(),
+            thread_tree.to_pyarrow(),
+            settings,
         )
+        before = lake.stored("inferred_quotes", schemas.INFERRED_QUOTES.names)
+        known = lake.stored("compared_replies", schemas.COMPARED_REPLIES.names)
+        again = quotes.not_compared(pairs, None if before is None else known)
+        found = quoted_in(again, messages, memberships, chunks, settings)
+        if before is None:
+            return found, pairs
+        return quotes.with_kept(before, pairs, again, found), pairs
 
     return inferred_quotes
+
+
+def quoted_in(
+    pairs: pa.Table,
+    messages: ibis.Table,
+    memberships: ibis.Table,
+    chunks: ibis.Table,
+    settings: InferredQuoteSettings,
+) -> pa.Table:
+    """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are read."""
+    if not pairs.num_rows:
+        return schemas.INFERRED_QUOTES.empty()
+    named = pa.concat_tables(
+        [pairs.select(["message_id"]), pairs.select(["parent_id"]).rename_columns(["message_id"])]
+    )
+    wanted = ibis.memtable(named)
+    there = memberships.filter(memberships.is_canonical).semi_join(wanted, "message_id")
+    units = there.select("unit").distinct().to_pyarrow()["unit"].to_pylist()
+    columns = ["source", "unit", "message_id", "subject", "from_addr", "body"]
+    mails = threads_transforms.canonical(
+        messages.filter(messages.unit.isin(units)).select(columns), memberships
+    )
+    columns = ["source", "unit", "doc_id", "attachment_id", "spans", "has_patch_markers"]
+    own = threads_transforms.canonical(
+        chunks.filter(chunks.unit.isin(units)).select(columns), memberships, "doc_id"
+    )
+    return quotes.inferred_quotes(
+        mails.semi_join(wanted, "message_id").to_pyarrow(),
+        own.semi_join(wanted, own.doc_id == wanted.message_id).to_pyarrow(),
+        pairs,
+        settings,
+    )
 
 
 def message_links_asset() -> dg.AssetsDefinition:

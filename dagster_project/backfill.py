@@ -64,7 +64,7 @@ def backfill(
     *,
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
 ) -> BackfillResult:
-    """Make the stale partitions of all sources, or of those named, and publish once.
+    """Make the stale partitions of all sources, or of those named, and publish once; those of others are left stale.
 
     The newest come first, in batches of `operations.batch_bytes`, each under a turn at the lake: a build that comes
     meanwhile waits for one batch, leaves what is not made yet alone, and publishes what is. Texts are embedded
@@ -83,6 +83,7 @@ def backfill(
         work = _Backfill(settings, instance, names, progress)
         work.run()
         result = publish_all(settings, instance, progress)
+        work.backlog.clear()
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     made = tuple(u.partition for u in work.units)
     return BackfillResult(made, work.bytes, work.batches, time.monotonic() - start, result)
@@ -104,8 +105,10 @@ class _Backfill:
         plan = make_plan(settings, sources, self.lake)
         self.stale = plan.stale
         wanted = [u for u in plan.units if not names or u.source in names]
-        is_other = not make_publisher(settings, self.lake).fits_settings()
-        self.units = _newest_first([u for u in wanted if is_other or u.partition in plan.stale], self.lake)
+        self.is_other = not make_publisher(settings, self.lake).fits_settings()
+        self.units = _newest_first(
+            [u for u in wanted if self.is_other or u.partition in plan.stale], self.lake
+        )
         self.sizes = {u.partition: sources.bytes_of(u) for u in self.units}
         self.bytes, self.batches = sum(self.sizes.values()), 0
 
@@ -127,7 +130,15 @@ class _Backfill:
             self._embed(batch)
             self.batches += 1
             self.progress.step(BACKFILL, None, sum(self.sizes[u.partition] for u in batch))
-        self.backlog.clear()
+        self._leave_others()
+
+    def _leave_others(self) -> None:
+        """Publish without the stale partitions of sources that are not named, unless all have to be made anew."""
+        others = set(self.stale) - {u.partition for u in self.units}
+        if others and not self.is_other:
+            self.backlog.note(others)
+        else:
+            self.backlog.clear()
 
     def _in_batches(self) -> Iterator[list[Unit]]:
         limits = self.settings.operations

@@ -92,6 +92,7 @@ def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
         "message_links": schemas.LINKS,
         "families": schemas.FAMILIES,
         "inferred_quotes": schemas.INFERRED_QUOTES,
+        "compared_replies": schemas.COMPARED_REPLIES,
         "chunk_context": schemas.CHUNK_CONTEXT,
         "corpus_measures": schemas.CORPUS_MEASURES,
         "context_terms": schemas.TERMS,

@@ -152,6 +152,8 @@ class BuildView:
             if f"rows_{name}" in result.published:
                 table.add_row(name, f"{result.published[f'rows_{name}']:,}")
         self.console.print(table)
+        if result.slow:
+            self.console.print(f"Very long texts of {len(result.slow)} units were made by the slow lane")
         if refused := result.embedding.get("refused_texts"):
             self.console.print(
                 f"{refused:,} texts are refused by the model and found by their words alone: see the table "

@@ -7,10 +7,13 @@ import polars as pl
 import pyarrow as pa
 
 from transforms import schemas
+from transforms.hashing import text_hashes
 from transforms.settings import InferredQuoteSettings
 from transforms.subjects import patch_subjects
 
 VERSION = "1"
+COMPARED = ("message_id", "subject", "from_addr", "source", "unit", "content_hash", "raw_bytes")
+"""Columns of a mail that say whether it has to be compared again."""
 _BATCH = 10_000
 _MARKS = r"^[\s>|]+"
 _TRAILER = r"^[A-Z][A-Za-z-]+: |^---$"
@@ -29,16 +32,7 @@ def inferred_quotes(
     lines, empty ones between them, is a quote if it has `min_lines` lines of at least `line_chars`
     characters, and `min_chars` characters in these; trailers do not count.
     """
-    mails = pl.DataFrame(messages.select(["message_id", "from_addr"])).with_row_index("row")
-    said = patch_subjects(pl.Series(messages.column("subject"), dtype=pl.String))
-    answers = mails.filter(~said["is_patch"] | said["is_reply"])
-    above = pl.DataFrame(tree.select(["message_id", "parent_id"])).drop_nulls()
-    pairs = (
-        answers.join(above, on="message_id")
-        .join(mails, left_on="parent_id", right_on="message_id", suffix="_parent")
-        .filter(~pl.col("from_addr").eq_missing(pl.col("from_addr_parent")))
-        .sort("parent_id", "message_id")
-    )
+    pairs = _pairs(messages, tree)
     span = pl.col("spans").struct
     authored = (
         pl.DataFrame(chunks.select(["doc_id", "spans", "has_patch_markers"]))
@@ -56,6 +50,72 @@ def inferred_quotes(
         return schemas.INFERRED_QUOTES.empty()
     rows = pl.concat(found).sort("message_id", "byte_start")
     return schemas.INFERRED_QUOTES.conform(rows.select(schemas.INFERRED_QUOTES.names).to_arrow())
+
+
+def compared_replies(
+    messages: pa.Table, chunks: pa.Table, tree: pa.Table, settings: InferredQuoteSettings
+) -> pa.Table:
+    """The `compared_replies` table: the pairs of mails that `inferred_quotes` compares, and a hash of each.
+
+    `messages` needs no body but COMPARED of each mail, `chunks` doc_id and chunk_id of the chunks of bodies: equal
+    hashes mean equal quotes.
+    """
+    # The hash of a mail leaves out the footer of its list, so its size and its archive count, too.
+    told = pl.concat_str(*(pl.col(name).cast(pl.String) for name in COMPARED[3:]), separator=" ")
+    mails = pl.DataFrame(messages.select(["message_id", *COMPARED[3:]])).select("message_id", told=told)
+    cut = (
+        pl.DataFrame(chunks.select(["doc_id", "chunk_id"]))
+        .group_by("doc_id")
+        .agg(cut=pl.col("chunk_id").sort().str.join(" "))
+    )
+    how = pl.lit(f"{VERSION} {settings.digest()}")
+    rows = (
+        _pairs(messages, tree)
+        .select("message_id", "parent_id")
+        .join(mails, on="message_id")
+        .join(mails, left_on="parent_id", right_on="message_id", suffix="_parent")
+        .join(cut, left_on="message_id", right_on="doc_id", how="left")
+        .sort("message_id")
+    )
+    made_of = rows.select(
+        pl.concat_str(how, "told", "told_parent", pl.col("cut").fill_null(""), separator="\n")
+    )
+    checksums = text_hashes(made_of.to_series().to_arrow())
+    found = rows.select("message_id", "parent_id").with_columns(
+        checksum=pl.Series(checksums, dtype=pl.String)
+    )
+    return schemas.COMPARED_REPLIES.conform(found.to_arrow())
+
+
+def not_compared(pairs: pa.Table, before: pa.Table | None) -> pa.Table:
+    """Those of `compared_replies` that are not in the table of `before`."""
+    if before is None:
+        return pairs
+    known = pl.DataFrame(before)
+    return pl.DataFrame(pairs).join(known, on=schemas.COMPARED_REPLIES.names, how="anti").to_arrow()
+
+
+def with_kept(before: pa.Table, pairs: pa.Table, again: pa.Table, found: pa.Table) -> pa.Table:
+    """The `inferred_quotes` table: rows of `before` for `pairs` that are not compared `again`, and those `found`."""
+    keys = ["message_id", "parent_id"]
+    kept = pl.DataFrame(before).join(pl.DataFrame(pairs.select(keys)), on=keys, how="semi")
+    kept = kept.join(pl.DataFrame(again.select(keys)), on=keys, how="anti")
+    rows = pl.concat([kept, pl.DataFrame(found).select(kept.columns)]).sort("message_id", "byte_start")
+    return schemas.INFERRED_QUOTES.conform(rows.select(schemas.INFERRED_QUOTES.names).to_arrow())
+
+
+def _pairs(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
+    """The mails that answer another person's, patches left out, with the rows of both in `messages`."""
+    mails = pl.DataFrame(messages.select(["message_id", "from_addr"])).with_row_index("row")
+    said = patch_subjects(pl.Series(messages.column("subject"), dtype=pl.String))
+    answers = mails.filter(~said["is_patch"] | said["is_reply"])
+    above = pl.DataFrame(tree.select(["message_id", "parent_id"])).drop_nulls()
+    return (
+        answers.join(above, on="message_id")
+        .join(mails, left_on="parent_id", right_on="message_id", suffix="_parent")
+        .filter(~pl.col("from_addr").eq_missing(pl.col("from_addr_parent")))
+        .sort("parent_id", "message_id")
+    )
 
 
 def _runs(

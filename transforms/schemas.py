@@ -423,6 +423,19 @@ INFERRED_QUOTES = Table(
     ),
 )
 
+COMPARED_REPLIES = Table(
+    "compared_replies",
+    "A mail that was compared with the one it answers, for inferred_quotes, and a hash of what both were then.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        _column("parent_id", pa.string(), "Message-ID of the mail that it answers"),
+        _column(
+            "checksum", pa.string(), "hash of both mails, of the reply's chunks and of how they were compared"
+        ),
+    ),
+)
+
 MEMBERSHIPS = Table(
     "memberships",
     "One mail in one archive: a cross-post has several rows, one of them canonical.",

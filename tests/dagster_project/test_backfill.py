@@ -77,6 +77,20 @@ def test_a_backfill_goes_on_where_it_was_ended_and_equals_a_build(archives: Work
     assert differences(archives.index, full.index) == {}
 
 
+def test_a_backfill_of_one_source_leaves_the_others_alone(workspace: Workspace):
+    two = workspace.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+    )
+    for number, name in enumerate(("dev", "users")):
+        two.write(f"{name}/{name}.2004-01.mbox", discussion(number * 10, 2, name))
+    with two.instance() as instance:
+        done = backfill(two.settings, instance, ["users"])
+    assert done.partitions == ("users/users.2004-01",) and done.build.published
+    assert two.column("SELECT DISTINCT source FROM messages") == ["users"]
+    assert list(two.plan().stale) == ["dev/dev.2004-01"]
+
+
 def test_a_source_that_is_none_is_named(archives: Workspace):
     with archives.instance() as instance, pytest.raises(SettingsError, match="no source is called 'users'"):
         backfill(archives.settings, instance, ["users"])

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
-from transforms.inferred_quotes import inferred_quotes
+from transforms.hashing import text_hash
+from transforms.inferred_quotes import compared_replies, inferred_quotes, not_compared, with_kept
 from transforms.settings import InferredQuoteSettings
 
 SAID = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
@@ -79,3 +80,67 @@ def test_trailers_are_not_quotes():
         "Signed-off-by: Ada Lovelace <ada@example.org>\nReviewed-by: Bob Builder <bob@example.org>\n" * 2
     )
     assert quotes(trailers, parent=trailers) == []
+
+
+def tables(*replies: str, parent: str = SAID) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Mails that answer one, the chunks of their bodies, and the tree."""
+    bodies = [parent, *replies]
+    ids = ["asked", *(f"reply{n}" for n in range(len(replies)))]
+    mails = pa.table(
+        {
+            "message_id": ids,
+            "subject": ["lock", *["Re: lock"] * len(replies)],
+            "from_addr": ["ada", *["bob"] * len(replies)],
+            "source": ["s"] * len(ids),
+            "unit": ["u"] * len(ids),
+            "content_hash": [text_hash(body) for body in bodies],
+            "raw_bytes": [len(body) for body in bodies],
+            "body": bodies,
+        }
+    )
+    spans = [[{"byte_start": 0, "byte_end": len(body.encode()), "role": "own"}] for body in bodies]
+    chunks = pa.table(
+        {
+            "doc_id": ids,
+            "chunk_id": [text_hash(f"{i} {body}") for i, body in zip(ids, bodies, strict=True)],
+            "spans": pa.array(spans, pa.list_(schemas.SPAN)),
+            "has_patch_markers": [False] * len(ids),
+        }
+    )
+    tree = pa.table(
+        {"message_id": ids, "parent_id": pa.array([None, *["asked"] * len(replies)], pa.string())}
+    )
+    return mails, chunks, tree
+
+
+def compared(*given: pa.Table, **changed: Any) -> pa.Table:
+    return compared_replies(*given, InferredQuoteSettings(**changed))
+
+
+@pytest.mark.parametrize(
+    ("now", "again"),
+    [
+        (tables(SAID, "Agreed."), []),
+        (tables(SAID, "Agreed.", f"Late.\n{SAID}"), ["reply2"]),
+        (tables(f"But:\n{SAID}", "Agreed."), ["reply0"]),
+        (tables(SAID, "Agreed.", parent=f"{SAID}Maybe.\n"), ["reply0", "reply1"]),
+        (tables(SAID), []),
+    ],
+    ids=["the same", "another reply", "a changed reply", "a changed parent", "a reply that is gone"],
+)
+def test_only_what_changed_is_compared_again_and_the_result_is_that_of_all(
+    now: tuple[pa.Table, pa.Table, pa.Table], again: list[str]
+):
+    first = tables(SAID, "Agreed.")
+    before = inferred_quotes(*first, InferredQuoteSettings())
+    pairs = compared(*now)
+    left = not_compared(pairs, compared(*first))
+    assert sorted(left["message_id"].to_pylist()) == again
+    found = inferred_quotes(now[0], now[1], left, InferredQuoteSettings())
+    assert with_kept(before, pairs, left, found).equals(inferred_quotes(*now, InferredQuoteSettings()))
+
+
+def test_all_is_compared_again_by_other_settings_and_where_nothing_is_stored():
+    given = tables(SAID, "Agreed.")
+    assert not_compared(compared(*given), None).num_rows == 2
+    assert not_compared(compared(*given, min_lines=7), compared(*given)).num_rows == 2
