@@ -277,7 +277,7 @@ class DuckDBPublisher:
 
         With LOCK_NB, BlockingIOError if another publishes.
         """
-        with (self.folder / ".lock").open("w") as lock:
+        with (self.folder / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | how)
             yield
 
