@@ -1,11 +1,9 @@
-"""One run of the Gemini model over numbered texts; tests also start it by itself, kill it, or run two at once.
-
-python -m tests.embedding_run CACHE URL FIRST LAST
-"""
+"""One run of the Gemini model over numbered texts; tests also start it by itself, kill it, or run two at once."""
 
 from __future__ import annotations
 
-import sys
+import os
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import ibis
@@ -14,6 +12,8 @@ from assets.embedding import EmbeddingReport, vectors_of
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.gemini import GeminiEmbedder
 from dagster_project.resources.progress import LoggedProgress
+from tests.gemini_loopback import KEY
+from tests.processes import FORKS
 from transforms.hashing import text_hash
 from transforms.settings import EmbeddingSettings, GeminiSettings
 
@@ -43,6 +43,13 @@ def embed(
     return {by_hash[n]: v for n, v in zip(names, made, strict=True)}, report
 
 
-if __name__ == "__main__":
-    _, folder, address, start, end = sys.argv
-    embed(texts_between(int(start), int(end)), Path(folder), address)
+def started(cache: Path, url: str, first: int, last: int) -> BaseProcess:
+    """A process of its own that embeds the texts number `first` to `last` - 1."""
+    process = FORKS.Process(target=_run, args=(cache, url, first, last))
+    process.start()
+    return process
+
+
+def _run(cache: Path, url: str, first: int, last: int) -> None:
+    os.environ["GEMINI_API_KEY"] = KEY
+    embed(texts_between(first, last), cache, url)

@@ -7,8 +7,6 @@ import logging
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.gemini import GeminiEmbedder
 from dagster_project.resources.quota import Quota
 from tests import gemini_loopback as server
-from tests.embedding_run import embed, texts_between
+from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
@@ -300,12 +298,6 @@ def test_queries_are_asked_for_as_queries_also_inside_an_event_loop(gemini: Loop
         assert np.allclose(found, [v / np.linalg.norm(v) for v in wanted], atol=1e-6)
 
 
-def started(cache: Path, url: str, first: int, last: int) -> subprocess.Popen[bytes]:
-    """A process of its own that embeds the texts number `first` to `last` - 1."""
-    command = [sys.executable, "-m", "tests.embedding_run", str(cache), url, str(first), str(last)]
-    return subprocess.Popen(command, cwd=Path(__file__).parents[2])
-
-
 def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.05
     chance = random.Random(7)
@@ -314,10 +306,11 @@ def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loop
         before = len(gemini.requests)
         run = started(tmp_path, gemini.url, 0, 400)
         wanted = before + chance.randint(2, 8)
-        while len(gemini.requests) < wanted and run.poll() is None:
+        while len(gemini.requests) < wanted and run.is_alive():
             time.sleep(0.002)
         run.kill()
-        assert run.wait() == -signal.SIGKILL
+        run.join()
+        assert run.exitcode == -signal.SIGKILL
     found, _ = embed(texts_between(0, 400), tmp_path, gemini.url)
     assert are_right(found, texts_between(0, 400))
     # Four requests of ten texts are under way at once; one more may be answered and not yet stored.
@@ -328,7 +321,9 @@ def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loop
 def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.05
     runs = [started(tmp_path, gemini.url, *part) for part in ((0, 200), (100, 300))]
-    assert [run.wait(60) for run in runs] == [0, 0]
+    for run in runs:
+        run.join(60)
+    assert [run.exitcode for run in runs] == [0, 0]
     assert set(gemini.paid.values()) == {1}
     found, report = embed(texts_between(0, 300), tmp_path, gemini.url)
     assert are_right(found, texts_between(0, 300))
