@@ -1,130 +1,199 @@
-"""A published index of any size, made of perturbed copies of a real one: what search and publishing are measured on."""
+"""A lake of any size, made of perturbed copies of a real one: what search and publishing are measured on."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from transforms import lexical
+from assets.partitions import MAIL
+from dagster_project.composition import make_lake, make_publisher
+from dagster_project.resources.lake import ParquetLake
+from dagster_project.settings import Settings, load_settings
+from transforms.vectors import stacked
 
+SOURCE = "replica"
 DROPPED = 10
-"""One posting of so many is left out of each copy, by hash."""
+"""One term of a copied chunk in so many is left out, by hash."""
 RARE = 3
-"""Terms in up to so many chunks become words of each copy's own, so that the dictionary grows with the index."""
+"""Terms of up to so many chunks become words of each copy's own, so that the dictionary grows with the index."""
 NOISE = 0.5
-"""Length of the random vector that is added to each copy's unit vector: copies of a chunk have a cosine near .8."""
+"""Length of the random vector that is added to a copy's unit vector: copies of a text have a cosine near .8."""
 
-_IDS = {
-    "messages": ("message_id",),
-    "thread_tree": ("message_id", "thread_id", "parent_id"),
-    "threads": ("thread_id", "root_id"),
-    "memberships": ("message_id", "stored_message_id"),
-    "blocks": ("message_id",),
-    "attachments": ("attachment_id", "message_id"),
-    "exclusions": ("doc_id",),
-}
-_TFS = [f"{field}_tf" for field in lexical.FIELDS]
+_NAMES = {
+    "message_id", "header_message_id", "in_reply_to", "doc_id", "attachment_id", "parent_id", "thread_id", "root_id",
+    "stored_message_id", "family_id", "series_id", "patch_id", "previous_id", "from_id", "to_id",
+}  # fmt: skip
+_HASHES = {"chunk_id", "checksum", "text_hash"}
+_EMPTY = ("quarantine", "slow_queue")
+_KEY = {"message_chunks": "doc_id", "message_exclusions": "doc_id", "message_terms": "chunk_id"}
+_WHOLE = (
+    "threads", "thread_tree", "families", "inferred_quotes", "message_links", "document_links", "chunk_context",
+    "context_terms", "corpus_measures", "embedding_refusals",
+)  # fmt: skip
 
 
-def replicate(base: Path, place: Path, chunks: int) -> None:
-    """Write to `place` an index of `chunks` chunks, copies of those of the index at `base`, the first as it is.
+def replica_settings(state: Path, name: str) -> Settings:
+    """The default settings with their storage in a folder of its own below `state`."""
+    config = state / f"{name}.toml"
+    source = (
+        '[[sources]]\nname = "replica"\nkind = "mbox"\npath = "none"\n'  # its units are written, not read
+    )
+    config.write_text(f'[storage]\nroot = "{name}"\n{source}')
+    return load_settings(config)
 
-    Copies have ids of their own, so that chunks are numbered and mails threaded as in an index of that
-    size; a tenth of their postings is gone, rare terms are renamed, vectors are turned.
+
+def published_replica(base: ParquetLake, state: Path, chunks: int) -> Path:
+    """The published index of a replica of at least so many chunks, made if it is not there."""
+    settings = replica_settings(state, f"replica_{chunks}")
+    publisher = make_publisher(settings, make_lake(settings))
+    if (current := publisher.current()) is None:
+        replicas = Replicas(base, make_lake(settings))
+        copies = replicas.copies(chunks)
+        partitions = {replicas.write_unit(copy): MAIL.name for copy in range(copies)}
+        replicas.write_whole(copies)
+        current = publisher.publish(partitions).path
+    return current
+
+
+class Replicas:
+    """Copies of the mail of the lake `base`, each a unit of the source SOURCE of the lake `made`.
+
+    Texts are the same; copies have ids and hashes of their own, so that chunks are numbered, mails threaded and
+    texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned.
     """
-    place.unlink(missing_ok=True)
-    with duckdb.connect(str(place), config={"preserve_insertion_order": True}) as connection:
-        run = connection.execute
-        run(f"ATTACH '{base}' AS base (READ_ONLY)")
-        run(f"COPY FROM DATABASE base TO {place.stem.replace('-', '_')} (SCHEMA)")
-        (held,) = run("SELECT count(*) FROM base.chunks").fetchone() or (0,)
-        run(f"CREATE TEMP TABLE copies AS SELECT range::INTEGER AS copy FROM range({-(-chunks // held)})")
-        run("CREATE TEMP MACRO named(id, copy) AS CASE WHEN copy = 0 THEN id ELSE id || '.copy' || copy END")
-        run(_NUMBERED, [chunks])
-        for (table,) in run("SELECT table_name FROM duckdb_tables() WHERE database_name = 'base'").fetchall():
-            if table in _IDS:
-                renamed = ", ".join(f"named({name}, copy) AS {name}" for name in _IDS[table])
-                run(
-                    f"INSERT INTO {table} SELECT * EXCLUDE (copy) REPLACE ({renamed}) FROM base.{table}, copies"
-                )
-            elif table not in ("chunks", "embeddings", "terms", "postings", "chunk_lengths"):
-                run(f"INSERT INTO {table} FROM base.{table}")
-        for statement in (_CHUNKS, _COPIED_POSTINGS, _TERMS, _POSTINGS, _LENGTHS):
-            run(statement)
-        _insert_vectors(connection)
-        run("UPDATE manifest SET value = value || '-' || ? WHERE key = 'version'", [str(chunks)])
-        run("DETACH base")
 
-
-def _insert_vectors(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill the table `embeddings` with turned copies of the vectors of the base, by chunk number."""
-    old = connection.execute("FROM base.embeddings ORDER BY chunk_no").to_arrow_table()
-    vectors = old.column("vector").combine_chunks().flatten().to_numpy().reshape(old.num_rows, -1)
-    places = connection.execute(
-        "SELECT chunk_no, old_no, copy, chunk_id FROM numbered ORDER BY chunk_no"
-    ).to_arrow_table()
-    model = old.column("model")[0].as_py()
-    for first in range(0, places.num_rows, 100_000):
-        part = places.slice(first, 100_000)
-        made = vectors[part.column("old_no").to_numpy()]
-        noise = np.random.default_rng(first).standard_normal(made.shape, dtype=np.float32)
-        noise *= NOISE / np.sqrt(made.shape[1])
-        made = made + noise * (part.column("copy").to_numpy() > 0)[:, None]
-        made /= np.linalg.norm(made, axis=1, keepdims=True)
-        batch = pa.table(
-            {
-                "chunk_no": part.column("chunk_no"),
-                "chunk_id": part.column("chunk_id"),
-                "model": pa.repeat(model, part.num_rows),
-                "vector": pa.FixedSizeListArray.from_arrays(made.ravel(), made.shape[1]),
-            }
+    def __init__(self, base: ParquetLake, made: ParquetLake):
+        self.base, self.made = base, made
+        self.spill = tempfile.TemporaryDirectory()
+        self.connection = duckdb.connect(config={"temp_directory": self.spill.name})
+        run = self.connection.execute
+        run("SET TimeZone = 'UTC'")
+        run("CREATE MACRO named(id, copy) AS CASE WHEN copy = 0 THEN id ELSE id || '.copy' || copy END")
+        run(
+            "CREATE MACRO hashed(id, copy) AS CASE WHEN copy = 0 THEN id ELSE left(sha256(id || copy), len(id)) END"
         )
-        connection.register("batch", batch)
-        connection.execute("INSERT INTO embeddings BY NAME FROM batch")
-        connection.unregister("batch")
+        for table in (*MAIL.tables, *_WHOLE, "memberships", "embeddings"):
+            if table not in _EMPTY:
+                run(f"CREATE VIEW {table} AS {self._stored(table)}")
+        run(_MAILS)
+        run(_COPIED)
+        run(_COMMON_TERMS)
+        (self.chunks,) = run("SELECT count(*) FROM ids WHERE name = 'chunk_id'").fetchone() or (0,)
+
+    def copies(self, chunks: int) -> int:
+        """How many copies have at least so many chunks."""
+        return -(-chunks // self.chunks)
+
+    def _stored(self, table: str) -> str:
+        parts = self.base.partitions(table) if table in MAIL.tables else [None]
+        files = ", ".join(f"'{self.base.path(table, part)}'" for part in parts)
+        unit = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1) AS partition"
+        return f"SELECT * EXCLUDE (_file), {unit} FROM read_parquet([{files}], filename = '_file')"
+
+    def write_unit(self, copy: int, mails: int | None = None) -> str:
+        """Write the tables of one copy, or of so many of its mails; returns its partition."""
+        unit = f"{copy:04}"
+        count = mails if mails is not None else 1 << 62
+        for table in MAIL.tables:
+            if table in _EMPTY:
+                self._write(table, f"{SOURCE}/{unit}", self.made.tables[table].empty())
+                continue
+            key = _KEY.get(table, "message_id")
+            columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
+            rows = self.connection.execute(
+                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $unit AS copied_unit FROM {table} t "
+                f"SEMI JOIN (FROM ids WHERE name = '{key}' AND place < $count) i ON i.id = t.{key} "
+                "AND i.partition = t.partition)" + (_DROPPED if table == "message_terms" else ""),
+                {"copy": copy, "unit": unit, "count": count},
+            ).to_arrow_table()
+            self._write(table, f"{SOURCE}/{unit}", rows)
+        return f"{SOURCE}/{unit}"
+
+    def write_whole(self, copies: int, mails_of_last: int | None = None) -> None:
+        """Write what crosses units, of so many copies, the last with that many mails alone."""
+        last = mails_of_last if mails_of_last is not None else 1 << 62
+        for table in _WHOLE:
+            columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
+            rows = self.connection.execute(
+                f"SELECT {columns} FROM {table}, (SELECT range::INTEGER AS copy FROM range($copies))",
+                {"copies": copies},
+            ).to_arrow_table()
+            self._write(table, None, rows)
+        rows = self.connection.execute(_MEMBERSHIPS, {"copies": copies, "last": last}).to_arrow_table()
+        self._write("memberships", None, rows)
+        self._write("embeddings", None, pa.Table.from_batches(self._vectors(copies)))
+
+    def _vectors(self, copies: int) -> Iterator[pa.RecordBatch]:
+        """The rows of `embeddings`: those of the base, turned by another noise for each copy."""
+        old = self.connection.execute("FROM embeddings ORDER BY text_hash").to_arrow_table()
+        dimensions = old.column("dimensions")[0].as_py()
+        vectors = stacked(old, dimensions)
+        for copy in range(copies):
+            made = vectors
+            if copy:
+                noise = np.random.default_rng(copy).standard_normal(made.shape, dtype=np.float32)
+                made = made + noise * np.float32(NOISE / np.sqrt(dimensions))
+                made /= np.linalg.norm(made, axis=1, keepdims=True)
+            names = self.connection.execute(
+                "SELECT hashed(text_hash, $copy) AS text_hash FROM embeddings ORDER BY embeddings.text_hash",
+                {"copy": copy},
+            ).to_arrow_table()
+            table = old.drop_columns(["partition"]).set_column(
+                old.column_names.index("text_hash"), "text_hash", names.column(0)
+            )
+            flat = pa.FixedSizeListArray.from_arrays(made.ravel(), dimensions)
+            place = table.column_names.index("vector")
+            yield from table.set_column(place, "vector", flat).to_batches()
+
+    def _column(self, table: str, name: str) -> str:
+        if name in _NAMES:
+            return f"named({name}, copy) AS {name}"
+        if name in _HASHES:
+            return f"hashed({name}, copy) AS {name}"
+        if name == "source" and table in MAIL.tables:
+            return f"'{SOURCE}' AS source"
+        if name == "unit":
+            return "copied_unit AS unit"
+        if name == "term":
+            return "CASE WHEN copy > 0 AND term NOT IN (FROM common) THEN term || '.copy' || copy ELSE term END AS term"
+        return name
+
+    def _write(self, table: str, partition: str | None, rows: pa.Table) -> None:
+        self.made.stage(table, partition, rows, code_version="replica", inputs={}).commit()
 
 
-_NUMBERED = """
-CREATE TEMP TABLE numbered AS
-WITH made AS (
-  SELECT chunk_no AS old_no, copy, CASE WHEN copy = 0 THEN chunk_id ELSE left(sha256(chunk_id || copy), len(chunk_id)) END
-    AS chunk_id FROM base.chunks, copies ORDER BY copy, old_no LIMIT ?
-)
-SELECT (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no, * FROM made
+# A mail that was posted to several lists is copied once.
+_MAILS = """
+CREATE TABLE mails AS
+SELECT row_number() OVER (ORDER BY m.effective_at DESC, m.message_id) - 1 AS place, m.message_id, m.partition
+FROM messages m JOIN memberships s ON s.is_canonical AND s.stored_message_id = m.message_id
+  AND s.message_id = m.message_id AND s.source || '/' || s.unit = m.partition
 """
 
-_CHUNKS = """
-INSERT INTO chunks BY NAME
-SELECT c.* REPLACE (
-  n.chunk_no AS chunk_no, n.chunk_id AS chunk_id, named(c.doc_id, copy) AS doc_id,
-  named(c.attachment_id, copy) AS attachment_id, named(c.parent_id, copy) AS parent_id
-) FROM base.chunks c JOIN numbered n ON n.old_no = c.chunk_no ORDER BY copy, old_no
+_COPIED = """
+CREATE TABLE ids AS
+SELECT 'message_id' AS name, message_id AS id, partition, place FROM mails
+UNION ALL SELECT 'doc_id', message_id, partition, place FROM mails
+UNION ALL SELECT 'chunk_id', c.chunk_id, c.partition, m.place
+  FROM message_chunks c JOIN mails m ON m.message_id = c.doc_id AND m.partition = c.partition
 """
 
-_COPIED_POSTINGS = f"""
-CREATE TEMP TABLE copied AS
-SELECT named(t.term, CASE WHEN t.df <= {RARE} THEN n.copy ELSE 0 END) AS term, t.term_id, n.chunk_no,
-  CASE WHEN t.df <= {RARE} THEN n.copy ELSE 0 END AS copy, p.* EXCLUDE (term_id, chunk_no)
-FROM base.postings p JOIN numbered n ON n.old_no = p.chunk_no JOIN base.terms t ON t.term_id = p.term_id
-WHERE n.copy = 0 OR hash(p.term_id, n.chunk_no) % {DROPPED} > 0
+_COMMON_TERMS = f"""
+CREATE TABLE common AS
+SELECT term FROM message_terms GROUP BY term HAVING count(DISTINCT chunk_id) > {RARE}
 """
 
-_TERMS = """
-INSERT INTO terms SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER, term, df FROM (
-  SELECT any_value(term) AS term, count(*)::INTEGER AS df FROM copied GROUP BY term_id, copy
-)
-"""
+_DROPPED = f" WHERE copy = 0 OR hash(term, chunk_id) % {DROPPED} > 0"
 
-_POSTINGS = f"""
-INSERT INTO postings BY NAME SELECT t.term_id, p.chunk_no, {", ".join(_TFS)}
-FROM copied p JOIN terms t USING (term) ORDER BY t.term_id, p.chunk_no
-"""
-
-_LENGTHS = f"""
-INSERT INTO chunk_lengths BY NAME
-SELECT n.chunk_no, {", ".join(f"coalesce(sum({tf}), 0)::INTEGER AS {tf.removesuffix('_tf')}_length" for tf in _TFS)}
-FROM numbered n LEFT JOIN postings USING (chunk_no) GROUP BY n.chunk_no ORDER BY n.chunk_no
+_MEMBERSHIPS = f"""
+SELECT named(m.message_id, copy) AS message_id, s.list_id, '{SOURCE}' AS source, printf('%04d', copy) AS unit,
+  named(m.message_id, copy) AS stored_message_id, true AS is_canonical
+FROM mails m JOIN memberships s ON s.is_canonical AND s.message_id = m.message_id,
+  (SELECT range::INTEGER AS copy FROM range($copies))
+WHERE copy < $copies - 1 OR m.place < $last
 """

@@ -119,7 +119,7 @@ ORDER BY source, unit, place
 """,
     "chunks": f"""
 CREATE TABLE chunks AS
-WITH rows AS (
+WITH rows AS NOT MATERIALIZED (
   {_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks
   UNION ALL BY NAME FROM new_conversation_chunks {{kept}}
 ),
@@ -138,12 +138,6 @@ CREATE TEMP VIEW restated AS SELECT chunk_id FROM lake_chunk_context WHERE conte
 _STATED_TERMS = """
 CREATE TEMP VIEW stated_terms AS SELECT * FROM new_message_terms
 WHERE field NOT IN ('text', 'quote') OR chunk_id NOT IN (SELECT chunk_id FROM restated)
-"""
-
-_KEPT_POSTINGS = """
-CREATE TEMP VIEW kept_postings AS
-SELECT p.* REPLACE (if(r.chunk_id IS NULL, p.text_tf, 0) AS text_tf, if(r.chunk_id IS NULL, p.quote_tf, 0) AS quote_tf)
-FROM prev.postings p JOIN prev.chunks b USING (chunk_no) LEFT JOIN restated r ON r.chunk_id = b.chunk_id
 """
 
 _TF = {field: f"{field}_tf" for field in lexical.FIELDS}
@@ -169,83 +163,84 @@ FROM (
 GROUP BY term, chunk_no
 """
 
-_NO_KEPT_COUNTS = f"""
-CREATE TEMP TABLE kept_counts (term_id INTEGER, chunk_no INTEGER, {_each("{tf} USMALLINT")})
+# Chunks that are taken over, with both numbers. What has parent context now or had it before is counted anew.
+_RENUMBERED = """
+CREATE TEMP TABLE renumbered AS
+SELECT b.chunk_no AS old_no, c.chunk_no AS new_no, x.chunk_id IS NULL AS is_same
+FROM prev.chunks b JOIN chunks c USING (chunk_id)
+LEFT JOIN (SELECT chunk_id FROM lake_chunk_context UNION SELECT chunk_id FROM prev.chunk_context) x USING (chunk_id)
+WHERE c.partition NOT IN (SELECT partition FROM changed)
 """
 
-_NO_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms (term_id INTEGER, term VARCHAR)"
-
-_KEPT_COUNTS = f"""
-CREATE TEMP TABLE kept_counts AS
-SELECT p.term_id, n.chunk_no, {_each("p.{tf}", _OWN)}, 0::USMALLINT AS context_tf
-FROM kept_postings p
-JOIN (
-  SELECT b.chunk_no AS old_no, c.chunk_no FROM prev.chunks b JOIN chunks c USING (chunk_id)
-  WHERE c.partition NOT IN (SELECT partition FROM changed)
-) n ON n.old_no = p.chunk_no
-WHERE {" OR ".join(f"p.{tf} > 0" for tf in _OWN)}
+_NOT_KEPT = """
+CREATE TEMP TABLE not_kept AS
+FROM prev.postings WHERE chunk_no NOT IN (SELECT old_no FROM renumbered WHERE is_same)
 """
 
-_PREVIOUS_TERMS = "CREATE TEMP TABLE previous_terms AS SELECT term_id, term FROM prev.terms"
-
-# A chunk with parent context can have the same term among the kept and the new counts: those are added up.
-_COUNTS = f"""
-CREATE TEMP TABLE counts AS
-WITH mixed AS (SELECT chunk_no FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM lake_chunk_context)),
-kept AS (SELECT t.term, k.* EXCLUDE (term_id) FROM kept_counts k JOIN previous_terms t USING (term_id)),
-both_sides AS (
-  FROM kept WHERE chunk_no IN (FROM mixed) UNION ALL BY NAME FROM new_counts WHERE chunk_no IN (FROM mixed)
+# A chunk with parent context can have the same term among what it had before and what it gets: those are added up.
+_ADDED = f"""
+CREATE TEMP TABLE added AS
+WITH own AS (
+  SELECT t.term, n.new_no AS chunk_no, p.* EXCLUDE (term_id, chunk_no) REPLACE (
+    if(r.chunk_id IS NULL, p.text_tf, 0) AS text_tf, if(r.chunk_id IS NULL, p.quote_tf, 0) AS quote_tf, 0 AS context_tf)
+  FROM not_kept p JOIN renumbered n ON n.old_no = p.chunk_no JOIN prev.terms t USING (term_id)
+  JOIN prev.chunks b ON b.chunk_no = p.chunk_no LEFT JOIN restated r ON r.chunk_id = b.chunk_id
 )
 SELECT term, chunk_no, {_each("least(sum({tf}), 65535)::USMALLINT AS {tf}")}
-FROM both_sides GROUP BY term, chunk_no
-UNION ALL BY NAME SELECT term, chunk_no, {_TFS} FROM kept
-WHERE chunk_no NOT IN (FROM mixed)
-UNION ALL BY NAME SELECT term, chunk_no, {_each("least({tf}, 65535)::USMALLINT AS {tf}")}
-FROM new_counts WHERE chunk_no NOT IN (FROM mixed)
+FROM (FROM own WHERE {" OR ".join(f"{tf} > 0" for tf in _OWN)} UNION ALL BY NAME FROM new_counts)
+GROUP BY term, chunk_no
+"""
+
+_ADDED_TO_NOTHING = f"""
+CREATE TEMP VIEW added AS SELECT term, chunk_no, {_each("least({tf}, 65535)::USMALLINT AS {tf}")} FROM new_counts
+"""
+
+_DFS_BEFORE = """
+SELECT term, df FROM prev.terms UNION ALL
+SELECT term, -count(*) FROM not_kept JOIN prev.terms USING (term_id) GROUP BY term UNION ALL
 """
 
 _TERMS = """
 CREATE TABLE terms AS
-SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, count(*)::INTEGER AS df
-FROM counts GROUP BY term ORDER BY term_id
+SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, sum(df)::INTEGER AS df
+FROM ({before} SELECT term, count(*) AS df FROM added GROUP BY term)
+GROUP BY term HAVING sum(df) > 0 ORDER BY term_id
 """
 
-_POSTINGS = f"""
-CREATE TABLE postings AS
-SELECT term_id, chunk_no, {_TFS}
-FROM counts JOIN terms USING (term) ORDER BY term_id, chunk_no
+ADDED_POSTINGS = f"""
+SELECT term_id, chunk_no, {_TFS} FROM added JOIN terms USING (term) ORDER BY term_id, chunk_no
 """
+"""The postings that the previous version does not hold, with the numbers of the new one."""
 
-_LENGTHS = f"""
-CREATE TABLE chunk_lengths AS
+POSTINGS = "CREATE TABLE postings AS {}"
+
+KEPT_POSTINGS = f"SELECT term_id, chunk_no, {_TFS} FROM prev.postings"
+"""The postings of the previous version in their order, with its numbers."""
+
+TERM_NUMBERS = "SELECT b.term_id AS old_no, t.term_id AS new_no FROM prev.terms b JOIN terms t USING (term)"
+CHUNK_NUMBERS = "SELECT old_no, new_no FROM renumbered WHERE is_same"
+
+_LENGTHS_OF_ADDED = f"""
 SELECT chunk_no, {_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length")}
-FROM (SELECT chunk_no FROM chunks) LEFT JOIN postings USING (chunk_no)
-GROUP BY chunk_no ORDER BY chunk_no
+FROM (SELECT chunk_no FROM chunks {{those}}) LEFT JOIN added USING (chunk_no) GROUP BY chunk_no
+"""
+_LENGTHS = f"CREATE TABLE chunk_lengths AS {_LENGTHS_OF_ADDED.format(those='')} ORDER BY chunk_no"
+_LENGTHS_ONTO = f"""
+CREATE TABLE chunk_lengths AS
+SELECT n.new_no AS chunk_no, l.* EXCLUDE (chunk_no)
+FROM prev.chunk_lengths l JOIN renumbered n ON n.old_no = l.chunk_no WHERE n.is_same
+UNION ALL {_LENGTHS_OF_ADDED.format(those="WHERE chunk_no NOT IN (SELECT new_no FROM renumbered WHERE is_same)")}
+ORDER BY chunk_no
 """
 
-INVERTED_INDEX = (
-    _RESTATED,
-    _STATED_TERMS,
-    _KEPT_POSTINGS,
-    _NEW_COUNTS,
-    _KEPT_COUNTS,
-    _PREVIOUS_TERMS,
-    _COUNTS,
-    _TERMS,
-    _POSTINGS,
-    _LENGTHS,
-)
-INVERTED_INDEX_FROM_NOTHING = (
-    _RESTATED,
-    _STATED_TERMS,
-    _NEW_COUNTS,
-    _NO_KEPT_COUNTS,
-    _NO_PREVIOUS_TERMS,
-    _COUNTS,
-    _TERMS,
-    _POSTINGS,
-    _LENGTHS,
-)
+COUNTED_ONTO = (
+    _RESTATED, _STATED_TERMS, _NEW_COUNTS, _RENUMBERED, _NOT_KEPT, _ADDED, _TERMS.format(before=_DFS_BEFORE),
+    _LENGTHS_ONTO,
+)  # fmt: skip
+COUNTED_ANEW = (
+    _RESTATED, _STATED_TERMS, _NEW_COUNTS, _ADDED_TO_NOTHING, _TERMS.format(before=""), _LENGTHS,
+)  # fmt: skip
+"""What makes `terms`, `chunk_lengths` and the relation `added`, onto the previous version or from nothing."""
 
 _TEXTS = ", ".join(
     f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name

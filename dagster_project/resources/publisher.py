@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -34,12 +35,14 @@ from dagster_project.resources.sources import FileSources
 from transforms import schemas
 from transforms.errors import CheckFailedError, IndexUnavailableError, ModelMismatchError, WeftError
 from transforms.hashing import parts_hash
+from transforms.merged_postings import GONE, merged_postings
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
 from transforms.terms import word_forms
 
 _TEXTS_AT_ONCE = 20_000
 _DUCKDB_HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
+_POSTINGS_AT_ONCE = 1 << 20
 _WHOLE = (
     "memberships",
     "threads",
@@ -418,8 +421,30 @@ class _Build:
         )
 
     def _inverted_index(self) -> None:
-        for statement in published.INVERTED_INDEX if self.previous else published.INVERTED_INDEX_FROM_NOTHING:
+        for statement in published.COUNTED_ONTO if self.previous else published.COUNTED_ANEW:
             self.connection.execute(statement)
+        added = published.ADDED_POSTINGS
+        if not self.previous:
+            self.connection.execute(published.POSTINGS.format(added))
+            return
+        reading = self.connection.cursor()
+        merged = merged_postings(
+            reading.execute(published.KEPT_POSTINGS).to_arrow_reader(_POSTINGS_AT_ONCE),
+            self._numbers(published.TERM_NUMBERS, "terms"),
+            self._numbers(published.CHUNK_NUMBERS, "chunks"),
+            table := self.connection.execute(added).to_arrow_table(),
+        )
+        self.connection.register("merged", pa.RecordBatchReader.from_batches(table.schema, merged))
+        self.connection.execute(published.POSTINGS.format("FROM merged"))
+        self.connection.unregister("merged")
+
+    def _numbers(self, statement: str, table: str) -> np.ndarray:
+        """The new number of each row of a table of the previous version, by its old one; GONE where it has none."""
+        (count,) = self.connection.execute(f"SELECT count(*) FROM prev.{table}").fetchone() or (0,)
+        found = self.connection.execute(statement).fetchnumpy()
+        numbers = np.full(count, GONE, dtype=np.int32)
+        numbers[found["old_no"]] = found["new_no"]
+        return numbers
 
     def _term_forms(self) -> None:
         """Which words of the texts are which terms, for searching without a stemmer."""

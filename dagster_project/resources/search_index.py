@@ -175,9 +175,8 @@ class SearchIndex:
             self.connection = duckdb.connect(str(path), read_only=True)
             self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
             self.connection.execute("SET TimeZone = 'UTC'")
-            self.connection.execute(
-                "FROM chunks LIMIT 0"
-            )  # arrays beside a hollow file would hide what it lacks
+            # Arrays beside a hollow file would hide what it lacks.
+            self.connection.execute("FROM chunks LIMIT 0")
         if (layout := self.manifest.get("layout_version")) != LAYOUT:
             raise IndexUnavailableError(
                 f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "
