@@ -1,9 +1,13 @@
-"""The real Dagster server over Weft's definitions: it loads, shows the partitions and materializes one."""
+"""Headless Chromium against the real Dagster server: the graph, a partition that is materialized, the report's plots.
+
+Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,21 +18,16 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from tests.archives import Workspace, two_lists
+from dagster_project.build import make_report
+from tests.archives import Workspace
 
-LOADED_WITHIN, ENDED_WITHIN = 120, 120
-PARTITIONED = [
-    "messages",
-    "attachments",
-    "quarantine",
-    "message_blocks",
-    "message_chunks",
-    "message_exclusions",
-    "slow_queue",
-]
+LOADED_WITHIN, ENDED_WITHIN, SHOWN_WITHIN = 120, 120, 60
+"""Seconds until the server has loaded Weft, until a run ended, until a page shows what is waited for."""
+SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or Path(__file__).parents[2] / ".screenshots")
 
 
 def waited(look: Callable[[], Any], seconds: int) -> Any:
@@ -69,8 +68,12 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return two_lists(tmp_path_factory.mktemp("ui"))
+def workspace(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two lists, published, with the report on how that went."""
+    work = built_once.copied(tmp_path_factory.mktemp("ui") / "work")
+    with work.instance() as instance:
+        make_report(work.settings, instance)
+    return work
 
 
 @pytest.fixture(scope="module")
@@ -97,32 +100,67 @@ def server(workspace: Workspace) -> Iterator[Server]:
             process.wait(60)
 
 
-def test_a_partition_is_materialized_from_the_ui(server: Server, workspace: Workspace):
-    asked = '{assetNodes(assetKeys:[{path:["messages"]}]){partitionKeys}}'
-    keys = server.ask(asked)["assetNodes"][0]["partitionKeys"]
-    assert keys == ["dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"]
-    selector = {
-        **(server.repository() or {}),
-        "pipelineName": "refresh_mail",
-        "assetSelection": [{"path": [name]} for name in PARTITIONED],
-        "assetCheckSelection": [],
-    }
-    tags = [{"key": "dagster/partition", "value": keys[1]}]
-    launched = server.ask(
-        "mutation($p:ExecutionParams!){launchPipelineExecution(executionParams:$p){"
-        "... on LaunchRunSuccess{run{runId}} ... on PythonError{message}}}",
-        p={"selector": selector, "runConfigData": {}, "mode": "default", "executionMetadata": {"tags": tags}},
-    )["launchPipelineExecution"]
-    assert "run" in launched, launched
+@pytest.fixture(scope="module")
+def page(server: Server) -> Iterator[Any]:
+    """A page of headless Chromium that is at no address yet."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("no Chromium on this machine")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        opened = launched.new_page(viewport={"width": 1500, "height": 1000})
+        opened.set_default_timeout(SHOWN_WITHIN * 1000)
+        yield opened
+        launched.close()
 
-    def ended() -> str | None:
-        answer = server.ask(
-            "query($i:ID!){runOrError(runId:$i){... on Run{status}}}", i=launched["run"]["runId"]
-        )
-        status: str = answer["runOrError"]["status"]
-        return status if status in ("SUCCESS", "FAILURE", "CANCELED") else None
 
-    assert waited(ended, ENDED_WITHIN) == "SUCCESS"
-    lake = Path(workspace.folder) / "state" / "lake"
-    made = {str(p.relative_to(lake)) for p in lake.rglob("*.parquet")}
-    assert made == {f"{name}/{keys[1]}.parquet" for name in PARTITIONED}
+def shoot(page: Any, name: str) -> None:
+    """Keep a picture of a page."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def test_the_graph_of_assets_shows_every_group(page: Any, server: Server):
+    page.goto(f"http://127.0.0.1:{server.port}/asset-groups")
+    for group in ("mail", "documents", "conversations", "relations", "publish", "operations"):
+        page.locator("svg foreignObject", has_text=group).first.wait_for()
+    shoot(page, "graph")
+
+
+def test_a_partition_is_materialized_from_the_ui(page: Any, server: Server, workspace: Workspace):
+    partition = "dev/dev.2004-02"
+    file = Path(str(workspace.lake.path("messages", partition)))
+    before = file.read_bytes()
+    file.unlink()
+    address = f"http://127.0.0.1:{server.port}/assets/messages?view=partitions&partition={quote(partition, safe='')}"
+    page.goto(address)
+    page.get_by_text("View all historical events (1)").wait_for()
+    page.get_by_role("button", name="Materialize…").click()
+    page.get_by_role("button", name="Confirm").click()
+    shoot(page, "materialize")
+    page.get_by_role("button", name="Launch 1 run").click()
+    waited(file.exists, ENDED_WITHIN)
+    assert file.read_bytes() == before
+    asked = "{runsOrError(limit:1){... on Runs{results{status}}}}"
+    waited(
+        lambda: server.ask(asked)["runsOrError"]["results"][0]["status"] not in ("STARTED", "STARTING"),
+        ENDED_WITHIN,
+    )
+    page.goto(address)
+    page.get_by_text("View all historical events (2)").wait_for()
+    page.get_by_text("Materialized (3)").wait_for()
+    page.goto(f"http://127.0.0.1:{server.port}/runs")
+    page.get_by_text("Success", exact=True).first.wait_for()
+    shoot(page, "materialized")
+
+
+def test_the_report_shows_its_plots(page: Any, server: Server):
+    page.goto(f"http://127.0.0.1:{server.port}/assets/operations_report?view=overview")
+    page.get_by_text("[Show Markdown]").click()
+    plots = page.locator("img[src^='data:image/png;base64,']")
+    plots.wait_for()
+    width, height = plots.evaluate("plot => [plot.naturalWidth, plot.naturalHeight]")
+    assert width > 500 and height > 400
+    page.get_by_text("Rows per second, by step of the last runs").wait_for()
+    shoot(page, "report")

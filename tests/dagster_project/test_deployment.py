@@ -1,0 +1,128 @@
+"""The files of docs/deploy: systemd takes the units, their commands exist, Dagster keeps its state in PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dagster_project.cli import main
+from dagster_project.retention import prune_runs
+from tests.archives import Mail, Workspace
+
+DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
+BIN = Path(sys.executable).parent
+UNITS = sorted(p.name for p in DEPLOY.iterdir() if p.suffix in (".service", ".timer"))
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd on this machine")
+def test_systemd_finds_no_fault_in_the_units(tmp_path: Path):
+    for name in UNITS:
+        (tmp_path / name).write_text((DEPLOY / name).read_text().replace("/opt/weft/.venv/bin", str(BIN)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *(tmp_path / name for name in UNITS)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", [n for n in UNITS if n.endswith(".service")])
+def test_the_commands_of_the_units_exist(name: str):
+    (command,) = (
+        line.partition("=")[2] for line in (DEPLOY / name).read_text().splitlines() if "ExecStart=" in line
+    )
+    program, *arguments = command.split()
+    assert (BIN / Path(program).name).exists()
+    if Path(program).name == "weft":
+        told = CliRunner().invoke(main, [*arguments[:-1], "/nowhere/weft.toml"])
+        assert told.exit_code == 2 and "/nowhere/weft.toml" in told.output
+
+
+def test_the_container_is_made_of_files_that_exist():
+    copied = [
+        name
+        for line in (DEPLOY / "Containerfile").read_text().splitlines()
+        if line.startswith("COPY ")
+        for name in line.split()[1:-1]
+    ]
+    assert {"transforms", "assets", "dagster_project", "constraints.txt"} <= set(copied)
+    assert [name for name in copied if not (DEPLOY.parents[1] / name).exists()] == []
+
+
+def test_the_configuration_for_postgres_differs_in_storage_alone():
+    shipped = yaml.safe_load((DEPLOY.parents[1] / "dagster_project" / "dagster.yaml").read_text())
+    ours = yaml.safe_load((DEPLOY / "dagster-postgres.yaml").read_text())
+    assert ours.pop("storage")
+    kept = {key: value for key, value in shipped.items() if not key.endswith("_storage")}
+    assert ours == kept
+
+
+@pytest.fixture
+def postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A PostgreSQL of its own on the loopback interface, named in the environment."""
+    pytest.importorskip("dagster_postgres", reason="dagster-postgres is not installed")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        pytest.skip("no PostgreSQL server on this machine")
+    if os.getuid() == 0 and "postgres" not in {user.pw_name for user in pwd.getpwall()}:
+        pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
+    folder = (
+        Path("/var/tmp") / tmp_path_factory.mktemp("postgres").parent.name / f"weft-postgres-{os.getpid()}"
+    )
+    folder.mkdir(parents=True)
+    user = "postgres" if os.getuid() == 0 else None
+    if user:
+        shutil.chown(folder, user)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(found[-1].parent / program), "-D", str(folder / "data"), *arguments]
+        subprocess.run(
+            command, check=True, cwd=folder, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run("initdb", "--username=weft", "--auth=trust", "--encoding=UTF8", "--no-sync")
+    run("pg_ctl", "--wait", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -F", "start")
+    for name, value in (
+        ("HOST", "127.0.0.1"),
+        ("USER", "weft"),
+        ("PASSWORD", "none"),
+        ("DATABASE", "postgres"),
+    ):
+        monkeypatch.setenv(f"WEFT_PG_{name}", value)
+    monkeypatch.setenv("WEFT_PG_PORT", str(port))
+    try:
+        yield
+    finally:
+        run("pg_ctl", "--mode=immediate", "stop")
+        shutil.rmtree(folder)
+
+
+def test_dagster_keeps_its_state_in_postgres(
+    postgres: None, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    port = {"port": int(os.environ["WEFT_PG_PORT"])}
+    configured = yaml.safe_load((DEPLOY / "dagster-postgres.yaml").read_text())
+    configured["storage"]["postgres"]["postgres_db"] |= port
+    (home / "dagster.yaml").write_text(yaml.safe_dump(configured))
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    assert workspace.build().published
+    with workspace.instance() as instance:
+        assert type(instance.event_log_storage).__name__ == "PostgresEventLogStorage"
+        assert instance.get_materialized_partitions(dg.AssetKey("messages")) == {"dev/dev.2004-01"}
+        assert prune_runs(instance, 30) == 0
+    assert list(home.rglob("*.db")) == []
