@@ -675,9 +675,10 @@ class CandidateSettings(StageSettings):
         100_000, ge=0, description="chunks up to which `auto` compares every vector in full"
     )
     code_candidates: int = Field(
-        10_000,
+        15_000,
         gt=0,
-        description="vectors with the most signs in common with the query that `auto` looks at twice",
+        description="vectors with the most signs in common with the query that `auto` looks at twice; of a million they "
+        "hold .983 of the ten nearest, 10,000 .980",
     )
     code_rescored: int = Field(2_000, gt=0, description="the best of these, whose cosines are computed")
     hnsw_ef_search: int = Field(256, gt=0, description="candidates HNSW keeps while it searches")
