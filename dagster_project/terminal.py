@@ -281,8 +281,9 @@ def print_outlook(found: Outlook) -> None:
     for why, count in found.reasons.items():
         like = next(piece.partition for piece in found.pieces if piece.why == why)
         console.print(f"  {count:>6,}  {why}, such as {like}", markup=False, soft_wrap=True)
-    for table, why in found.whole.items():
-        console.print(f"   whole  {table}: {why}", markup=False, soft_wrap=True)
+    for why in dict.fromkeys(found.whole.values()):
+        tables = ", ".join(table for table, reason in found.whole.items() if reason == why)
+        console.print(f"   whole  {why}: {tables}", markup=False, soft_wrap=True)
     if found.slow:
         console.print(
             f"{len(found.slow)} units wait for the slow lane, {found.waiting_bytes:,} bytes of text"

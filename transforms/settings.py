@@ -604,7 +604,7 @@ class OperationsSettings(StageSettings):
         description="bytes of source files that a backfill makes at once; a build that comes meanwhile waits for one "
         "batch, here some ten seconds",
     )
-    batch_partitions: int = Field(16, gt=0, description="partitions that a backfill makes at once, at most")
+    batch_partitions: int = Field(32, gt=0, description="partitions that a backfill makes at once, at most")
     fresh_hours: float = Field(
         6,
         gt=0,
