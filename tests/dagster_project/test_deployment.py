@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -17,8 +18,10 @@ import yaml
 from click.testing import CliRunner
 
 from dagster_project.cli import main
+from dagster_project.evaluation import open_index
+from dagster_project.resources.published_files import CURRENT
 from dagster_project.retention import prune_runs
-from tests.archives import Mail, Workspace
+from tests.archives import Mail, Workspace, differences, embedded
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 BIN = Path(sys.executable).parent
@@ -126,3 +129,20 @@ def test_dagster_keeps_its_state_in_postgres(
         assert instance.get_materialized_partitions(dg.AssetKey("messages")) == {"dev/dev.2004-01"}
         assert prune_runs(instance, 30) == 0
     assert list(home.rglob("*.db")) == []
+
+
+def test_a_backup_of_sources_vectors_and_one_version_is_searched_at_once_and_built_without_embedding(
+    built_once: Workspace, tmp_path: Path
+):
+    """Restored as docs/operations.md says."""
+    left_out = shutil.ignore_patterns(
+        "lake", "dagster", "*.arrays", "CURRENT", "files.json", "seen.json", ".*"
+    )
+    shutil.copytree(built_once.folder, tmp_path / "restored", ignore=left_out)
+    restored = Workspace(tmp_path / "restored")
+    (version,) = restored.index.iterdir()
+    (restored.index / CURRENT).symlink_to(version.name)
+    with closing(open_index(restored.settings)) as index:
+        assert index.search(["compactor"]).hits.num_rows
+    assert embedded(restored.build()) == 0
+    assert differences(restored.index, built_once.index) == {}
