@@ -39,6 +39,7 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/chunks.py
 	@$(BIN)/python benchmarks/stages.py
 	@$(BIN)/python benchmarks/retrieval.py
+	@$(BIN)/python benchmarks/labels.py
 
 faults: $(STAMP)
 	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/test_killed_builds.py \

@@ -1,6 +1,6 @@
 """What the stages that are off by default do to documents: sections, collapse, diversity, expansion.
 
-    python benchmarks/document_options.py [--state FOLDER] [--budget BYTES] [--markdown]
+    python benchmarks/document_options.py [--state FOLDER] [--budget BYTES] [--every NUMBER] [--markdown]
 
 Questions with marked passages, asked of a speech and of encyclopaedia articles whose headings are written as
 Markdown. Of each setting: how much of the passages the first 5,000 bytes hold that a reader is shown (hits in their
@@ -52,6 +52,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--state", type=Path, help="where the index is kept between runs")
+    parser.add_argument(
+        "--every", type=int, default=1, help="ask every so manieth question; default %(default)s"
+    )
     parser.add_argument("--budget", type=int, default=5000, help="bytes; default %(default)s")
     parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
     arguments = parser.parse_args()
@@ -66,7 +69,8 @@ def main() -> None:
             corpus.tasks, sorted(p.stem for p in config.parent.glob("tree/*.md")), strict=True
         ):
             text = (folder / "passages" / f"{name}.md").read_bytes().decode()
-            asked = [q for q in map(json.loads, lines) if q["corpus"] == name]
+            asked = [q for q in map(json.loads, lines) if q["corpus"] == name][:: arguments.every]
+            task = task.every(arguments.every)  # noqa: PLW2901
             passages = [
                 [Span(f"passages:{name}.md", *r) for r in tasks.byte_ranges(text, q["references"])]
                 for q in asked

@@ -42,7 +42,7 @@ from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import load_settings
 from transforms.hashing import text_hash
-from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.settings import BUILT_IN_PROFILES, EmbeddingSettings, GeminiSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 CORPORA = ("pgsql", tasks.MONTHS, "documents", "conversations")
@@ -189,7 +189,10 @@ def built(config: Path, section: str) -> SearchIndex:
 def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, float]]]:
     """The metrics of the search with several lexical weights, and of vectors alone."""
     variants = {f"blend, lexical weight {w}": {"lexical_weight": w} for w in WEIGHTS}
-    variants["vectors alone"] = {"lexical_weight": 0.0, "candidates_lexical": 1, "thread_weight": 0.0}
+    for feedback in (0.0, 0.5):
+        name = f"blend, lexical weight {WEIGHTS[0]}, feedback {feedback}"
+        variants[name] = {"lexical_weight": WEIGHTS[0], "feedback_weight": feedback}
+    variants["vectors alone"] = BUILT_IN_PROFILES["vector"] | {"candidates_vector": 30}
     rows = []
     for name, changed in variants.items():
         settings = corpus.index.settings.model_copy(update=changed)
