@@ -567,7 +567,12 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
     if not statement.strip(" ;\n\t"):
         raise QueryError("the SQL statement is empty")
     try:
-        with duckdb.connect(str(link.resolve()), read_only=True) as connection:
+        file = link.resolve()
+        # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
+        with duckdb.connect() as connection:
+            quoted = str(file).replace("'", "''")
+            connection.execute(f"ATTACH '{quoted}' AS \"{file.stem}\" (READ_ONLY)")
+            connection.execute(f'USE "{file.stem}"')
             for closing in (
                 "TimeZone = 'UTC'",
                 "enable_external_access = false",

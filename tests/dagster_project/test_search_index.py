@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_arrays import folder_of
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search_index import SearchIndex, query_current
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError
 
@@ -144,3 +145,12 @@ def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind
     without = scores(feedback_weight=0.0)
     assert scores(feedback_weight=0.3) != without
     assert scores(feedback_weight=0.3, feedback_kinds=("document",)) == without
+
+
+def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
+    def ask(number: int) -> int:
+        held = query_current(built_once.index, "SELECT count(*) + $n AS n FROM messages", {"n": number})
+        return int(held.column("n")[0].as_py())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(ask, range(40))) == [21 + n for n in range(40)]
