@@ -4,7 +4,7 @@
 
 The PostgreSQL lists, and an archive that is written as a list is: every hour two mails come and the two oldest of it
 go; every third hour a mail is edited, every seventh a file is removed, and the next hour it is back. So the data stays
-of one size. Each hour the schedule is asked and the job `hourly_refresh` run as Dagster runs them, while the clock
+of one size. Each hour the schedule is asked and the job `refresh` run as Dagster runs them, while the clock
 goes on by an hour; history is kept for two days. Prints seconds, memory, open files, threads, and kilobytes of every
 folder, in the second fifth and in the last; fails if one of them is still growing: if the median of the last fifth
 is above that of the second by more than its allowance. The cache of vectors keeps those of texts that are gone, so it
@@ -37,7 +37,7 @@ from rich.table import Table
 
 from dagster_project.definitions import build_definitions
 from dagster_project.instance import open_instance
-from dagster_project.schedules import HOURLY
+from dagster_project.schedules import REFRESH
 from dagster_project.settings import load_settings
 
 BEGIN = datetime(2037, 1, 1, tzinfo=UTC)
@@ -135,8 +135,8 @@ def hours(folder: Path, count: int) -> pl.DataFrame:
     rows = []
     definitions = build_definitions(settings)
     job, schedule = (
-        definitions.resolve_job_def(HOURLY),
-        definitions.resolve_schedule_def(f"{HOURLY}_schedule"),
+        definitions.resolve_job_def(REFRESH),
+        definitions.resolve_schedule_def("refresh_every_hour"),
     )
     with open_instance(settings) as instance:
         for hour in range(count):
