@@ -304,8 +304,9 @@ def _make_whole(
 
     before, after = _around_graph(settings)
     if only_texts:
-        needed = dg.AssetSelection.assets("chunk_context").upstream().resolve(make_assets(settings))
-        names = {key.path[-1] for key in needed} - {"chunk_context", "context_terms"}
+        assets = make_assets(settings)
+        needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
+        names = {key.path[-1] for made in assets if made.keys & needed for key in made.keys}
         return make_whole([table for table in before if table in names])
     if not settings.graph.enabled:
         return make_whole([*before, *after])

@@ -33,16 +33,19 @@ def instance_home(settings: Settings) -> Path:
 
 @contextlib.contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """The instance in `instance_home`, closed on leaving."""
+    """The instance in `instance_home`, closed on leaving; DiskFullError where its files find no room."""
     import dagster as dg
 
+    from dagster_project.resources.full_disk import disk_watched
+
     before = os.environ.get("DAGSTER_HOME")
-    os.environ["DAGSTER_HOME"] = str(instance_home(settings))
     try:
-        with dg.DagsterInstance.get() as instance:
-            yield instance
+        with disk_watched(settings.root):
+            os.environ["DAGSTER_HOME"] = str(instance_home(settings))
+            with dg.DagsterInstance.get() as instance:
+                yield instance
     finally:
         if before is None:
-            del os.environ["DAGSTER_HOME"]
+            os.environ.pop("DAGSTER_HOME", None)
         else:
             os.environ["DAGSTER_HOME"] = before

@@ -23,6 +23,8 @@ def disk_watched(root: Path) -> Iterator[None]:
     """Faults that come of a full disk, as DiskFullError."""
     try:
         yield
+    except DiskFullError:
+        raise
     except (OSError, duckdb.Error, DBAPIError, WeftError) as error:
         free = shutil.disk_usage(root).free if root.exists() else 0
         # SQLite has one fault for all that a disk refuses, the memory it shares with its readers on a full one among it.

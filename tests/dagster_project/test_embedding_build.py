@@ -130,9 +130,10 @@ def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, 
 
 
 def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace, gemini: Loopback):
+    of_static = built.lake.tables["embeddings"]
     with_gemini(built, gemini.url)
     publisher = make_publisher(built.settings, built.lake)
-    publisher.lake.tables["embeddings"] = Workspace(built.folder).lake.tables["embeddings"]
+    publisher.lake.tables["embeddings"] = of_static
     with pytest.raises(ModelMismatchError, match="wordllama-l2-supercat-256 with 256 dimensions"):
         publisher.publish(dict.fromkeys(built.lake.partitions("messages"), "mail"))
 
