@@ -75,13 +75,18 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
             declared = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
             statements = [sql for (sql,) in opened.execute(declared)]
         temporary = place.with_name(f".{place.stem}.{os.getpid()}-{secrets.token_hex(4)}")
-        with closing(sqlite3.connect(temporary)) as made, made:
-            for statement in ("PRAGMA journal_mode = WAL", "BEGIN", *statements):
-                made.execute(statement)
-            made.execute("INSERT INTO alembic_version VALUES (?)", [revision])
-        with suppress(FileExistsError):
-            os.link(temporary, place)
-        temporary.unlink()
+        try:
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as made:
+                # What is in a write-ahead log when a file is closed on a full disk would be left behind.
+                for statement in ("BEGIN", *statements):
+                    made.execute(statement)
+                made.execute("INSERT INTO alembic_version VALUES (?)", [revision])
+                made.execute("COMMIT")
+                made.execute("PRAGMA journal_mode = WAL")
+            with suppress(FileExistsError):
+                os.link(temporary, place)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def has_table(self, table_name: str) -> bool:
         """True if the index has a table; tables come with migrations and do not go."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from transforms.errors import DiskFullError, WeftError
 
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OF_SQLITE = (DBAPIError, sqlite3.Error)
 _NO_ROOM = 1 << 20
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
 
@@ -25,10 +27,10 @@ def disk_watched(root: Path) -> Iterator[None]:
         yield
     except DiskFullError:
         raise
-    except (OSError, duckdb.Error, DBAPIError, WeftError) as error:
+    except (OSError, duckdb.Error, *_OF_SQLITE, WeftError) as error:
         free = shutil.disk_usage(root).free if root.exists() else 0
         # SQLite has one fault for all that a disk refuses, the memory it shares with its readers on a full one among it.
-        is_full = is_of_full_disk(error) or (isinstance(error, DBAPIError) and free < _NO_ROOM)
+        is_full = is_of_full_disk(error) or (isinstance(error, _OF_SQLITE) and free < _NO_ROOM)
         if not is_full:
             raise
         reason = str(error).splitlines()[0]
