@@ -690,7 +690,7 @@ class CandidateSettings(StageSettings):
     )
     bm25_k1: float = Field(1.5, ge=0, description="BM25 term saturation")
     bm25_b: float = Field(0.75, ge=0, le=1, description="BM25 length normalisation")
-    title_weight: float = Field(2.0, ge=0, description="weight of subject terms")
+    title_weight: float = Field(4.0, ge=0, description="weight of terms of the subject or heading")
     text_weight: float = Field(1.0, ge=0, description="weight of authored terms")
     quote_weight: float = Field(0.3, ge=0, description="weight of quoted terms")
     file_weight: float = Field(0.3, ge=0, description="weight of the names of files that a diff changes")

@@ -118,7 +118,7 @@ def test_words_that_stemming_changes_are_found(published: duckdb.DuckDBPyConnect
 
 def test_weights_are_parameters_with_the_settings_as_defaults(published: duckdb.DuckDBPyConnection):
     default = asked(published, "FROM search_text('compaction')")
-    same = asked(published, "FROM search_text('compaction', 10, title_weight := 2, k1 := 1.5)")
+    same = asked(published, "FROM search_text('compaction', 10, title_weight := 4, k1 := 1.5)")
     untitled = asked(published, "FROM search_text('compaction', title_weight := 0)")
     assert same == default
     assert {row["doc_id"] for row in untitled} == {ident(2), ident(3)} < {row["doc_id"] for row in default}
