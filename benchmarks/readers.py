@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import mail_collections as collections
 import numpy as np
 from rich.console import Console
@@ -35,6 +36,7 @@ from dagster_project.evaluation import open_index
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.search_index import query_current
 from dagster_project.settings import load_settings
+from transforms.errors import WeftError
 
 PROCESSES = 4
 MOST = 3.0
@@ -65,7 +67,7 @@ def reader(config: Path, way: str, number: int, queries: list[str], pause: float
         version, fault = None, None
         try:
             version = ask(draw.choice(queries))
-        except Exception as error:  # noqa: BLE001 - whatever fails is what this measures
+        except (duckdb.Error, WeftError, OSError) as error:
             fault = f"{type(error).__name__}: {error}"
         answers.append(Answer(start, time.monotonic() - start, way, fault, version))
     return answers

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dagster._config import UserConfigSchema
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
@@ -112,11 +112,27 @@ class _KeptEngine:
     """What the storages with one file have in common: its engine, made at the first question."""
 
     _conn_string: str
+    FOLDER: ClassVar[str]
+    FILE: ClassVar[str]
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:
         """No configuration: the files lie where Dagster keeps them below `DAGSTER_HOME`."""
         return {}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> Self:
+        """The storage in its folder of `$DAGSTER_HOME`."""
+        return cls.from_local(_below_home(cls.FOLDER), inst_data)
+
+    @classmethod
+    def from_local(cls, base_dir: str, inst_data: ConfigurableClassData | None = None) -> Self:
+        """The storage in a folder; Dagster's migrations are read only where it is new."""
+        if _revision(Path(base_dir) / f"{cls.FILE}.db") is None:
+            return super().from_local(base_dir, inst_data)  # type: ignore[misc]
+        return cls(create_db_conn_string(base_dir, cls.FILE), inst_data)  # type: ignore[call-arg]
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -135,37 +151,13 @@ class _KeptEngine:
 class KeptEngineRunStorage(_KeptEngine, SqliteRunStorage):
     """`SqliteRunStorage` that keeps the engine of its file."""
 
-    @classmethod
-    def from_config_value(
-        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
-    ) -> Self:
-        """The storage in `$DAGSTER_HOME/history`."""
-        return cls.from_local(_below_home("history"), inst_data)
-
-    @classmethod
-    def from_local(cls, base_dir: str, inst_data: ConfigurableClassData | None = None) -> Self:
-        """The storage in a folder; Dagster's migrations are read only where it is new."""
-        if _revision(Path(base_dir) / "runs.db") is None:
-            return super().from_local(base_dir, inst_data)
-        return cls(create_db_conn_string(base_dir, "runs"), inst_data)
+    FOLDER, FILE = "history", "runs"
 
 
 class KeptEngineScheduleStorage(_KeptEngine, SqliteScheduleStorage):
     """`SqliteScheduleStorage` that keeps the engine of its file."""
 
-    @classmethod
-    def from_config_value(
-        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
-    ) -> Self:
-        """The storage in `$DAGSTER_HOME/schedules`."""
-        return cls.from_local(_below_home("schedules"), inst_data)
-
-    @classmethod
-    def from_local(cls, base_dir: str, inst_data: ConfigurableClassData | None = None) -> Self:
-        """The storage in a folder; Dagster's migrations are read only where it is new."""
-        if _revision(Path(base_dir) / "schedules.db") is None:
-            return super().from_local(base_dir, inst_data)  # type: ignore[return-value]
-        return cls(create_db_conn_string(base_dir, "schedules"), inst_data)
+    FOLDER, FILE = "schedules", "schedules"
 
 
 def _below_home(*folders: str) -> str:

@@ -124,7 +124,9 @@ def shoot(page: Any, name: str) -> None:
 def test_the_graph_of_assets_shows_every_group(page: Any, server: Server):
     page.goto(f"http://127.0.0.1:{server.port}/asset-groups")
     for group in ("mail", "documents", "conversations", "relations", "publish", "operations"):
-        page.locator("svg foreignObject", has_text=group).first.wait_for()
+        node = page.locator("svg foreignObject", has_text=group).first
+        node.wait_for()
+        assert node.is_visible()
     shoot(page, "graph")
 
 
