@@ -113,9 +113,10 @@ UNION ALL SELECT doc_id, first_at FROM conversation_windows
 """
 """The time of every mail, document and window."""
 
-# A path is looked for as whole components, anywhere in the path; * stands for any characters.
+# A path is looked for as whole components, the last with or without its ending, anywhere in the path; * stands for
+# any characters.
 _AT_PATH = " OR ".join(
-    f"path GLOB {form}" for form in ("$path", "'*/' || $path", "$path || '/*'", "'*/' || $path || '/*'")
+    f"path GLOB {before} || $path || {after}" for before in ("''", "'*/'") for after in ("''", "'/*'", "'.*'")
 )
 
 # Statements that give the numbers of the chunks of documents whose field has the value.

@@ -118,7 +118,7 @@ SHOWN: dict[str, Callable[[dict[str, Any]], list[str | None]]] = {
 
 def at_path(path: str | None, wanted: str) -> bool:
     pattern = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in wanted)
-    return re.fullmatch(f"(?:.*/)?{pattern}(?:/.*)?", path or "") is not None
+    return re.fullmatch(f"(?:.*/)?{pattern}(?:[/.].*)?", path or "") is not None
 
 
 def between(row: dict[str, Any], since: datetime | None, until: datetime | None) -> bool:
@@ -172,7 +172,7 @@ LEAVES = st.one_of(
     st.builds(Leaf, st.just("l"), st.sampled_from(["dev", "users"])),
     st.builds(Leaf, st.just("source"), st.sampled_from(["dev", "users", "notes"])),
     st.builds(Leaf, st.just("kind"), st.sampled_from(["message", "document", "attachment"])),
-    st.builds(Leaf, st.just("path"), st.sampled_from(["log.c", "src", "store/*", "deep", "*.md", "Coll", "dee?"])),
+    st.builds(Leaf, st.just("path"), st.sampled_from(["log.c", "log", "src", "store/*", "deep", "*.md", "Coll", "dee?"])),
     st.builds(Leaf, st.just("tag"), st.sampled_from(["engine", "idea", "engine/storage"])),
     st.builds(Leaf, st.just("d"), st.sampled_from(["2004", "2004-01-06..2004-01-07", "..2004-01-05", "2005.."])),
     st.builds(Leaf, st.just("m"), st.sampled_from(["m0@example.org", "it's@example.org", "no"])),
