@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,13 @@ def pgsql(corpora: Path) -> Collection:
             relevant.append(frozenset(topic["message_ids"]))
     source = f'path = "{corpora}/pgsql/pgsql-*"\ngrain = "year"'
     return Collection("pgsql", source, {"topics": (queries, relevant)})
+
+
+def copied_pgsql(corpora: Path, folder: Path, months: str = "*") -> None:
+    """Copy the archives of the PostgreSQL lists, or those of the months that a pattern names, into a new folder."""
+    folder.mkdir(parents=True)
+    for file in (corpora / "pgsql").glob(f"pgsql-*.{months}"):
+        shutil.copy(file, folder)
 
 
 def erofs_source(corpora: Path, months: str = "*") -> str:

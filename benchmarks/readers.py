@@ -1,6 +1,6 @@
 """Readers of the published index while new versions appear: faults, and how late the slowest answers are.
 
-    python benchmarks/readers.py [--readers 32] [--publishes 20] [--pause 2]
+    python benchmarks/readers.py [--readers 32] [--publishes 20] [--pause 2] [--months GLOB]
 
 Publishes the PostgreSQL lists and lets readers, half of them with SQL over a connection per question, half with an
 open search that follows `CURRENT` as `weft mcp` does, ask one question after another with a pause between them. Then
@@ -133,12 +133,12 @@ def coming(folder: Path, number: int) -> None:
 
 
 def measured(
-    folder: Path, readers: int, publishes: int, pause: float
+    folder: Path, readers: int, publishes: int, pause: float, months: str
 ) -> tuple[list[Answer], list[tuple[float, float, str]]]:
     """All answers, and begin, end and place (`read` or `beside`) of every publish."""
     corpora = collections.corpora_folder()
     read = folder / "read"
-    shutil.copytree(corpora / "pgsql", read / "mail", ignore=shutil.ignore_patterns("*.json", "COPYRIGHT"))
+    collections.copied_pgsql(corpora, read / "mail", months)
     config = collections.settings_file(read, "pgsql", 'path = "mail/pgsql-*"\ngrain = "year"')
     built(config)
     shutil.copytree(read, folder / "beside", symlinks=True)
@@ -175,9 +175,12 @@ def main() -> None:
     parser.add_argument(
         "--pause", type=float, default=2, help="mean seconds between two questions of a reader"
     )
+    parser.add_argument("--months", default="*", help="which archives of the lists, such as 2001*")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        answers, spans = measured(Path(folder), arguments.readers, arguments.publishes, arguments.pause)
+        answers, spans = measured(
+            Path(folder), arguments.readers, arguments.publishes, arguments.pause, arguments.months
+        )
     faults = [a.fault for a in answers if a.fault]
     seconds: dict[tuple[str, str], list[float]] = {}
     for answer in answers:
