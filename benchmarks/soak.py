@@ -36,7 +36,7 @@ from rich.table import Table
 
 from dagster_project.definitions import build_definitions
 from dagster_project.instance import open_instance
-from dagster_project.schedules import REFRESH
+from dagster_project.job_runs import REFRESH
 from dagster_project.settings import load_settings
 
 BEGIN = datetime(2037, 1, 1, tzinfo=UTC)

@@ -14,10 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transforms.errors import BusyError, WeftError
 from transforms.settings import AlertSettings
+
+if TYPE_CHECKING:
+    from dagster_project.recovery import Interrupted
 
 _LOG = logging.getLogger("weft.alerts")
 
@@ -54,6 +57,17 @@ def alert_fetches(settings: AlertSettings, root: Path, sources: Sequence[str]) -
     """Send one alert that names the sources whose fetch failed, if there are any."""
     if sources:
         send(settings, _payload("fetch_failed", root, sources=sorted(sources)))
+
+
+def alert_interrupted(settings: AlertSettings, root: Path, found: Iterable[Interrupted]) -> None:
+    """Send an alert for each piece of work that was killed before it was done, as its successor finds it."""
+    for left in found:
+        send(settings, _payload("build_interrupted", root, work=left.work, begun=left.begun, runs=left.runs))
+
+
+def alert_lost_run(settings: AlertSettings, root: Path, job: str, run_id: str) -> None:
+    """Send an alert for a run that Dagster ended, or whose process is gone."""
+    send(settings, _payload("run_lost", root, job=job, run_id=run_id))
 
 
 def send(settings: AlertSettings, payload: Mapping[str, Any]) -> list[str]:

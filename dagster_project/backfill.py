@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
@@ -24,14 +24,14 @@ from dagster_project.composition import (
 )
 from dagster_project.definitions import build_definitions
 from dagster_project.fetching import ROOT_TAG
+from dagster_project.job_runs import BACKFILL, LANE_TAG
 from dagster_project.locks import only_lane, turn
 from dagster_project.plan import add_partitions, is_made, make_plan
-from dagster_project.recovery import close_dead_runs
+from dagster_project.recovery import lane_going
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.schedules import BACKFILL, LANE_TAG
 from dagster_project.settings import Settings
 from transforms.errors import SettingsError
 
@@ -78,11 +78,12 @@ def backfill(
         alerting(settings.alerts, settings.root),
         disk_watched(settings.root),
         only_lane(settings.root, BACKFILL),
+        lane_going(settings, instance, BACKFILL) as interrupted,
     ):
-        close_dead_runs(instance, settings.root, BACKFILL)
         work = _Backfill(settings, instance, names, progress)
         work.run()
         result = publish_all(settings, instance, progress)
+        result = replace(result, interrupted=(*interrupted, *result.interrupted))
         work.backlog.clear()
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     made = tuple(u.partition for u in work.units)

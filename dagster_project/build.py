@@ -22,6 +22,7 @@ from dagster_project.composition import (
 from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions, refresh_job
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
+from dagster_project.job_runs import LANE_TAG
 from dagster_project.locks import only_build, only_lane, turn
 from dagster_project.plan import (
     Plan,
@@ -32,11 +33,10 @@ from dagster_project.plan import (
     stale_slow,
     sync_partitions,
 )
-from dagster_project.recovery import Interrupted, close_dead_runs, going
+from dagster_project.recovery import Interrupted, going, lane_going
 from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.slow_lane import waiting_bytes
-from dagster_project.schedules import LANE_TAG
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, CheckFailedError, WeftError
 
@@ -56,7 +56,12 @@ class BuildResult:
     fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
     failed_checks: tuple[FailedCheck, ...] = ()
     slow: tuple[str, ...] = ()
-    interrupted: Interrupted | None = None
+    interrupted: tuple[Interrupted, ...] = ()
+
+    def told(self) -> list[str]:
+        """What the build met and mended, one line each."""
+        damages = [f"damaged, made again: {path}: {what}" for path, what in self.plan.damaged.items()]
+        return [*(f"recovered: {found}" for found in self.interrupted), *damages]
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -67,7 +72,7 @@ class BuildResult:
             "removed": sorted(self.plan.vanished),
             "slow": sorted(self.slow),
             "damaged": dict(self.plan.damaged),
-            "interrupted": asdict(self.interrupted) if self.interrupted else None,
+            "interrupted": [asdict(found) for found in self.interrupted],
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),
@@ -105,7 +110,11 @@ def build(
             result = _with_slow_lane(settings, instance, progress, result)
     seconds = time.monotonic() - start
     result = replace(
-        result, fetched=fetched, stages=_timings(progress), seconds=seconds, interrupted=interrupted
+        result,
+        fetched=fetched,
+        stages=_timings(progress),
+        seconds=seconds,
+        interrupted=(*interrupted, *result.interrupted),
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
@@ -141,15 +150,19 @@ def make_texts(
             _make_whole(settings, instance, plan, definitions, [], only_texts=True)
 
 
-def make_slow(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> tuple[str, ...]:
-    """Make what waits for the slow lane, beside builds; the partitions that were made. BusyError if another does."""
-    with only_lane(settings.root, SLOW.name):
-        close_dead_runs(instance, settings.root, SLOW.name)
+def make_slow(
+    settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress
+) -> tuple[tuple[str, ...], tuple[Interrupted, ...]]:
+    """Make what waits for the slow lane, beside builds; the partitions that were made, and what was left by killed work.
+
+    BusyError if another process is at it.
+    """
+    with only_lane(settings.root, SLOW.name), lane_going(settings, instance, SLOW.name) as interrupted:
         waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
         definitions = build_definitions(settings, {"progress": progress})
         tags = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name}
         make_partitions(definitions, instance, waiting, [SLOW], tags)
-        return tuple(sorted(waiting))
+        return tuple(sorted(waiting)), interrupted
 
 
 def publish_slow_lane(
@@ -180,7 +193,9 @@ def _with_slow_lane(
 ) -> BuildResult:
     """`result` with what the slow lane made and published, if something waited and no other process makes it."""
     with contextlib.suppress(BusyError):
-        if made := make_slow(settings, instance, progress):
+        made, interrupted = make_slow(settings, instance, progress)
+        result = replace(result, interrupted=(*result.interrupted, *interrupted))
+        if made:
             with turn(settings.root):
                 later = _build(settings, instance, progress, lambda plan: None)
             figures = {
@@ -344,7 +359,8 @@ def _numbers(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
 def make_report(settings: Settings, instance: dg.DagsterInstance) -> None:
     """Make the report on how the system does, as the job `report` does; WeftError if that fails."""
     job = build_definitions(settings).resolve_job_def(REPORT)
-    _run(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
+    with alerting(settings.alerts, settings.root):
+        _run(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
 
 
 def _figures(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from dagster_project.composition import (
     make_fetch_assets,
     make_resources,
 )
+from dagster_project.job_runs import LANE_TAG, lost_runs_sensor
 from dagster_project.schedules import (
-    LANE_TAG,
     LATER,
     backfill_job,
     hourly_schedule,
@@ -68,7 +68,7 @@ def refresh_job(family: Family) -> str:
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
     fetching = make_fetch_assets(settings)
-    alone = refresh_all_job(settings), slow_lane_job(settings)
+    refresh, slow_lane, backfill = refresh_all_job(settings), slow_lane_job(settings), backfill_job(settings)
     assets = [
         *fetching,
         *make_assets(settings),
@@ -79,9 +79,13 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     return dg.Definitions(
         assets=_linked([_owned(definition, settings) for definition in assets]),
         asset_checks=[publish_checks(settings.embedding)],
-        jobs=[*_jobs(settings, fetches=bool(fetching)), *alone, backfill_job(settings)],
+        jobs=[*_jobs(settings, fetches=bool(fetching)), refresh, slow_lane, backfill],
         schedules=[hourly_schedule(settings)],
-        sensors=[vault_sensor(settings), slow_lane_sensor(settings, *alone)],
+        sensors=[
+            vault_sensor(settings),
+            slow_lane_sensor(settings, refresh, slow_lane),
+            *([lost_runs_sensor(settings, [refresh, slow_lane, backfill])] if settings.alerts.is_set else []),
+        ],
         resources={**make_resources(settings), **(resources or {})},
         executor=dg.in_process_executor,
     )

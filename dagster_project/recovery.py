@@ -1,4 +1,4 @@
-"""What a build that was ended before it was done left behind: noticed, cleared away and told."""
+"""What work that was ended before it was done left behind: noticed, cleared away and told."""
 
 from __future__ import annotations
 
@@ -10,49 +10,93 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.partitions import SLOW
+from dagster_project.alerts import alert_interrupted
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.fetching import ROOT_TAG
-from dagster_project.schedules import LANE_TAG
+from dagster_project.job_runs import BACKFILL, LANE_TAG, close_dead_job_runs
+from dagster_project.locks import only_lane
 from dagster_project.settings import Settings
+from transforms.errors import BusyError
 
-MARK = ".build.going"
-"""The file that is there while a build goes on; it says since when."""
+BUILD = "build"
+_WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
 
 
 @dataclass(frozen=True)
 class Interrupted:
-    """A build that was ended before it was done: when it began, its runs that were closed, its unfinished files."""
+    """Work that was ended before it was done: which, when it began, its runs that were closed, its unfinished files."""
 
+    work: str
     begun: str
     runs: tuple[str, ...]
     files: int
 
     def __str__(self) -> str:
         """One sentence for people."""
+        swept = f", {self.files} unfinished files are removed" if self.files else ""
         closed = f"; closed run {', '.join(self.runs)}" if self.runs else ""
         return (
-            f"the build of {self.begun or 'an unknown time'} was ended before it was done: what it had made is kept, "
-            f"{self.files} unfinished files are removed{closed}"
+            f"the {_WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
+            f"what it had made is kept{swept}{closed}"
         )
 
 
+def mark(root: Path, work: str) -> Path:
+    """The file that is there while a build, or the work of a lane, goes on; it says since when."""
+    return root / f".{work}.going"
+
+
 @contextlib.contextmanager
-def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[Interrupted | None]:
-    """Clear away what a killed build left and tell of it; while the context lasts a build is known to go on.
+def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[Interrupted, ...]]:
+    """Clear away what killed work left and tell of it; while the context lasts a build is known to go on.
 
     To be entered by the holder of the build lock.
     """
-    mark = settings.root / MARK
-    begun = mark.read_text() if mark.exists() else None
     lake = make_lake(settings)
     files = lake.sweep() + make_sources(settings).sweep() + make_embedding_cache(settings).sweep()
     files += make_publisher(settings, lake).sweep()
-    runs = close_dead_runs(instance, settings.root)
-    mark.write_text(datetime.now(UTC).isoformat(timespec="seconds"))
+    lanes = [found for lane in (SLOW.name, BACKFILL) for found in _left_by_lane(settings, instance, lane)]
+    runs = (*close_dead_runs(instance, settings.root), *close_dead_job_runs(instance, settings.root))
+    with _marked(settings, BUILD, runs, files) as found:
+        alert_interrupted(settings.alerts, settings.root, lanes)
+        yield (*found, *lanes)
+
+
+@contextlib.contextmanager
+def lane_going(
+    settings: Settings, instance: dg.DagsterInstance, lane: str
+) -> Iterator[tuple[Interrupted, ...]]:
+    """`going` for the work of a lane. To be entered by the holder of its lock."""
+    with _marked(settings, lane, close_dead_runs(instance, settings.root, lane), 0) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _marked(
+    settings: Settings, work: str, runs: tuple[str, ...], files: int
+) -> Iterator[tuple[Interrupted, ...]]:
+    """Tell of work that left its mark, which left `runs` and `files` too, and leave one while the context lasts."""
+    place = mark(settings.root, work)
+    found = (Interrupted(work, place.read_text(), runs, files),) if place.exists() else ()
+    place.write_text(datetime.now(UTC).isoformat(timespec="seconds"))
     try:
-        yield None if begun is None else Interrupted(begun, runs, files)
+        alert_interrupted(settings.alerts, settings.root, found)
+        yield found
     finally:
-        mark.unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
+
+
+def _left_by_lane(settings: Settings, instance: dg.DagsterInstance, lane: str) -> list[Interrupted]:
+    """What was left by a lane whose process is gone."""
+    place = mark(settings.root, lane)
+    if not place.exists():
+        return []
+    with contextlib.suppress(BusyError), only_lane(settings.root, lane):
+        found = Interrupted(lane, place.read_text(), close_dead_runs(instance, settings.root, lane), 0)
+        place.unlink()
+        return [found]
+    return []
 
 
 def close_dead_runs(instance: dg.DagsterInstance, root: Path, lane: str | None = None) -> tuple[str, ...]:

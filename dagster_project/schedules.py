@@ -1,35 +1,29 @@
 """The jobs that do what people name as one thing, and what asks for them: every hour, and when something waits."""
 
-from collections.abc import Sequence
-
 import dagster as dg
 
 from assets.partitions import SLOW
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.freshness import note_unchanged
+from dagster_project.job_runs import (
+    BACKFILL,
+    LANE_TAG,
+    REFRESH,
+    SLOW_LANE,
+    STORAGE_TAG,
+    at_work,
+    run_under_way,
+)
 from dagster_project.locks import is_held, lane_lock, not_building
 from dagster_project.plan import make_plan, stale_slow
 from dagster_project.retention import prune_runs
 from dagster_project.settings import Settings
 from transforms.errors import BusyError, WeftError
 
-REFRESH = "refresh"
-"""The job that does what `weft build` does, but for the slow lane."""
-
-SLOW_LANE = "slow_lane"
-"""The job that makes what waits for the slow lane, and publishes it."""
-
-BACKFILL = "backfill"
-"""The job, and the lane, that makes years of archives in batches beside the hourly runs."""
-
-LANE_TAG = "weft/lane"
-"""Tag of runs beside which builds go on; the run queue of the shipped instance lets one of them run at a time."""
-
 LATER = {"dagster/priority": "-1"}
 """Tags of runs that wait in the queue behind others."""
 
 MAX_RUNTIME_SECONDS = 3 * 3600
-_UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 
 def refresh_all_job(settings: Settings) -> dg.JobDefinition:
@@ -43,23 +37,22 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
         from dagster_project.build import build, make_report
         from dagster_project.fetching import fetch_faults
 
-        result = build(
-            settings,
-            context.instance,
-            tell=lambda *step: context.log.info("%s %s: %d rows", *step),
-            fetch=context.op_config["fetch"],
-            slow=False,
-        )
-        if result.interrupted:
-            context.log.warning(str(result.interrupted))
-        for path, damage in result.plan.damaged.items():
-            context.log.warning("damaged, made again: %s: %s", path, damage)
-        pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
-        context.add_output_metadata(
-            {"units": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
-        )
-        if result.published:
-            make_report(settings, context.instance)
+        with at_work(settings.root, REFRESH):
+            result = build(
+                settings,
+                context.instance,
+                tell=lambda *step: context.log.info("%s %s: %d rows", *step),
+                fetch=context.op_config["fetch"],
+                slow=False,
+            )
+            for told in result.told():
+                context.log.warning(told)
+            pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
+            context.add_output_metadata(
+                {"units": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
+            )
+            if result.published:
+                make_report(settings, context.instance)
         if faults := fetch_faults(result.fetched):
             # What was there is published; the run fails all the same, so that somebody hears of it.
             raise dg.Failure(faults, allow_retries=False)
@@ -68,7 +61,7 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
         name=REFRESH,
         description="What `weft build` does but for the slow lane, history pruned, and the report made after a publish.",
         executor_def=dg.in_process_executor,
-        tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS},
+        tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS, STORAGE_TAG: str(settings.root)},
     )
     def refresh() -> None:
         refresh_changed()
@@ -83,16 +76,19 @@ def slow_lane_job(settings: Settings) -> dg.JobDefinition:
     def make_what_waits(context: dg.OpExecutionContext) -> None:
         from dagster_project.build import publish_slow_lane
 
-        result = publish_slow_lane(
-            settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
-        )
+        with at_work(settings.root, SLOW_LANE):
+            result = publish_slow_lane(
+                settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
+            )
+        for told in result.told():
+            context.log.warning(told)
         context.add_output_metadata({"partitions": len(result.slow), "seconds": result.seconds})
 
     @dg.job(
         name=SLOW_LANE,
         description="Make chunks and terms of very long texts, and publish them; hourly runs go on meanwhile.",
         executor_def=dg.in_process_executor,
-        tags={LANE_TAG: SLOW.name, **LATER},
+        tags={LANE_TAG: SLOW.name, STORAGE_TAG: str(settings.root), **LATER},
     )
     def slow_lane() -> None:
         make_what_waits()
@@ -120,6 +116,8 @@ def backfill_job(settings: Settings) -> dg.JobDefinition:
             context.op_config["sources"],
             tell=lambda *step: context.log.info("%s %s: %d", *step),
         )
+        for told in done.build.told():
+            context.log.warning(told)
         context.add_output_metadata(
             {"partitions": len(done.partitions), "batches": done.batches, "seconds": done.seconds}
         )
@@ -128,17 +126,12 @@ def backfill_job(settings: Settings) -> dg.JobDefinition:
         name=BACKFILL,
         description="Make years of archives in batches; hourly runs go on meanwhile, and one publish ends it.",
         executor_def=dg.in_process_executor,
-        tags={LANE_TAG: BACKFILL, **LATER},
+        tags={LANE_TAG: BACKFILL, STORAGE_TAG: str(settings.root), **LATER},
     )
     def backfill_all() -> None:
         make_batches()
 
     return backfill_all
-
-
-def runs_under_way(instance: dg.DagsterInstance, job: str = REFRESH) -> Sequence[dg.DagsterRun]:
-    """The run of a job that waits or is going, if there is one."""
-    return instance.get_runs(filters=dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1)
 
 
 def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
@@ -154,8 +147,8 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         description="Asks for a run at every full hour, unless nothing changed or one is going.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if going := runs_under_way(context.instance):
-            return dg.SkipReason(f"run {going[0].run_id} is still going")
+        if going := run_under_way(context.instance, settings.root, REFRESH):
+            return dg.SkipReason(f"run {going.run_id} is still going")
         try:
             with not_building(settings.root):
                 if any(source.remote for source in settings.sources):
@@ -188,8 +181,8 @@ def slow_lane_sensor(
         description="Asks for the slow lane after a refresh that left something to it.",
     )
     def sensor(context: dg.RunStatusSensorContext) -> dg.RunRequest | dg.SkipReason:
-        if going := runs_under_way(context.instance, SLOW_LANE):
-            return dg.SkipReason(f"run {going[0].run_id} is still going")
+        if going := run_under_way(context.instance, settings.root, SLOW_LANE):
+            return dg.SkipReason(f"run {going.run_id} is still going")
         if is_held(lane_lock(settings.root, SLOW.name)):
             return dg.SkipReason("another process makes what waits")
         waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))

@@ -139,8 +139,8 @@ class BuildView:
 
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""
-        if result.interrupted:
-            self.console.print(f"Recovered: {result.interrupted}.", markup=False, highlight=False)
+        for found in result.interrupted:
+            self.console.print(f"Recovered: {found}.", markup=False, highlight=False)
         if result.published is None:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
             return

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import dagster as dg
 from pydantic import BaseModel, ValidationError
 
+from dagster_project.job_runs import REFRESH, run_under_way
 from dagster_project.resources.trees import tree_files
-from dagster_project.schedules import REFRESH, runs_under_way
 from dagster_project.settings import DocumentSourceSettings, Settings
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
@@ -84,8 +84,8 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
             return dg.SkipReason("no document was edited")
         if not looked.is_settled(now, settings.watch):
             return dg.SkipReason("edits are still coming in")
-        if going := runs_under_way(context.instance):
-            return dg.SkipReason(f"edits wait for the end of run {going[0].run_id}")
+        if going := run_under_way(context.instance, settings.root, REFRESH):
+            return dg.SkipReason(f"edits wait for the end of run {going.run_id}")
         context.update_cursor(Looked(fingerprint=fingerprint).model_dump_json())
         return dg.RunRequest(
             run_key=f"{fingerprint}-{now:.0f}",

@@ -67,6 +67,12 @@ class Command:
         self._process.join()
         return self._process.exitcode == -9
 
+    def killed_at(self, file: Path) -> bool:
+        """Kill it as soon as a file is there, unless it ends before; True if it was killed."""
+        while self._process.is_alive() and not file.exists():
+            self._process.join(0.002)
+        return self.killed_after(0)
+
     def ended(self) -> Ended:
         """Wait until it ends."""
         self._process.join(LONGEST)

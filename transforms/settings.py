@@ -634,6 +634,11 @@ class AlertSettings(StageSettings):
     )
     timeout_seconds: float = Field(30, gt=0, description="what the command, or the post, may take")
 
+    @property
+    def is_set(self) -> bool:
+        """True if somebody hears of anything."""
+        return bool(self.command or self.url or self.url_env)
+
 
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""

@@ -20,7 +20,7 @@ from assets.partitions import MAIL
 from dagster_project.build import BuildResult
 from dagster_project.evaluation import open_index
 from dagster_project.plan import Plan
-from dagster_project.recovery import Interrupted
+from dagster_project.recovery import BUILD, Interrupted
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.terminal import BuildView
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, mbox, two_lists
@@ -86,8 +86,8 @@ def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.Ca
     plan = Plan((), {}, (), True, damaged={"lake/threads.parquet": "missing"})
     with BuildView(show=True) as view:
         view.plan(plan)
-        interrupted = Interrupted("2004-01-05T10:00:00+00:00", ("some-run",), 3)
-        view.summary(BuildResult(plan, None, 1.0, interrupted=interrupted))
+        interrupted = Interrupted(BUILD, "2004-01-05T10:00:00+00:00", ("some-run",), 3)
+        view.summary(BuildResult(plan, None, 1.0, interrupted=(interrupted,)))
     told = " ".join(capsys.readouterr().out.split())
     assert "damaged, made again: lake/threads.parquet: missing" in told
     assert (

@@ -17,7 +17,7 @@ from dagster_project.build import fetch_only
 from dagster_project.cli import main
 from dagster_project.definitions import FETCH, build_definitions
 from dagster_project.fetching import FetchOutcome
-from dagster_project.schedules import REFRESH
+from dagster_project.job_runs import REFRESH
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import Archives, served_archives, status
 from transforms.errors import SourceError

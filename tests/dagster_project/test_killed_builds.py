@@ -15,7 +15,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from dagster_project.recovery import MARK
+from dagster_project.recovery import BUILD, mark
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
 from tests.processes import Command
 
@@ -100,7 +100,7 @@ def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path:
     moment = undisturbed.seconds[way] * (kill // len(WAYS) + random.Random(kill).random()) / rounds
     before = (work.index / "CURRENT").resolve() if way != "backfill" else None
     was_killed = start_build(work).killed_after(moment)
-    under_way = (work.settings.root / MARK).exists()
+    under_way = mark(work.settings.root, BUILD).exists()
     assert was_killed or not under_way
     if before:
         with duckdb.connect(str(before), read_only=True) as reader:
@@ -109,7 +109,7 @@ def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path:
         assert visible == before or work.sql("SELECT count(*) FROM messages") == [(20,)]
     done = start_build(work).ended()
     assert done.code == 0, done.err
-    assert (done.told["interrupted"] is not None) == under_way
+    assert [found["work"] for found in done.told["interrupted"]] == [BUILD] * under_way
     assert differences(work.index, undisturbed.after.index) == {}
     assert lake_hashes(work) == lake_hashes(undisturbed.after)
     assert leftovers(work) == []
@@ -118,8 +118,7 @@ def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path:
         open_runs = dg.RunsFilter(statuses=[s for s in dg.DagsterRunStatus if s not in ended])
         assert instance.get_runs(filters=open_runs) == []
         failed = instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
-    told = (done.told["interrupted"] or {}).get("runs", ())
-    assert {run.run_id for run in failed} == set(told)
+    assert {run.run_id for run in failed} == {i for found in done.told["interrupted"] for i in found["runs"]}
     assert work.plan().is_empty
 
 

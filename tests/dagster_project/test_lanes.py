@@ -12,9 +12,12 @@ import pytest
 from assets.partitions import SLOW
 from dagster_project.build import build
 from dagster_project.definitions import build_definitions, refresh_job
-from dagster_project.locks import only_lane
+from dagster_project.job_runs import BACKFILL, REFRESH
+from dagster_project.locks import only_build, only_lane
 from dagster_project.plan import sync_partitions
+from dagster_project.recovery import going, mark
 from tests.archives import Mail, Workspace, differences, discussion
+from tests.processes import Command, weft
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
@@ -116,3 +119,49 @@ def test_the_slow_lane_has_a_pool_and_a_job_of_lower_priority(made_once: Workspa
     assert job.tags["dagster/priority"] == "-1" and job.tags["weft/lane"] == "slow"
     steps = [node.definition for node in job.graph.nodes]
     assert {step.pool for step in steps} == {"slow"}
+
+
+def test_a_kill_in_the_slow_lane_is_told_by_the_next_build_which_ends_its_work(made: Workspace):
+    command = Command(made.folder, "build", "--json", "--config", made.config)
+    assert command.killed_at(mark(made.settings.root, SLOW.name)), "the lane was done before it was killed"
+    done = weft(made.folder, "build", "--json", "--config", made.config)
+    assert done.code == 0, done.err
+    assert [found["work"] for found in done.told["interrupted"]] == [SLOW.name]
+    assert made.column(WAITING) == [] and made.column(STALL)[0] > 1
+    assert made.plan().is_empty
+    assert weft(made.folder, "build", "--json", "--config", made.config).told["interrupted"] == []
+
+
+def test_a_killed_backfill_is_told_by_the_next_build_unless_it_is_another_that_is_alive(made_once: Workspace):
+    root = made_once.settings.root
+    left = mark(root, BACKFILL)
+    left.write_text("2004-01-05T10:00:00+00:00")
+    with made_once.instance() as instance:
+        with only_lane(root, BACKFILL), only_build(root), going(made_once.settings, instance) as found:
+            assert found == () and left.exists()
+        with only_build(root), going(made_once.settings, instance) as found:
+            assert [str(one) for one in found] == [
+                "the backfill of 2004-01-05T10:00:00+00:00 was ended before it was done: what it had made is kept"
+            ]
+    assert not left.exists()
+
+
+def sensed(work: Workspace) -> dg.RunRequest | dg.SkipReason:
+    """What the sensor `slow_lane_waits` answers to a run of `refresh` that succeeded."""
+    definitions = build_definitions(work.settings)
+    with work.instance() as instance:
+        run = instance.create_run_for_job(definitions.resolve_job_def(REFRESH))
+        event = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, job_name=REFRESH)
+        context = dg.build_run_status_sensor_context("slow_lane_waits", event, instance, run)
+        return definitions.resolve_sensor_def("slow_lane_waits")(context)
+
+
+def test_the_sensor_asks_for_the_slow_lane_when_something_waits_for_it_and_nobody_is_at_it(made: Workspace):
+    asked = sensed(made)
+    assert isinstance(asked, dg.RunRequest) and asked.tags["weft/waiting_units"] == "1"
+    with only_lane(made.settings.root, SLOW.name):
+        busy = sensed(made)
+    assert isinstance(busy, dg.SkipReason) and busy.skip_message == "another process makes what waits"
+    made.build()
+    idle = sensed(made)
+    assert isinstance(idle, dg.SkipReason) and idle.skip_message == "nothing waits for the slow lane"

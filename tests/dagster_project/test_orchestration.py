@@ -26,9 +26,9 @@ from dagster_project.event_log import (
     KeptEngineScheduleStorage,
 )
 from dagster_project.instance import open_instance
+from dagster_project.job_runs import REFRESH
 from dagster_project.locks import only_build
 from dagster_project.plan import ranges, stages, sync_partitions
-from dagster_project.schedules import REFRESH
 from dagster_project.settings import load_settings
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import FORKS
@@ -345,7 +345,7 @@ def test_the_schedule_skips_while_a_build_holds_the_lock(changed: Workspace, ins
 
 def test_the_schedule_skips_while_a_run_of_the_job_is_going(changed: Workspace, instance: dg.DagsterInstance):
     job = build_definitions(changed.settings).resolve_job_def(REFRESH)
-    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=job.tags)
     answer = _evaluated(changed, instance)
     assert isinstance(answer, dg.SkipReason) and "still going" in (answer.skip_message or "")
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from dagster_project.backfill import backfill
 from dagster_project.build import build
 from dagster_project.cli import main
+from dagster_project.job_runs import BACKFILL
 from dagster_project.outlook import Outlook, outlook
-from dagster_project.schedules import BACKFILL
 from tests.archives import Mail, Workspace, discussion
 
 DEV = ["dev/dev.2004-01", "dev/dev.2004-02"]

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.definitions import build_definitions
-from dagster_project.schedules import REFRESH
+from dagster_project.job_runs import REFRESH
 from dagster_project.vault_sensor import SENSOR, vault_sensor
 from tests.archives import Workspace
 
@@ -108,7 +108,7 @@ def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, inst
 
 def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.DagsterInstance):
     job = build_definitions(watched.work.settings).resolve_job_def(REFRESH)
-    run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=job.tags)
     watched.edit("first.md")
     watched.look(instance)
     assert watched.look(instance) == f"edits wait for the end of run {run.run_id}"
