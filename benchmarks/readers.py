@@ -4,24 +4,23 @@
 
 Publishes the PostgreSQL lists and lets readers, half of them with SQL over a connection per question, half with an
 open search that follows `CURRENT` as `weft mcp` does, ask one question after another with a pause between them. Then
-mails come in and are published, in turns in the workspace that is read and in a copy that nobody reads. So the
-questions asked while others publish meet the same load, and differ by the switch of versions alone. Prints percentiles
-of both; fails if a question failed, or if the slowest under publishing took more than three times the slowest beside it.
+mails come in and are published by a process of its own, in turns in the workspace that is read and in a copy that
+nobody reads. So the questions asked while others publish meet the same load, and differ by the switch of versions
+alone. Prints percentiles of both; fails if a question failed, if a reader saw a version after a later one, or if the
+slowest answer under publishing took more than three times the slowest beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import random
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dagster_project.build import build
 from dagster_project.evaluation import open_index
+from dagster_project.instance import open_instance
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.search_index import query_current
 from dagster_project.settings import load_settings
@@ -47,8 +48,9 @@ SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Answer:
-    """One question: when it was asked (monotonic seconds), how long it took, by which way, what failed, the version."""
+    """One question: who asked, when (monotonic seconds), how long it took, by which way, what failed, the version."""
 
+    reader: int
     at: float
     seconds: float
     way: str
@@ -69,7 +71,7 @@ def reader(config: Path, way: str, number: int, queries: list[str], pause: float
             version = ask(draw.choice(queries))
         except (duckdb.Error, WeftError, OSError) as error:
             fault = f"{type(error).__name__}: {error}"
-        answers.append(Answer(start, time.monotonic() - start, way, fault, version))
+        answers.append(Answer(number, start, time.monotonic() - start, way, fault, version))
     return answers
 
 
@@ -115,11 +117,13 @@ def process(config: Path, numbers: list[int], queries: list[str], pause: float, 
     told.put(answers)
 
 
-def built(config: Path) -> None:
-    """One `weft build` that publishes, in a process of its own."""
-    command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
-    done = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    assert done["outcome"] == "PUBLISHED", done["outcome"]
+def built(config: Path) -> str:
+    """Build and publish; the version."""
+    settings = load_settings(config)
+    with open_instance(settings) as instance:
+        published = build(settings, instance).published
+    assert published
+    return str(published["version"])
 
 
 def coming(folder: Path, number: int) -> None:
@@ -134,16 +138,17 @@ def coming(folder: Path, number: int) -> None:
 
 def measured(
     folder: Path, readers: int, publishes: int, pause: float, months: str
-) -> tuple[list[Answer], list[tuple[float, float, str]]]:
-    """All answers, and begin, end and place (`read` or `beside`) of every publish."""
+) -> tuple[list[Answer], list[tuple[float, float, str]], list[str]]:
+    """All answers; begin, end and place (`read` or `beside`) of every publish; the versions that were read, in order."""
     corpora = collections.corpora_folder()
     read = folder / "read"
     collections.copied_pgsql(corpora, read / "mail", months)
     config = collections.settings_file(read, "pgsql", 'path = "mail/pgsql-*"\ngrain = "year"')
-    built(config)
+    forks = multiprocessing.get_context("spawn")
+    publisher = ProcessPoolExecutor(1, forks)
+    versions = [publisher.submit(built, config).result()]
     shutil.copytree(read, folder / "beside", symlinks=True)
     queries = list(collections.pgsql(corpora).tasks["topics"][0])
-    forks = multiprocessing.get_context("spawn")
     over, told = forks.Event(), forks.Queue()
     numbers = [list(range(n, readers, PROCESSES)) for n in range(min(PROCESSES, readers))]
     going = [forks.Process(target=process, args=(config, own, queries, pause, over, told)) for own in numbers]
@@ -155,14 +160,28 @@ def measured(
         place = ("read", "beside")[number % 2]
         coming(folder / place, number)
         begin = time.monotonic()
-        built(folder / place / "weft.toml")
+        version = publisher.submit(built, folder / place / "weft.toml").result()
+        versions += [version] if place == "read" else []
         time.sleep(SETTLED)
         spans.append((begin, time.monotonic(), place))
     over.set()
     answers = [answer for _ in going for answer in told.get()]
     for one in going:
         one.join()
-    return answers, spans
+    publisher.shutdown()
+    return answers, spans, versions
+
+
+def went_back(answers: list[Answer], versions: list[str]) -> int:
+    """How often a reader was shown a version after a later one."""
+    last: dict[int, int] = {}
+    count = 0
+    for answer in sorted(answers, key=lambda a: a.at):
+        if answer.version:
+            shown = versions.index(answer.version)
+            count += shown < last.get(answer.reader, 0)
+            last[answer.reader] = shown
+    return count
 
 
 def main() -> None:
@@ -178,7 +197,7 @@ def main() -> None:
     parser.add_argument("--months", default="*", help="which archives of the lists, such as 2001*")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        answers, spans = measured(
+        answers, spans, versions = measured(
             Path(folder), arguments.readers, arguments.publishes, arguments.pause, arguments.months
         )
     faults = [a.fault for a in answers if a.fault]
@@ -194,8 +213,11 @@ def main() -> None:
         shown = (np.quantile(values, q) * 1000 for q in (0.5, 0.99, 1.0))
         where = "in what is read" if place == "read" else "beside it"
         table.add_row(way, where, f"{len(values):,}", *(f"{v:,.0f}" for v in shown))
-    versions = {a.version for a in answers if a.version}
-    table.caption = f"{len(answers):,} questions in all, {len(versions)} versions seen, {len(faults)} faults"
+    seen, back = {a.version for a in answers if a.version}, went_back(answers, versions)
+    table.caption = (
+        f"{len(answers):,} questions in all, {len(seen)} versions seen, {back} times an older one after a later, "
+        f"{len(faults)} faults"
+    )
     Console(width=100).print(table)
     late = []
     for way in ("sql", "search"):
@@ -204,7 +226,7 @@ def main() -> None:
         late += [way] if ratio > MOST else []
     for fault in sorted(set(faults))[:5]:
         print(f"fault: {fault}")
-    if faults or late:
+    if faults or late or back:
         raise SystemExit(1)
 
 
