@@ -50,9 +50,9 @@ def search_results_asset() -> dg.AssetsDefinition:
         days = {"since": _day(config.since), "until": _day(config.until)}
         named = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
         found = searcher.search(config.queries, named | days, config.limit)
-        run = context.instance.get_run_record_by_id(context.run_id)
+        run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
-        rows = saved_searches.search_results(found, config.queries, config.name, context.run_id, at)
+        rows = saved_searches.search_results(found, config.queries, config.name, context.run.run_id, at)
         kept = lake.stored(NAME, schemas.SEARCH_RESULTS.names)
         shown = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(

@@ -1,10 +1,10 @@
-"""What it would give to find camelCase identifiers in their parts, as those with underscores are found.
+"""How camelCase identifiers are found, whole and by their parts.
 
     python benchmarks/identifiers.py [--state FOLDER] [--markdown]
 
-BM25 (bm25s) over the chunks of the PostgreSQL mails, as they are and with the parts of every camelCase word written
-behind it. Asked are the topics, and for each camelCase identifier that stands in at most five chunks its parts
-(`GetPreparedTransactionList`: get prepared transaction list) and itself; right are the chunks that hold it.
+For each camelCase identifier that stands in at most five chunks of the PostgreSQL mails its parts are asked as words
+(`GetPreparedTransactionList`: get prepared transaction list), and itself; right are the chunks that hold it. Beside
+Weft stands BM25 (bm25s) over the same chunks, which knows whole words alone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import argparse
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import mail_collections as collections
 import tasks
 from retrieval import HEAD, ahead, new_table, show
+
+from transforms.settings import BUILT_IN_PROFILES, SearchSettings
 
 CAMEL = re.compile(r"\b(?:[a-z]+|[A-Z][a-z0-9]*)(?:[A-Z][a-z0-9]+)+\b")
 _PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -36,47 +37,36 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         corpus = tasks.corpus("pgsql", arguments.state or Path(temporary))
     rows = corpus.index.connection.execute(
-        "SELECT chunk_id, doc_id, concat_ws('\n', title, text_lex, added_lex, removed_lex, quote_lex) FROM chunks "
-        "ORDER BY chunk_id"
+        "SELECT chunk_no, chunk_id, concat_ws('\n', title, text_lex, added_lex, removed_lex, quote_lex) FROM chunks "
+        "ORDER BY chunk_no"
     ).fetchall()
+    ids = {number: chunk for number, chunk, _ in rows}
+    corpus = replace(corpus, items=ids, per_document=tasks.DEPTH)
+    rank = tasks.ranker([(chunk, text) for _, chunk, text in rows])
     holding: dict[str, set[str]] = defaultdict(set)
-    for chunk, _, text in rows:
+    for _, chunk, text in rows:
         for word in CAMEL.findall(text):
             holding[word].add(chunk)
     rare = sorted(word for word, chunks in holding.items() if len(chunks) <= _RARE and len(word) >= _SHORT)
-    topics, answers = corpus.tasks[0].queries, corpus.tasks[0].relevant
-    chunks = [frozenset(holding[word]) for word in rare]
-    asked = {
-        f"topics ({len(topics)})": (topics, answers, 1),
-        f"parts of an identifier ({len(rare)})": ([" ".join(parts(word)) for word in rare], chunks, 0),
-        f"the identifier ({len(rare)})": (rare, chunks, 0),
-    }
-    table = new_table(
-        f"{HEAD} of BM25, {len(holding):,} camelCase words",
-        ("asked", "whole", "and in parts", "whole ahead by", "p"),
+    right = [frozenset(holding[word]) for word in rare]
+    lexical = SearchSettings.model_validate(
+        {**corpus.index.settings.model_dump(), **BUILT_IN_PROFILES["lexical"]}
     )
-    for name, (queries, relevant, item) in asked.items():
-        found = [
-            measured(queries, relevant, [(row[item], written(row[2])) for row in rows])
-            for written in (str, with_parts)
-        ]
-        table.add_row(name, *(f"{values.mean():.3f}" for values in found), *ahead(*found))
+    table = new_table(
+        f"{HEAD}, {len(rare):,} rare of {len(holding):,} camelCase words",
+        ("asked", "Weft, default", "Weft, BM25 alone", "bm25s", "default ahead by", "p"),
+    )
+    for name, queries in (("its parts", [" ".join(parts(word)) for word in rare]), ("itself", rare)):
+        task = tasks.Task(name, queries, right)
+        rankings = [tasks.weft_ranking(corpus, task, settings).ranked for settings in (None, lexical)]
+        found = [task.measured(ranked)[HEAD] for ranked in (*rankings, rank(queries))]
+        table.add_row(name, *(f"{values.mean():.3f}" for values in found), *ahead(found[0], found[2]))
     show(table, arguments.markdown)
-
-
-def measured(queries: Sequence[str], relevant: Sequence[frozenset[str]], texts: Sequence[tuple[str, str]]):
-    """HEAD of each query."""
-    return collections.measured(tasks.ranker(texts)(queries), relevant)[HEAD]
 
 
 def parts(word: str) -> list[str]:
     """The words of a camelCase identifier, in lower case."""
     return [part.lower() for part in _PART.findall(word)]
-
-
-def with_parts(text: str) -> str:
-    """The text with the parts of every camelCase word behind it."""
-    return CAMEL.sub(lambda found: f"{found.group()} {' '.join(parts(found.group()))}", text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from transforms.settings import TermSettings
 from transforms.spans import ByteOffsets
-from transforms.terms import stems
+from transforms.terms import identifier_parts, stems
 
 _WORD = re.compile(r"\w+")
 _BLANKS = re.compile(r"\s+")
@@ -80,10 +80,13 @@ def stored_places(
 
 
 def _matches(text: str, wanted: Set[str], settings: TermSettings) -> list[tuple[int, int, str]]:
-    """Start, end and term of each word of a text whose term is wanted."""
+    """Start, end and term of each word of a text whose term, or that of a part of it, is wanted."""
     words = list(set(_WORD.findall(text)))
     stemmed = stems([word.lower() for word in words], settings)
     term_of = {word: term for word, term in zip(words, stemmed, strict=True) if term in wanted}
+    for word, parts in identifier_parts(set(words) - term_of.keys()).items():
+        if shown := [term for term in stems(parts, settings) if term in wanted]:
+            term_of[word] = shown[0]
     if not term_of:
         return []
     found = _WORD.finditer(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import Stemmer
 from transforms import schemas
 from transforms.settings import TermSettings
 
-VERSION = "3"
+VERSION = "4"
 _CODED = {"code": pl.Int64, "term": pl.String}
 _HALF = np.uint64(32)
 """Bits of a number that a term has of a pair of text and term."""
@@ -34,10 +34,16 @@ WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 """A word is a run of letters, marks, digits and underscores with a letter or digit in it."""
 
 COMPOUND = (
-    r"[\p{L}]{1,3}(?:\+\+|#)|cve-\d{4}-\d+|v?\d+(?:\.\d+)+|"
+    r"(?i)[\p{L}]{1,3}(?:\+\+|#)|cve-\d{4}-\d+|v?\d+(?:\.\d+)+|"
     r"[\p{L}\p{N}_][\p{L}\p{N}_.+-]*(?:/[\p{L}\p{N}_.+-]+)*/[\p{L}\p{N}_+-]+(?:\.[\p{L}\p{N}_+-]+)+"
 )
 """Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2, fs/erofs/zdata.c."""
+
+HUMPS = (r"([\p{Lu}\p{N}]+)(\p{Lu}\p{Ll})", r"(\p{Ll})(\p{Lu})")
+"""Where the parts of camelCase meet, one pattern after the other: HTTP|Server, read|Block. RE2 and Polars know both."""
+
+PART_CHARS = 2
+"""A word with a part shorter than this between humps is not cut there: iPhone, IPv6, and most of what base64 encodes."""
 
 HOST = r"^[^/]*\.[^/]*/"
 """A compound that begins like this is the address of a host, which its words find."""
@@ -77,13 +83,12 @@ class _Tally(NamedTuple):
 def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
-    Words are runs of letters, digits and underscores in lower case; an identifier with
-    underscores counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
+    Words are runs of letters, digits and underscores in lower case; an identifier with underscores
+    or in camelCase counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
     count whole beside their words. Terms are cut at `max_term_chars`; words are stemmed by
     Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
     """
-    lower = texts.str.to_lowercase()
-    words, compounds = _found(lower, WORD), _found(lower, COMPOUND)
+    words, compounds = _found(texts, WORD), _found(texts, COMPOUND)
     with_parts = _with_parts(words)
     stemmed = stems(with_parts.get_column("term").to_list(), settings)
     of_words = with_parts.with_columns(pl.Series("term", stemmed, dtype=pl.String))
@@ -96,7 +101,7 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
     With these rows a word becomes its term without a stemmer; every other word is its own term.
     """
-    words = _found(texts.str.to_lowercase(), WORD)
+    words = _found(texts, WORD)
     cut = pl.col("term").str.slice(0, settings.max_term_chars)
     tally = _tally([(words, _with_parts(words).with_columns(cut))])
     stemmed = pl.Series("term", stems(tally.terms.to_list(), settings), dtype=pl.String)
@@ -108,9 +113,9 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     )
 
 
-def _found(lower: pl.Series, pattern: str) -> _Found:
-    """What a pattern finds in texts in lower case."""
-    lists = lower.str.extract_all(pattern)
+def _found(texts: pl.Series, pattern: str) -> _Found:
+    """What a pattern finds in texts."""
+    lists = texts.str.extract_all(pattern)
     rows = np.arange(len(lists), dtype=np.uint64).repeat(lists.list.len().fill_null(0).to_numpy())
     encoded = lists.explode().drop_nulls().cast(pl.String).to_arrow().dictionary_encode()
     distinct = pl.Series("term", encoded.dictionary, dtype=pl.String)
@@ -118,17 +123,28 @@ def _found(lower: pl.Series, pattern: str) -> _Found:
 
 
 def _with_parts(words: _Found) -> pl.DataFrame:
-    """Columns `code` and `term`: the distinct words, and the parts of those that are identifiers."""
+    """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers."""
     whole = pl.DataFrame(
         {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
     )
     parts = (
-        whole.filter(pl.col("term").str.contains("_", literal=True))
-        .with_columns(pl.col("term").str.split("_"))
-        .explode("term")
-        .filter(pl.col("term").str.len_bytes() > 0)
+        whole.filter(pl.col("term").str.contains("|".join(("_", *HUMPS))))
+        .with_columns(part=_parts(pl.col("term")))
+        .explode("part")
+        .filter((pl.col("part") != "") & (pl.col("part") != pl.col("term")))
+        .select("code", term="part")
     )
-    return pl.concat([whole, parts])
+    return pl.concat([whole, parts]).with_columns(pl.col("term").str.to_lowercase())
+
+
+def _parts(word: pl.Expr) -> pl.Expr:
+    """Lists of the parts of words, cut at underscores and, unless they would be too short, at humps; some are empty."""
+    marked = word
+    for hump in HUMPS:
+        marked = marked.str.replace_all(hump, "${1}_${2}")
+    at_humps = marked.str.split("_")
+    shortest = at_humps.list.eval(pl.element().filter(pl.element() != "").str.len_chars()).list.min()
+    return pl.when(shortest >= PART_CHARS).then(at_humps).otherwise(word.str.split("_"))
 
 
 def _whole(compounds: _Found, settings: TermSettings) -> pl.DataFrame:
@@ -138,6 +154,7 @@ def _whole(compounds: _Found, settings: TermSettings) -> pl.DataFrame:
             {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct},
             schema_overrides=_CODED,
         )
+        .with_columns(pl.col("term").str.to_lowercase())
         .filter(~pl.col("term").str.contains(HOST))
         .with_columns(pl.col("term").str.replace(DIFF_PREFIX, "").str.slice(0, settings.max_term_chars))
     )
@@ -224,25 +241,42 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
     return schemas.TERMS.conform(counted.with_columns(of).select(schemas.TERMS.names).to_arrow())
 
 
-def query_terms(queries: Sequence[str], settings: TermSettings, stopwords: Sequence[str] = ()) -> pa.Table:
+def query_terms(
+    queries: Sequence[str],
+    settings: TermSettings,
+    stopwords: Sequence[str] = (),
+    df: Callable[[str], int] = lambda term: 0,
+) -> pa.Table:
     """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
 
     Terms of `stopwords` are left out of queries that have others. They are the terms of `counted_terms`, which
-    is made for many texts.
+    is made for many texts; but an identifier that stands in a chunk, as `df` tells of a term, is asked without its parts.
     """
-    lower = pl.Series(list(queries), dtype=pl.String).str.to_lowercase()
-    found = zip(*(lower.str.extract_all(pattern).to_list() for pattern in (WORD, COMPOUND)), strict=True)
+    texts = pl.Series(list(queries), dtype=pl.String)
+    found = zip(*(texts.str.extract_all(pattern).to_list() for pattern in (WORD, COMPOUND)), strict=True)
     stop = set(stems(list(stopwords), settings))
     asked: list[tuple[int, str]] = []
     for query, (words, compounds) in enumerate(found):
-        split = [part for word in words if "_" in word for part in word.split("_") if part]
-        made = {*stems([*words, *split], settings), *_whole_terms(compounds, settings)}
+        whole = dict(zip(words, stems([word.lower() for word in words], settings), strict=True))
+        cut = [parts for word, parts in identifier_parts(words).items() if not df(whole[word])]
+        parts = stems([part for parts in cut for part in parts], settings)
+        made = {*whole.values(), *parts, *_whole_terms(compounds, settings)}
         asked += [(query, term) for term in sorted(made - stop or made)]
     numbers, kept = zip(*asked, strict=True) if asked else ((), ())
     return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(kept, pa.large_string())})
 
 
+def identifier_parts(words: Iterable[str]) -> dict[str, list[str]]:
+    """The parts, in lower case, of those words that are identifiers."""
+    cut = [word for word in words if "_" in word or any(map(str.isupper, word[1:]))]
+    if not cut:
+        return {}
+    lists = pl.Series("word", cut).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
+    return {word: [part.lower() for part in parts if part] for word, parts in zip(cut, lists, strict=True)}
+
+
 def _whole_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
     """Compounds as terms, addresses of hosts left out."""
-    names = [re.sub(DIFF_PREFIX, "", name) for name in compounds if not re.search(HOST, name)]
+    lower = [name.lower() for name in compounds]
+    names = [re.sub(DIFF_PREFIX, "", name) for name in lower if not re.search(HOST, name)]
     return [name[: settings.max_term_chars] for name in names]

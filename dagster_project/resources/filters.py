@@ -332,7 +332,7 @@ class Conditions:
         a word with signs inside, is verified in the text of the chunks that have all its words.
         """
         fields, columns = _LOOKED_FOR_IN[leaf.field]
-        counted = terms.counted_terms(pl.Series([leaf.value], dtype=pl.String), self.term_settings)
+        counted = terms.counted_terms(pl.Series([leaf.value.lower()], dtype=pl.String), self.term_settings)
         wanted = set(counted.get_column("term").to_list())
         verify = leaf.exact or re.fullmatch(r"\w+", leaf.value) is None
         if verify:

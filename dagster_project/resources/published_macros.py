@@ -170,17 +170,32 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
     mean = " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights)
     stop = ", ".join(_literal(word) for word in terms.stems(list(search.stopwords), term_settings))
     cut = int(term_settings.max_term_chars)
+    humps = "word"
+    for hump in terms.HUMPS:
+        humps = f"regexp_replace({humps}, {_literal(hump)}, '\\1_\\2', 'g')"
     return Macro(
         ", ".join(parameters),
         "The k best chunks for some words by BM25 with the weights and constants of this version's settings, "
         "each of which is a named parameter; the lexical half of a search.",
         f"""
-WITH words AS (SELECT unnest(regexp_extract_all(lower(asked), {_literal(terms.WORD)})) AS word),
-forms AS (
-  SELECT left(word, {cut}) AS form FROM words
-  UNION SELECT left(part, {cut}) FROM (SELECT unnest(string_split(word, '_')) AS part FROM words) WHERE part <> ''
+WITH words AS (SELECT unnest(regexp_extract_all(asked, {_literal(terms.WORD)})) AS word),
+humps AS (SELECT word, list_filter(string_split({humps}, '_'), lambda part: part <> '') AS parts FROM words),
+split AS (
+  SELECT word,
+    if(list_min(list_transform(parts, lambda part: length(part))) >= {terms.PART_CHARS}, parts, string_split(word, '_'))
+      AS parts
+  FROM humps
 ),
-compounds AS (SELECT unnest(regexp_extract_all(lower(asked), {_literal(terms.COMPOUND)})) AS name),
+known AS (
+  SELECT word FROM words LEFT JOIN term_forms f ON f.form = left(lower(word), {cut})
+  JOIN terms t ON t.term = coalesce(f.term, left(lower(word), {cut}))
+),
+forms AS (
+  SELECT left(lower(word), {cut}) AS form FROM words
+  UNION SELECT left(lower(part), {cut})
+  FROM (SELECT unnest(parts) AS part FROM split WHERE word NOT IN (SELECT word FROM known)) WHERE part <> ''
+),
+compounds AS (SELECT lower(unnest(regexp_extract_all(asked, {_literal(terms.COMPOUND)}))) AS name),
 every_term AS (
   SELECT coalesce(f.term, forms.form) AS term FROM forms LEFT JOIN term_forms f USING (form)
   UNION SELECT left(regexp_replace(name, {_literal(terms.DIFF_PREFIX)}, ''), {cut}) FROM compounds

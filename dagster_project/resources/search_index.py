@@ -137,7 +137,7 @@ class _Batch:
     def terms(self, settings: SearchSettings) -> list[list[str]]:
         """The terms of each query."""
         if settings.stopwords not in self.asked:
-            table = terms.query_terms(self.queries, self.index.term_settings, settings.stopwords)
+            table = self.index.query_terms(self.queries, settings.stopwords)
             self.asked[settings.stopwords] = lexical.terms_by_query(table, len(self.queries))
         return self.asked[settings.stopwords]
 
@@ -489,14 +489,14 @@ class SearchIndex:
         """The `k` nearest chunks of a query by the HNSW index, which the file must have."""
         return HnswScores(self.connection, query, k, self.arrays.vectors, self.vector_sample)
 
-    def _asked(self, queries: Sequence[str]) -> pa.Table:
-        """The terms of the queries, by number of the query."""
-        return terms.query_terms(queries, self.term_settings, self.settings.stopwords)
+    def query_terms(self, queries: Sequence[str], stopwords: Sequence[str]) -> pa.Table:
+        """The terms of the queries, by number of the query, as this index is asked for them."""
+        return terms.query_terms(queries, self.term_settings, stopwords, self.postings.df)
 
     def _wanted(self, queries: Sequence[str]) -> list[set[str]]:
         """The terms of each query."""
         wanted: list[set[str]] = [set() for _ in queries]
-        asked = self._asked(queries)
+        asked = self.query_terms(queries, self.settings.stopwords)
         for query, term in zip(*(asked.column(c).to_pylist() for c in ("query", "term")), strict=True):
             wanted[query].add(term)
         return wanted

@@ -15,7 +15,6 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.search_index import SearchIndex, open_current
 from tests.archives import Mail, Workspace
 from transforms import lexical
-from transforms.terms import query_terms
 
 QUOTED = "The compactor rewrites every segment that holds more than four dead records."
 TEXT = f"{QUOTED}\nIndexes are rebuilt after crashes; the index of each segment is then vacuumed."
@@ -72,7 +71,7 @@ def ident(number: int) -> str:
 
 def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
     """Chunk ids and scores above 0, best first, by the lexical half of a search."""
-    wanted = query_terms([query], index.term_settings, index.settings.stopwords)
+    wanted = index.query_terms([query], index.settings.stopwords)
     (scores,) = lexical.bm25_scores(wanted, 1, index.postings, index.settings)
     order = [n for n in np.lexsort((np.arange(len(scores)), -scores)) if scores[n] > 0]
     names = dict(index.connection.execute("SELECT chunk_no, chunk_id FROM chunks").fetchall())
@@ -86,6 +85,7 @@ def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
         "Vacuuming, READING and measurements!",
         "pg_stat_activity",
         "activity stat",
+        "ReadBuffer_Extended, HTTPServer of IPv6 aGVsbG8gd29ybGQ",
         "v16.2 C++ CVE-2024-3094",
         "C#",
         "a/fs/erofs/zdata.c",

@@ -46,6 +46,10 @@ def test_words_are_marked_by_their_stem():
     assert marked("Foxes run, a fox ran, foxy.", "fox running") == ["Foxes", "run", "fox"]
 
 
+def test_an_identifier_is_marked_for_a_part_of_it():
+    assert marked("A pg_wal that readBlock reads; wallpaper.", "wal blocks") == ["pg_wal", "readBlock"]
+
+
 def test_the_window_with_most_distinct_terms_is_shown():
     text = f"fox fox fox {LONG} the fox met the dog {LONG}"
     assert marked(text, "fox dog", 120) == ["fox", "dog"]

@@ -37,7 +37,11 @@ def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
         ("v16 and PG_VERSION_NUM", ["and", "num", "pg", "pg_version_num", "v16", "version"]),
         ("(CVE-2024-0001).", ["0001", "2024", "cve", "cve-2024-0001"]),
         ("foo->bar.baz[0]", ["0", "bar", "baz", "foo"]),
-        ("readZstdBlock", ["readzstdblock"]),
+        ("readZstdBlock", ["block", "read", "readzstdblock", "zstd"]),
+        ("HTTPServer and Path2Node", ["and", "http", "httpserver", "node", "path2", "path2node", "server"]),
+        ("PG_GetOldestXmin", ["get", "oldest", "pg", "pg_getoldestxmin", "xmin"]),
+        ("IPv6, IPv6_only, McDonald", ["donald", "ipv6", "ipv6_only", "mc", "mcdonald", "only"]),
+        ("aGVsbG8gd29ybGQ MAX VACUUM", ["agvsbg8gd29ybgq", "max", "vacuum"]),
         (
             "na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e",
             ["na\u00efve", "\u0436\u0443\u043a", "\u65e5\u672c\u8a9e"],
@@ -68,6 +72,20 @@ def test_terms_are_stemmed_and_cut_as_the_settings_say(settings: TermSettings, e
     assert [f.startswith(e[:5]) for f, e in zip(found, expected, strict=True)] == [True, True]
     if settings.stemmer != "german":
         assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (set(), ["block", "pg", "pg_wal", "read", "readblock", "wal"]),
+        ({"readblock"}, ["pg", "pg_wal", "readblock", "wal"]),
+        ({"readblock", "pg_wal", "wal"}, ["pg_wal", "readblock"]),
+    ],
+    ids=str,
+)
+def test_an_identifier_is_asked_in_parts_only_where_it_stands_nowhere(known: set[str], expected: list[str]):
+    asked = query_terms(["readBlock pg_wal"], PLAIN, df=lambda term: int(term in known))
+    assert asked.column("term").to_pylist() == expected
 
 
 def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
