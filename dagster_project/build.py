@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -34,11 +35,11 @@ from dagster_project.plan import (
     sync_partitions,
 )
 from dagster_project.recovery import Interrupted, going, lane_going
-from dagster_project.resources.full_disk import disk_watched
+from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.slow_lane import waiting_bytes
 from dagster_project.settings import Settings
-from transforms.errors import BusyError, CheckFailedError, WeftError
+from transforms.errors import BusyError, CheckFailedError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -90,22 +91,25 @@ def build(
     on_plan: Callable[[Plan], None] = lambda plan: None,
     fetch: bool = True,
     slow: bool = True,
+    verify: bool = False,
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
     Runs the same jobs as the Dagster UI, in this process. Returns without any run when there is nothing
     to fetch and nothing changed. What the slow lane has to do is done after that, when other builds may begin
     again, and published in turn; without `slow` it waits. A remote that fails stops nothing: what it gave before is
-    built, and `fetched` of the result has the fault. Raises BusyError while another build of the same storage runs,
-    and WeftError when a run of the build fails, with the step and the reason. What fails, and checks that warn, go to
-    `[alerts]`.
+    built, and `fetched` of the result has the fault. With `verify` every byte of the lake is read first, and what is
+    damaged inside is made again; without, only if a step fails for no reason of its own. Raises BusyError while
+    another build of the same storage runs, and WeftError when a run of the build fails, with the step and the reason.
+    What fails, and checks that warn, go to `[alerts]`.
     """
     start = time.monotonic()
     progress = CountedProgress(tell)
     with alerting(settings.alerts, settings.root), disk_watched(settings.root):
         with only_build(settings.root), going(settings, instance) as interrupted:
             fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
-            result = _build(settings, instance, progress, on_plan)
+            spoiled = make_lake(settings).discard_spoiled() if verify else {}
+            result = _build_of_whole_files(settings, instance, progress, on_plan, spoiled)
         if slow:
             result = _with_slow_lane(settings, instance, progress, result)
     seconds = time.monotonic() - start
@@ -183,7 +187,7 @@ def publish_slow_lane(
 def publish_all(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> BuildResult:
     """What `build` does without fetching, once a build that is running has ended."""
     with turn(settings.root):
-        result = _build(settings, instance, progress, lambda plan: None)
+        result = _build(settings, instance, progress)
     result = _with_slow_lane(settings, instance, progress, result)
     return replace(result, stages=_timings(progress))
 
@@ -197,7 +201,7 @@ def _with_slow_lane(
         result = replace(result, interrupted=(*result.interrupted, *interrupted))
         if made:
             with turn(settings.root):
-                later = _build(settings, instance, progress, lambda plan: None)
+                later = _build(settings, instance, progress)
             figures = {
                 k: v + result.embedding.get(k, 0) if k in _ADDED_UP else v for k, v in later.embedding.items()
             }
@@ -211,14 +215,36 @@ def _with_slow_lane(
     return result
 
 
-def _build(
+def _build_of_whole_files(
     settings: Settings,
     instance: dg.DagsterInstance,
     progress: CountedProgress,
     on_plan: Callable[[Plan], None],
+    spoiled: Mapping[str, str],
 ) -> BuildResult:
+    """`_build`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""
+    try:
+        return _build(settings, instance, progress, on_plan, spoiled)
+    except WeftError as fault:
+        if type(fault) not in (WeftError, LakeDamageError) or is_of_full_disk(fault):
+            raise
+        found = make_lake(settings).discard_spoiled()
+        if not found:
+            raise
+    return _build(settings, instance, progress, on_plan, {**spoiled, **found})
+
+
+def _build(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    progress: CountedProgress,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
+    spoiled: Mapping[str, str] = MappingProxyType({}),
+) -> BuildResult:
+    """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
     start = time.monotonic()
     plan = _planned(settings, instance)
+    plan = replace(plan, damaged={**plan.damaged, **spoiled})
     on_plan(plan)
     if plan.is_empty:
         note_unchanged(settings, instance)

@@ -46,8 +46,11 @@ def main() -> None:
 @JSON
 @click.option("--quiet", is_flag=True, help="Print nothing but faults.")
 @click.option("--fetch/--no-fetch", default=True, help="Ask the remotes of the sources first, or not.")
+@click.option(
+    "--verify", is_flag=True, help="Read every byte of the lake first, and make again what is damaged."
+)
 @explained
-def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool) -> None:
+def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool) -> None:
     """Fetch, find what changed in the sources, materialize it and publish the index.
 
     A remote that fails is told at the end (exit code 10); what it gave before is built and published.
@@ -60,7 +63,7 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool) -> None:
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
         from dagster_project.build import build as run_build
 
-        result = run_build(settings, instance, tell=view.step, on_plan=view.plan, fetch=fetch)
+        result = run_build(settings, instance, tell=view.step, on_plan=view.plan, fetch=fetch, verify=verify)
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Literal
 
 import duckdb
 
-from assets.partitions import FAMILIES, SLOW
+from assets.partitions import FAMILIES
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.instance import instance_home
 from dagster_project.resources.duckdb_extensions import load_vss
-from dagster_project.resources.lake import is_local
+from dagster_project.resources.lake import SPOILED, is_local
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.settings import Settings
 from transforms.errors import WeftError
@@ -41,7 +41,7 @@ class Finding:
 
 
 def examination(settings: Settings) -> Iterator[Finding]:
-    """Every finding, in order; reads the whole cache and the footers of the lake, changes nothing."""
+    """Every finding, in order; reads every byte of the lake and of the cache, changes nothing."""
     for look in (_versions, _extension, _folders, _disk, _sources, _lake, _index, _cache, _history):
         yield from look(settings)
 
@@ -133,21 +133,18 @@ def _held(settings: Settings, family: str, partition: str) -> str | None:
 
 def _lake(settings: Settings) -> Iterator[Finding]:
     lake = make_lake(settings)
-    partitioned = {table for family in (*FAMILIES, SLOW) for table in family.tables}
-    damaged, files = [], 0
-    for table in lake.tables:
-        places: Sequence[str | None] = lake.partitions(table) if table in partitioned else [None]
-        for partition in places:
-            if lake.path(table, partition).exists():
-                files += 1
-                if lake.footer(table, partition) is None:
-                    damaged.append(str(lake.path(table, partition)))
-    if damaged:
-        what = f"{len(damaged)} of {files} files are truncated or of another schema, such as {damaged[0]}"
+    places = lake.places()
+    if unread := [str(lake.path(*place)) for place in places if lake.footer(*place) is None]:
+        what = f"{len(unread)} of {len(places)} files are truncated or of another schema, such as {unread[0]}"
         yield Finding("lake", "fault", what, "weft build, which makes them again")
-    else:
+    if spoiled := [str(lake.path(*place)) for place in lake.spoiled()]:
+        what = f"{len(spoiled)} of {len(places)} files are {SPOILED}, such as {spoiled[0]}"
+        yield Finding("lake", "fault", what, "weft build --verify, which makes them again")
+    if not unread and not spoiled:
         place = "" if is_local(lake.base) else f" at {lake.base}"
-        yield Finding("lake", "ok", f"{files} files{place}, all with a whole footer and the columns of now")
+        yield Finding(
+            "lake", "ok", f"{len(places)} files{place}, with the columns of now and as they were written"
+        )
 
 
 def _index(settings: Settings) -> Iterator[Finding]:

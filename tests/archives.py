@@ -161,6 +161,13 @@ class Workspace:
         return [row[0] for row in self.sql(statement)]
 
 
+def flip(file: Path) -> None:
+    """Flip one bit of a Parquet file in the middle of what lies before its footer."""
+    written = bytearray(file.read_bytes())
+    written[(len(written) - int.from_bytes(written[-8:-4], "little")) // 2] ^= 1
+    file.write_bytes(written)
+
+
 def embedded(result: BuildResult) -> int:
     """How many texts a build sent to the embedder."""
     return int(result.stages.get("embeddings", {}).get("rows", 0))

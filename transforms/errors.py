@@ -27,6 +27,10 @@ class SchemaError(WeftError):
     """A table does not have the columns its declaration gives it."""
 
 
+class LakeDamageError(WeftError):
+    """A file of the lake holds other bytes than were written into it."""
+
+
 class SourceError(WeftError):
     """A configured source cannot be read at all."""
 

@@ -250,7 +250,7 @@ def _threads(
 
 def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
     if suffix == ".parquet":
-        return pq.read_table(io.BytesIO(data)), []
+        return pq.read_table(io.BytesIO(data), use_threads=False), []
     if suffix == ".csv":
         parse = pa_csv.ParseOptions(newlines_in_values=True)
         names = pa_csv.open_csv(io.BytesIO(data), parse_options=parse).schema.names

@@ -343,8 +343,9 @@ def _size(segment: Path) -> int:
 def _read(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
     """The columns of a segment; None if it is damaged, FileNotFoundError if it vanished in a merge."""
     try:
-        with segment.open("rb") as stream:
-            return pq.ParquetFile(stream, page_checksum_verification=True).read(columns)
+        # A file of Python's would be let go of by Arrow's threads, perhaps when Python has ended (see `lake.py`).
+        with pa.OSFile(str(segment)) as file:
+            return pq.ParquetFile(file, page_checksum_verification=True).read(columns)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError):
@@ -353,9 +354,9 @@ def _read(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
 
 def _row_groups(segment: Path) -> Iterator[pa.Table | None]:
     """A segment in parts; None, the last, if it is damaged, FileNotFoundError if it vanished in a merge."""
-    with segment.open("rb") as stream:
+    with pa.OSFile(str(segment)) as file:
         try:
-            parquet = pq.ParquetFile(stream, page_checksum_verification=True)
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
             for number in range(parquet.num_row_groups):
                 yield parquet.read_row_group(number)
         except (pa.ArrowException, OSError):

@@ -6,12 +6,13 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import dagster as dg
 import ibis
@@ -25,12 +26,20 @@ from assets.protocols import Loaded, Partitions
 from dagster_project.resources.processes import is_left_over
 from dagster_project.resources.slow_lane import slow_partitions
 from transforms import schemas
-from transforms.errors import SettingsError
+from transforms.errors import LakeDamageError, SettingsError
 
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _TEMPORARY = ".tmp-"
+_TRAILER = 8
+"""Bytes at the end of a Parquet file: the length of its footer, and a magic word
+(https://parquet.apache.org/docs/file-format/)."""
+_BLOCK = 1 << 20
 MISSING = "missing"
 """What is wrong with a file that is not there."""
+OTHER_SCHEMA = "of another schema"
+"""What is wrong with a file whose columns are not those that are declared now."""
+SPOILED = "damaged inside: its content is not what was written"
+"""What is wrong with a file that has a whole footer, and other bytes before it than it was written with."""
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory, here and while it publishes; beyond it spills to disk."""
 
@@ -157,8 +166,8 @@ class ParquetLake:
     def _examined(self, table: str, partition: str | None) -> Footer | str:
         """What the stored file says of itself, or what is wrong with it."""
         try:
-            with self.path(table, partition).open("rb") as stream:
-                parquet = pq.ParquetFile(stream)
+            with _opened(self.path(table, partition)) as file:
+                parquet = pq.ParquetFile(file)
                 metadata, rows = parquet.metadata.metadata or {}, parquet.metadata.num_rows
                 columns = parquet.schema_arrow
         except FileNotFoundError:
@@ -167,7 +176,7 @@ class ParquetLake:
             return f"no whole Parquet file ({str(error).splitlines()[0]})"
         declared = self.tables[table].arrow
         if columns.names != declared.names or columns.types != declared.types:
-            return "of another schema"
+            return OTHER_SCHEMA
         if not {_CONTENT, _CODE, _INPUTS} <= metadata.keys():
             return "not written by Weft"
         return Footer(
@@ -179,21 +188,50 @@ class ParquetLake:
         return all(self.footer(table, partition) for table in tables)
 
     def read(self, table: str, partition: str | None = None) -> Loaded:
-        """The stored table; FileNotFoundError if there is none."""
-        path = self.path(table, partition)
-        with path.open("rb") as stream:
-            parquet = pq.ParquetFile(stream)
-            data = parquet.read()
-            metadata = parquet.metadata.metadata or {}
-        return Loaded(self.tables[table].conform(data), metadata.get(_CONTENT, b"").decode())
+        """The stored table; FileNotFoundError if there is none, LakeDamageError if its content is not what was written."""
+        path = self.local(table, partition)
+        with _opened(path) as file:
+            content_hash = _verified_hash(file, path)
+            data = pq.ParquetFile(file).read()
+        return Loaded(self.tables[table].conform(data), content_hash)
+
+    def verified(self, table: str, partition: str | None) -> Path:
+        """`local` for a file whose content is what was written; LakeDamageError for another."""
+        path = self.local(table, partition)
+        with _opened(path) as file:
+            _verified_hash(file, path)
+        return path
+
+    def spoiled(self) -> list[tuple[str, str | None]]:
+        """Table and partition of the stored files with a whole footer whose content is not what was written.
+
+        Reads every byte of the lake.
+        """
+        return [place for place in self.places() if self.footer(*place) and self._is_spoiled(*place)]
+
+    def discard_spoiled(self) -> dict[str, str]:
+        """Delete what `spoiled` finds, so that the next build makes it again; by path, what was wrong with it."""
+        found = {str(self.path(*place)): place for place in self.spoiled()}
+        for place in found.values():
+            self._delete(*place)
+        return dict.fromkeys(found, SPOILED)
+
+    def _is_spoiled(self, table: str, partition: str | None) -> bool:
+        try:
+            self.verified(table, partition)
+        except LakeDamageError:
+            return True
+        return False
 
     def ids(self, table: str, partition: str) -> set[str]:
         """The first column of a stored table; empty if there is none or it cannot be read."""
         try:
-            with self.path(table, partition).open("rb") as stream:
-                parquet = pq.ParquetFile(stream)
+            path = self.path(table, partition)
+            with _opened(path) as file:
+                parquet = pq.ParquetFile(file)
                 first = parquet.schema_arrow.names[0]
-                return set(parquet.read(columns=[first]).column(first).to_pylist())
+                read = parquet.read(columns=[first], use_threads=is_local(path))
+                return set(read.column(first).to_pylist())
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
 
@@ -202,8 +240,9 @@ class ParquetLake:
         if self.footer(table, partition) is None:
             return None
         try:
-            with self.path(table, partition).open("rb") as stream:
-                return pq.ParquetFile(stream).read(list(columns))
+            path = self.path(table, partition)
+            with _opened(path) as file:
+                return pq.ParquetFile(file).read(list(columns), use_threads=is_local(path))
         except (pa.ArrowException, OSError):
             return None
 
@@ -225,6 +264,13 @@ class ParquetLake:
             for p in folder.glob("*/*.parquet")
             if not p.name.startswith(_TEMPORARY)
         )
+
+    def places(self) -> list[tuple[str, str | None]]:
+        """Table and partition of every stored file; the partition of a whole table is None."""
+        whole: list[tuple[str, str | None]] = [
+            (table, None) for table in self.tables if self.path(table).exists()
+        ]
+        return whole + [(table, p) for table in self.tables for p in self.partitions(table)]
 
     def discard(self, table: str) -> None:
         """Delete a table without partitions, so that the next build makes it again."""
@@ -301,8 +347,8 @@ class LakeIOManager(UPathIOManager):
 
     def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
         """One stored file as an Arrow table."""
-        with path.open("rb") as stream:
-            return pq.read_table(stream)
+        with _opened(path) as file:
+            return pq.ParquetFile(file).read(use_threads=is_local(path))
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Commit every staged partition of the output, or its one table."""
@@ -367,12 +413,17 @@ class LakeIOManager(UPathIOManager):
         return staged
 
 
+def _content_digest() -> blake2b:
+    """The hash by which contents of lake files are told apart, of nothing yet."""
+    return blake2b(digest_size=16)
+
+
 class _HashingSink:
     """A writable file that hashes what passes through it."""
 
     def __init__(self, raw: Any):
         self.raw = raw
-        self.digest = blake2b(digest_size=16)
+        self.digest = _content_digest()
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -389,6 +440,32 @@ class _HashingSink:
         self.closed = True
 
 
-def is_local(path: UPath) -> bool:
+@contextmanager
+def _opened(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
+    """A file for reading; one that is not local may be read by one thread only.
+
+    The threads of Arrow let go of a file late. If it is one of Python's, and Python is about to end, the process hangs
+    or is aborted instead (https://github.com/apache/arrow/issues/33975).
+    """
+    with pa.OSFile(str(path)) if is_local(path) else path.open("rb") as file:
+        yield file
+
+
+def _verified_hash(file: pa.NativeFile | BinaryIO, path: Path | UPath) -> str:
+    """The content hash in the footer; LakeDamageError if the bytes before the footer have another. Without one, ""."""
+    told = (pq.ParquetFile(file).metadata.metadata or {}).get(_CONTENT, b"").decode()
+    left = file.seek(-_TRAILER, os.SEEK_END)
+    left -= int.from_bytes(file.read(4), "little")
+    digest = _content_digest()
+    file.seek(0)
+    while left > 0 and (block := file.read(min(_BLOCK, left))):
+        digest.update(block)
+        left -= len(block)
+    if told and digest.hexdigest() != told:
+        raise LakeDamageError(f"{path} is {SPOILED}; `weft build --verify` makes it again")
+    return told
+
+
+def is_local(path: Path | UPath) -> bool:
     """True for a place in this machine's file system."""
-    return path.protocol in ("", "file", "local")
+    return not isinstance(path, UPath) or path.protocol in ("", "file", "local")

@@ -359,7 +359,7 @@ class _Build:
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
             f"SELECT {columns}, '{_quoted(p or '')}' AS partition "
-            f"FROM read_parquet('{_quoted(self.lake.local(file, p))}')"
+            f"FROM read_parquet('{_quoted(self.lake.verified(file, p) if p else self.lake.local(file))}')"
             for p in partitions
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]

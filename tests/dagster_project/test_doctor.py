@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli import main
 from dagster_project.doctor import Finding, examination
-from tests.archives import Mail, Workspace
+from tests.archives import Mail, Workspace, flip
 
 
 def found(work: Workspace) -> dict[str, Finding]:
@@ -41,6 +41,10 @@ def test_a_built_workspace_is_well(built_once: Workspace):
 def _truncated_lake_file(work: Workspace) -> None:
     file = next((work.settings.root / "lake" / "messages").rglob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-20])
+
+
+def _flipped_bit_in_the_lake(work: Workspace) -> None:
+    flip(next((work.settings.root / "lake" / "messages").rglob("*.parquet")))
 
 
 def _damaged_index(work: Workspace) -> None:
@@ -77,6 +81,7 @@ def _no_sources(work: Workspace) -> None:
     ("damage", "area", "state", "words"),
     [
         (_truncated_lake_file, "lake", "fault", "weft build"),
+        (_flipped_bit_in_the_lake, "lake", "fault", "weft build --verify"),
         (_damaged_index, "index", "fault", "delete"),
         (_index_with_fewer_rows, "index", "fault", "blocks"),
         (_damaged_vectors, "cache", "fault", "weft cache verify --discard"),

@@ -18,12 +18,14 @@ import time_machine
 
 from assets.partitions import MAIL
 from dagster_project.build import BuildResult
+from dagster_project.doctor import examination
 from dagster_project.evaluation import open_index
 from dagster_project.plan import Plan
 from dagster_project.recovery import BUILD, Interrupted
+from dagster_project.resources.lake import SPOILED
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.terminal import BuildView
-from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, mbox, two_lists
+from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError
 
@@ -79,6 +81,63 @@ def test_damaged_files_of_the_lake_are_named_and_made_again(built: Workspace, bu
     assert set(done.told["damaged"]) == {str(lake / f"{name}.parquet") for name in damages}
     for name, (_, said) in damages.items():
         assert done.told["damaged"][str(lake / f"{name}.parquet")].startswith(said)
+    assert_undisturbed(built, built_once)
+
+
+def cut_inside(file: Path) -> None:
+    """Lose some bytes of the content; the footer stays whole."""
+    written = file.read_bytes()
+    file.write_bytes(written[:100] + written[110:])
+
+
+SPOILED_FILES: dict[str, Callable[[Path], None]] = {
+    "messages/dev/dev.2004-02": flip,
+    "message_chunks/dev/dev.2004-01": cut_inside,
+    "message_terms/users/users.2004-01": flip,
+    "threads": flip,
+}
+
+
+def test_what_is_damaged_inside_is_told_by_the_doctor_and_made_again_by_one_command(
+    built: Workspace, built_once: Workspace
+):
+    lake = Path(str(built.lake.base))
+    files = {str(lake / f"{name}.parquet"): damage for name, damage in SPOILED_FILES.items()}
+    for file, damage in files.items():
+        damage(Path(file))
+    assert built.plan().is_empty, "the footers tell nothing of it"
+    (told,) = (f for f in examination(built.settings) if f.area == "lake")
+    assert told.state == "fault" and told.found.startswith(f"{len(files)} of") and "--verify" in told.remedy
+    done = weft(built.folder, "build", "--verify", "--json", "--config", built.config)
+    assert done.code == 0, done.err
+    assert done.told["damaged"] == dict.fromkeys(files, SPOILED)
+    assert_undisturbed(built, built_once)
+
+
+def _chunks_without_terms(work: Workspace, unit: str) -> Path:
+    """A damaged file that a stage will read."""
+    work.lake.path("message_terms", unit).unlink()
+    return Path(str(work.lake.path("message_chunks", unit)))
+
+
+def _terms_without_an_index(work: Workspace, unit: str) -> Path:
+    """A damaged file that the publisher will read."""
+    (work.index / CURRENT).resolve().unlink()
+    return Path(str(work.lake.path("message_terms", unit)))
+
+
+@pytest.mark.parametrize(
+    ("prepared", "damage"), [(_chunks_without_terms, cut_inside), (_terms_without_an_index, flip)]
+)
+def test_a_build_that_reads_what_is_damaged_inside_makes_it_again(
+    built: Workspace,
+    built_once: Workspace,
+    prepared: Callable[[Workspace, str], Path],
+    damage: Callable[[Path], None],
+):
+    spoiled = prepared(built, "dev/dev.2004-01")
+    damage(spoiled)
+    assert built.build().plan.damaged[str(spoiled)] == SPOILED
     assert_undisturbed(built, built_once)
 
 
