@@ -41,7 +41,7 @@ OTHER_SCHEMA = "of another schema"
 SPOILED = "damaged inside: its content is not what was written"
 """What is wrong with a file that has a whole footer, and other bytes before it than it was written with."""
 MEMORY_LIMIT = "1GB"
-"""What DuckDB may hold in memory, here and while it publishes; beyond it spills to disk."""
+"""What DuckDB may hold in memory; beyond it spills to disk."""
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,11 @@ LINKS_FROM = ("message_links", "document_links")
 
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in LINKS_FROM)
 
+_CHUNK_ROWS = f"""
+{_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks
+UNION ALL BY NAME FROM new_conversation_chunks {{kept}}
+"""
+
 # In the order in which they are made. `{kept}` is KEPT or nothing.
 TABLES = {
     "memberships": "CREATE TABLE memberships AS SELECT * EXCLUDE (partition) FROM lake_memberships",
@@ -118,16 +123,14 @@ LEFT JOIN (SELECT DISTINCT ON (source, unit, place, bytes_sha256) * FROM {before
 ORDER BY source, unit, place
 """,
     "chunks": f"""
+CREATE TEMP TABLE numbered AS SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no
+FROM ({_CHUNK_ROWS});
 CREATE TABLE chunks AS
-WITH rows AS NOT MATERIALIZED (
-  {_canonical("new_message_chunks", "doc_id")} UNION ALL BY NAME FROM new_document_chunks
-  UNION ALL BY NAME FROM new_conversation_chunks {{kept}}
-),
-numbered AS (SELECT chunk_id, (row_number() OVER (ORDER BY chunk_id) - 1)::INTEGER AS chunk_no FROM rows)
 SELECT chunk_no, rows.* REPLACE (CASE
   WHEN chunk_id IN (SELECT chunk_id FROM lake_chunk_context WHERE context <> '') THEN 'parent'
   WHEN anchor_source = 'parent' THEN 'none' ELSE anchor_source END AS anchor_source)
-FROM rows JOIN numbered USING (chunk_id)
+FROM ({_CHUNK_ROWS}) rows JOIN numbered USING (chunk_id);
+DROP TABLE numbered
 """,
 }
 # Text and quote of a chunk with inferred quotes are counted in context_terms, in place of its own.
@@ -153,7 +156,7 @@ def _each(form: str, names: Iterable[str] = tuple(_TF.values())) -> str:
 
 _NEW_COUNTS = f"""
 CREATE TEMP TABLE new_counts AS
-SELECT term, chunk_no, {_each("coalesce(sum(tf) FILTER (field = '{field}'), 0) AS {tf}")}
+SELECT term, chunk_no, {_each("least(coalesce(sum(tf) FILTER (field = '{field}'), 0), 65535)::USMALLINT AS {tf}")}
 FROM (
   SELECT chunk_id, field, term, tf FROM stated_terms SEMI JOIN chunks USING (chunk_id, partition)
   UNION ALL SELECT chunk_id, field, term, tf FROM new_document_terms
@@ -191,19 +194,15 @@ FROM (FROM own WHERE {" OR ".join(f"{tf} > 0" for tf in _OWN)} UNION ALL BY NAME
 GROUP BY term, chunk_no
 """
 
-_ADDED_TO_NOTHING = f"""
-CREATE TEMP VIEW added AS SELECT term, chunk_no, {_each("least({tf}, 65535)::USMALLINT AS {tf}")} FROM new_counts
-"""
-
 _DFS_BEFORE = """
 SELECT term, df FROM prev.terms UNION ALL
 SELECT term, -count(*) FROM not_kept JOIN prev.terms USING (term_id) GROUP BY term UNION ALL
 """
 
-_TERMS = """
+_TERMS = f"""
 CREATE TABLE terms AS
 SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, sum(df)::INTEGER AS df
-FROM ({before} SELECT term, count(*) AS df FROM added GROUP BY term)
+FROM ({_DFS_BEFORE} SELECT term, count(*) AS df FROM added GROUP BY term)
 GROUP BY term HAVING sum(df) > 0 ORDER BY term_id
 """
 
@@ -212,35 +211,32 @@ SELECT term_id, chunk_no, {_TFS} FROM added JOIN terms USING (term) ORDER BY ter
 """
 """The postings that the previous version does not hold, with the numbers of the new one."""
 
-POSTINGS = "CREATE TABLE postings AS {}"
-
 KEPT_POSTINGS = f"SELECT term_id, chunk_no, {_TFS} FROM prev.postings"
 """The postings of the previous version in their order, with its numbers."""
 
 TERM_NUMBERS = "SELECT b.term_id AS old_no, t.term_id AS new_no FROM prev.terms b JOIN terms t USING (term)"
 CHUNK_NUMBERS = "SELECT old_no, new_no FROM renumbered WHERE is_same"
 
-_LENGTHS_OF_ADDED = f"""
-SELECT chunk_no, {_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length")}
-FROM (SELECT chunk_no FROM chunks {{those}}) LEFT JOIN added USING (chunk_no) GROUP BY chunk_no
-"""
-_LENGTHS = f"CREATE TABLE chunk_lengths AS {_LENGTHS_OF_ADDED.format(those='')} ORDER BY chunk_no"
 _LENGTHS_ONTO = f"""
 CREATE TABLE chunk_lengths AS
 SELECT n.new_no AS chunk_no, l.* EXCLUDE (chunk_no)
 FROM prev.chunk_lengths l JOIN renumbered n ON n.old_no = l.chunk_no WHERE n.is_same
-UNION ALL {_LENGTHS_OF_ADDED.format(those="WHERE chunk_no NOT IN (SELECT new_no FROM renumbered WHERE is_same)")}
+UNION ALL SELECT chunk_no, {_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length")}
+FROM (SELECT chunk_no FROM chunks WHERE chunk_no NOT IN (SELECT new_no FROM renumbered WHERE is_same))
+LEFT JOIN added USING (chunk_no) GROUP BY chunk_no
 ORDER BY chunk_no
 """
 
 COUNTED_ONTO = (
-    _RESTATED, _STATED_TERMS, _NEW_COUNTS, _RENUMBERED, _NOT_KEPT, _ADDED, _TERMS.format(before=_DFS_BEFORE),
-    _LENGTHS_ONTO,
+    _RESTATED, _STATED_TERMS, _NEW_COUNTS, _RENUMBERED, _NOT_KEPT, _ADDED, _TERMS, _LENGTHS_ONTO,
 )  # fmt: skip
-COUNTED_ANEW = (
-    _RESTATED, _STATED_TERMS, _NEW_COUNTS, _ADDED_TO_NOTHING, _TERMS.format(before=""), _LENGTHS,
-)  # fmt: skip
-"""What makes `terms`, `chunk_lengths` and the relation `added`, onto the previous version or from nothing."""
+"""What makes `terms`, `chunk_lengths` and the relation `added` onto the previous version."""
+
+RESTATED_NOW = "FROM ({}) ORDER BY chunk_id".format(_RESTATED.partition(" AS ")[2])
+CHUNKS_OF_PARTITION = "SELECT chunk_id, chunk_no FROM chunks WHERE partition = ?"
+CHUNKS_WITH_CONTEXT_TERMS = (
+    "SELECT chunk_id, chunk_no FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM lake_context_terms)"
+)
 
 _TEXTS = ", ".join(
     f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name

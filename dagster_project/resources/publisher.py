@@ -23,10 +23,12 @@ from assets import graph
 from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
 from dagster_project.resources import published, published_macros, published_readiness
+from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.full_disk import is_of_full_disk
-from dagster_project.resources.lake import MEMORY_LIMIT, ParquetLake
+from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.posting_files import PostingFiles
 from dagster_project.resources.published_files import CURRENT, LAYOUT, version_of
 from dagster_project.resources.search_arrays import folder_of, write_arrays
 from dagster_project.resources.seen_units import SeenUnits
@@ -39,7 +41,11 @@ from transforms.merged_postings import GONE, merged_postings
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
 from transforms.terms import word_forms
 
-_TEXTS_AT_ONCE = 20_000
+_MEMORY_LIMIT = "2GB"
+"""What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+_TEXTS_AT_ONCE = 10_000
+_MOST_AT_ONCE = 4
+"""Batches of texts in memory at once, some 100 MB each."""
 _DUCKDB_HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
 _POSTINGS_AT_ONCE = 1 << 20
@@ -302,7 +308,7 @@ class _Build:
 
     def run(self, version: str, settings: str) -> Published:
         """Fill the file at `place`, check it, close it."""
-        with duckdb.connect(str(self.place), config={"memory_limit": MEMORY_LIMIT}) as connection:
+        with duckdb.connect(str(self.place), config={"memory_limit": _MEMORY_LIMIT}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET preserve_insertion_order = true")
             self.connection = connection
@@ -421,28 +427,56 @@ class _Build:
         )
 
     def _inverted_index(self) -> None:
-        for statement in published.COUNTED_ONTO if self.previous else published.COUNTED_ANEW:
-            self.connection.execute(statement)
-        added = published.ADDED_POSTINGS
         if not self.previous:
-            self.connection.execute(published.POSTINGS.format(added))
+            self._inverted_index_anew()
             return
+        for statement in published.COUNTED_ONTO:
+            self.connection.execute(statement)
         reading = self.connection.cursor()
         merged = merged_postings(
             reading.execute(published.KEPT_POSTINGS).to_arrow_reader(_POSTINGS_AT_ONCE),
             self._numbers(published.TERM_NUMBERS, "terms"),
             self._numbers(published.CHUNK_NUMBERS, "chunks"),
-            table := self.connection.execute(added).to_arrow_table(),
+            table := self.connection.execute(published.ADDED_POSTINGS).to_arrow_table(),
         )
-        self.connection.register("merged", pa.RecordBatchReader.from_batches(table.schema, merged))
-        self.connection.execute(published.POSTINGS.format("FROM merged"))
-        self.connection.unregister("merged")
+        self._create("postings", pa.RecordBatchReader.from_batches(table.schema, merged))
+
+    def _inverted_index_anew(self) -> None:
+        """Terms, postings and lengths of all chunks, sorted in files beside this one."""
+        files = PostingFiles(self.place.with_suffix(".postings"), self._count("chunks"))
+        restated = (
+            self.connection.execute(published.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
+        )
+        for partition in sorted(self.partitions):
+            (table,) = (
+                t for t in _TABLES[self.partitions[partition]] if schemas.TERMS is self.lake.tables[t]
+            )
+            chunks = self.connection.execute(published.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
+            for file in files_of(table, self.hashes[partition]):
+                files.add(self.lake.local(file, partition), chunks, restated)
+        chunks = self.connection.execute(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
+        files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
+        batches = files.batches()
+        first = next(batches)
+        self._create("postings", pa.RecordBatchReader.from_batches(first.schema, batches))
+        self._create("terms", files.terms())
+        self._create("chunk_lengths", files.chunk_lengths())
+        _remove([files.folder])
+
+    def _create(self, table: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Create a table of rows in their order."""
+        self.connection.register("made", rows)
+        self.connection.execute(f"CREATE TABLE {table} AS FROM made")
+        self.connection.unregister("made")
+
+    def _count(self, table: str) -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+        return int(count)
 
     def _numbers(self, statement: str, table: str) -> np.ndarray:
         """The new number of each row of a table of the previous version, by its old one; GONE where it has none."""
-        (count,) = self.connection.execute(f"SELECT count(*) FROM prev.{table}").fetchone() or (0,)
         found = self.connection.execute(statement).fetchnumpy()
-        numbers = np.full(count, GONE, dtype=np.int32)
+        numbers = np.full(self._count(f"prev.{table}"), GONE, dtype=np.int32)
         numbers[found["old_no"]] = found["new_no"]
         return numbers
 
@@ -461,8 +495,9 @@ class _Build:
         settings = self.publisher.terms
         found = [word_forms(pl.Series("text", [], dtype=pl.String), settings)]
         if statement:
-            for batch in self.connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE):
-                found.append(word_forms(pl.Series("text", batch.column("text")), settings))
+            texts = self.connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE)
+            columns = (pl.Series("text", batch.column("text")) for batch in texts)
+            found += made_ahead(lambda column: word_forms(column, settings), columns, _MOST_AT_ONCE)
         return pl.concat(found).group_by("form", "term").agg(pl.col("texts").sum())
 
     def _vectors(self) -> None:
@@ -479,9 +514,8 @@ class _Build:
 
     def _hnsw(self) -> str:
         """Build the HNSW index where there are enough vectors; returns how vectors are searched."""
-        (count,) = self.connection.execute("SELECT count(*) FROM embeddings").fetchone() or (0,)
         least = self.publisher.index.ann_min_vectors
-        if least is None or count < least:
+        if least is None or self._count("embeddings") < least:
             return "exact"
         load_vss(self.connection)
         self.connection.execute("SET hnsw_enable_experimental_persistence = true")

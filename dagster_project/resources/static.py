@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import string
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from assets.protocols import Embedded
+from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.piece_tokens import PieceTokenizer
 from transforms.errors import EmbeddingError
 from transforms.settings import EmbeddingSettings, SafetySettings
@@ -55,15 +53,7 @@ class StaticEmbedder:
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches in their order, a few at once on a processor each."""
         _model(self.dimensions)  # by one thread
-        at_once = min(os.cpu_count() or 1, _MOST_AT_ONCE)
-        with ThreadPoolExecutor(at_once) as pool:
-            under_way: deque[Future[Embedded]] = deque()
-            for number, texts in enumerate(batches):
-                under_way.append(pool.submit(self._embedded, number, texts))
-                if len(under_way) > at_once:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
+        yield from made_ahead(lambda numbered: self._embedded(*numbered), enumerate(batches), _MOST_AT_ONCE)
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""

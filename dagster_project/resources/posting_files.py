@@ -1,0 +1,112 @@
+"""The inverted index of a whole lake, made by way of sorted runs of postings in files beside the new version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagster_project.resources.ahead import made_ahead
+from transforms import lexical
+from transforms.posting_runs import Range, Run, no_postings, posting_run, postings, ranges, term_numbers
+
+_COLUMNS = ("chunk_id", "field", "term", "tf")
+_ROW_GROUPS_AT_ONCE = 48
+_MOST_AT_ONCE = 2
+"""Ranges in memory at once, some 200 MB each."""
+_CHUNK_BYTES, _COUNT_BYTES = 4, 4
+
+
+class _Stored(NamedTuple):
+    """A run whose rows are in a file: first all chunks, then all counts."""
+
+    terms: pl.Series
+    starts: np.ndarray
+    file: Path
+
+
+class PostingFiles:
+    """Runs of postings in a folder; `add` all terms, then take `batches`, then `terms` and `lengths` are known."""
+
+    def __init__(self, folder: Path, chunk_count: int):
+        folder.mkdir()
+        self.folder = folder
+        self.lengths = np.zeros((len(lexical.FIELDS), chunk_count), dtype=np.int32)
+        self._runs: list[_Stored] = []
+        self._names = pl.Series("term", [], dtype=pl.String)
+        self._held = np.zeros(0, dtype=np.int64)
+
+    def add(self, file: Path, chunks: pa.Table, restated: pa.Array) -> None:
+        """Take in those rows of a stored `terms` table that are of `chunks` (chunk_id, chunk_no).
+
+        Text and quote of the chunks `restated` are left out.
+        """
+        chunk_ids = chunks.column("chunk_id").combine_chunks()
+        numbers = chunks.column("chunk_no").to_numpy()
+        for table in _stored_terms(file):
+            run = posting_run(table, chunk_ids, numbers, restated, self.lengths)
+            if len(run.chunks):
+                self._runs.append(self._stored(run))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All postings in order of term and chunk: term_id, chunk_no and the frequency in each field."""
+        self._names, numbers = term_numbers([run.terms for run in self._runs])
+        self._held = np.zeros(len(self._names), dtype=np.int64)
+        starts = [run.starts for run in self._runs]
+        yield no_postings()
+        parts = ranges(len(self._names), numbers, starts)
+        for batch in made_ahead(lambda part: self._of_range(part, numbers), parts, _MOST_AT_ONCE):
+            self._held += np.bincount(batch.column("term_id").to_numpy(), minlength=len(self._names))
+            yield batch
+
+    def terms(self) -> pa.Table:
+        """Columns term_id, term and df (chunks that hold it) of all terms, once the postings were taken."""
+        numbers = np.arange(len(self._names), dtype=np.int32)
+        return pa.table(
+            {"term_id": numbers, "term": self._names.to_arrow(), "df": self._held.astype(np.int32)}
+        )
+
+    def chunk_lengths(self) -> pa.Table:
+        """Columns chunk_no and the number of terms in each field."""
+        numbers = np.arange(self.lengths.shape[1], dtype=np.int32)
+        of_field = {f"{f}_length": row for f, row in zip(lexical.FIELDS, self.lengths, strict=True)}
+        return pa.table({"chunk_no": numbers, **of_field})
+
+    def _stored(self, run: Run) -> _Stored:
+        file = self.folder / str(len(self._runs))
+        with file.open("wb") as written:
+            run.chunks.tofile(written)
+            run.counts.tofile(written)
+        return _Stored(run.terms, run.starts, file)
+
+    def _of_range(self, part: Range, numbers: list[np.ndarray]) -> pa.RecordBatch:
+        return postings(
+            [
+                (own[low:high], np.diff(run.starts[low : high + 1]), *_rows(run, low, high))
+                for run, own, (low, high) in zip(self._runs, numbers, part.parts, strict=True)
+                if low < high
+            ]
+        )
+
+
+def _rows(run: _Stored, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """Chunks and counts of the terms from place `low` to `high` of a run."""
+    begin, count = int(run.starts[low]), int(run.starts[high] - run.starts[low])
+    with run.file.open("rb") as file:
+        file.seek(begin * _CHUNK_BYTES)
+        chunks = np.fromfile(file, dtype=np.int32, count=count)
+        file.seek(int(run.starts[-1]) * _CHUNK_BYTES + begin * _COUNT_BYTES)
+        return chunks, np.fromfile(file, dtype=np.uint32, count=count)
+
+
+def _stored_terms(file: Path) -> Iterator[pa.Table]:
+    """The rows of a stored `terms` table, some row groups at a time, with dictionaries for its texts."""
+    with pq.ParquetFile(file, read_dictionary=list(_COLUMNS[:3])) as parquet:
+        for first in range(0, parquet.num_row_groups, _ROW_GROUPS_AT_ONCE):
+            groups = range(first, min(first + _ROW_GROUPS_AT_ONCE, parquet.num_row_groups))
+            yield parquet.read_row_groups(list(groups), columns=list(_COLUMNS))

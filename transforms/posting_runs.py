@@ -1,0 +1,144 @@
+"""Terms of many chunks to postings by sorted runs, so that memory holds a run or a range of terms, never all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import lexical
+
+_HALF = 32
+_FIELD = 16
+_MOST = 65_535
+"""The highest frequency that is kept; a posting has two bytes for it."""
+_ROWS_AT_ONCE = 1 << 22
+_FIELDS = pa.array(lexical.FIELDS)
+_STATED = pa.array(["text", "quote"])
+"""The fields of a chunk with inferred quotes that `context_terms` has."""
+_SCHEMA = pa.schema(
+    [("term_id", pa.int32()), ("chunk_no", pa.int32()), *((f"{f}_tf", pa.uint16()) for f in lexical.FIELDS)]
+)
+
+
+class Run(NamedTuple):
+    """Rows of `terms` in order of term and chunk.
+
+    `terms` are the distinct terms, ascending; the rows of the term at place p are `starts[p]` to `starts[p + 1]` of
+    `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS` << 16 | frequency, uint32).
+    """
+
+    terms: pl.Series
+    starts: np.ndarray
+    chunks: np.ndarray
+    counts: np.ndarray
+
+
+class Range(NamedTuple):
+    """Terms that follow each other, with all their rows: the first and the one after the last, and a part of each run."""
+
+    first: int
+    end: int
+    parts: tuple[tuple[int, int], ...]
+
+
+def posting_run(
+    rows: pa.Table, chunk_ids: pa.Array, numbers: np.ndarray, restated: pa.Array, lengths: np.ndarray
+) -> Run:
+    """Those rows of a `terms` table that are of the chunks `chunk_ids`, whose numbers are `numbers`.
+
+    Text and quote of the chunks `restated` are left out. Frequencies are added to `lengths` (int32, fields × chunks).
+    Text columns may be dictionaries, which is several times faster.
+    """
+    chunk, field, term = (_encoded(rows.column(n)) for n in ("chunk_id", "field", "term"))
+    of_row, fields = chunk.indices.to_numpy(), field.indices.to_numpy()
+    place = pc.fill_null(pc.index_in(chunk.dictionary, value_set=chunk_ids), -1).to_numpy()
+    is_restated = pc.is_in(chunk.dictionary, value_set=restated).to_numpy(zero_copy_only=False)
+    is_stated = pc.is_in(field.dictionary, value_set=_STATED).to_numpy(zero_copy_only=False)
+    kept = (place[of_row] >= 0) & ~(is_restated[of_row] & is_stated[fields])
+    of_row = place[of_row[kept]]
+    fields = pc.index_in(field.dictionary, value_set=_FIELDS).to_numpy()[fields[kept]]
+    tf = np.minimum(rows.column("tf").to_numpy()[kept], _MOST)
+    _add_lengths(lengths, numbers, fields, of_row, tf)
+    codes, terms = _ranked(term.indices.to_numpy()[kept], pl.Series(term.dictionary, dtype=pl.String))
+    chunks = numbers[of_row].astype(np.int32)
+    order = np.argsort(codes.astype(np.int64) << _HALF | chunks)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(terms)))])
+    counts = fields.astype(np.uint32) << _FIELD | tf.astype(np.uint32)
+    return Run(terms, starts, chunks[order], counts[order])
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    whole = column.unify_dictionaries().combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # of no rows
+        return pa.array([], column.type)
+    return whole
+
+
+def _ranked(codes: np.ndarray, dictionary: pl.Series) -> tuple[np.ndarray, pl.Series]:
+    """The place of each code's term among those that occur, and these in ascending order."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(dictionary)))
+    named = pl.DataFrame({"code": used, "term": dictionary.gather(used)}).sort("term")
+    rank = np.zeros(len(dictionary), dtype=np.int32)
+    rank[named.get_column("code").to_numpy()] = np.arange(len(used), dtype=np.int32)
+    return rank[codes], named.get_column("term")
+
+
+def _add_lengths(
+    lengths: np.ndarray, numbers: np.ndarray, fields: np.ndarray, of_row: np.ndarray, tf: np.ndarray
+) -> None:
+    size = (len(lexical.FIELDS), len(numbers))
+    sums = np.bincount(fields.astype(np.int64) * size[1] + of_row, weights=tf, minlength=size[0] * size[1])
+    lengths[:, numbers] += sums.reshape(size).astype(lengths.dtype)
+
+
+def term_numbers(terms: Sequence[pl.Series]) -> tuple[pl.Series, list[np.ndarray]]:
+    """All terms of the runs once, ascending, and for each run the number of each of its terms."""
+    every = pl.concat([*terms, pl.Series([], dtype=pl.String)])
+    rank = every.rank("dense").cast(pl.Int64).to_numpy() - 1
+    edges = np.cumsum([0, *map(len, terms)])
+    return every.unique().sort(), [
+        rank[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    ]
+
+
+def ranges(
+    term_count: int, numbers: Sequence[np.ndarray], starts: Sequence[np.ndarray], rows: int = _ROWS_AT_ONCE
+) -> Iterator[Range]:
+    """All terms in ranges of about `rows` rows; a term is never cut."""
+    held = np.zeros(term_count, dtype=np.int64)
+    for own, begin in zip(numbers, starts, strict=True):
+        held[own] += np.diff(begin)
+    block = (np.cumsum(held) - held) // rows
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), term_count]
+    for first, end in zip(edges[:-1], edges[1:], strict=True):
+        places = (np.searchsorted(own, (first, end)).tolist() for own in numbers)
+        yield Range(first, end, tuple((low, high) for low, high in places))
+
+
+def postings(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]) -> pa.RecordBatch:
+    """The postings of parts of runs, in order of term and chunk.
+
+    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as in `Run`.
+    """
+    keys = np.concatenate([np.repeat(n, r).astype(np.int64) << _HALF | chunks for n, r, chunks, _ in parts])
+    counts = np.concatenate([part[3] for part in parts])
+    order = np.argsort(keys)
+    keys, counts = keys[order], counts[order]
+    is_new = np.diff(keys, prepend=-1) != 0
+    tfs = np.zeros((len(lexical.FIELDS), int(is_new.sum())), dtype=np.uint16)
+    tfs[counts >> _FIELD, np.cumsum(is_new) - 1] = counts & _MOST
+    keys = keys[is_new]
+    columns = [(keys >> _HALF).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), *tfs]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=_SCHEMA)
+
+
+def no_postings() -> pa.RecordBatch:
+    """A batch without rows."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in _SCHEMA], schema=_SCHEMA)
