@@ -16,6 +16,9 @@ from transforms.settings import CandidateSettings, SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
 _SAMPLE = 1024
+_FEW = 32
+_LOOKED_UP = 4
+"""Postings that are added up in the time in which one chunk is looked up among them."""
 _ROUNDING = 1e-5
 """What sums of single-precision impacts may be off, as a share of the highest score there could be."""
 
@@ -136,8 +139,18 @@ class _TermList:
 
     def impacts(self, weighed: Weighed, places: np.ndarray | slice = slice(None)) -> np.ndarray:
         """What the term adds to the scores of its chunks (those at `places`), float32."""
-        frequency = weighed.frequency[self.codes[places]]
-        return np.asarray(self.idf * frequency / (frequency + weighed.norm[self.chunks[places]]), np.float32)
+        codes = self.codes[places]
+        divisor = weighed.norm.take(self.chunks[places])
+        divisor += weighed.frequency.take(codes)
+        # What a code stands for is weighed once, and not for each posting.
+        return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
+
+    def held(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some chunks (int32, as the list's own, which would else be copied) are in the list, and where."""
+        places = np.searchsorted(self.chunks, wanted)
+        places[places == len(self.chunks)] = 0
+        held = np.flatnonzero(self.chunks.take(places) == wanted)
+        return held, places[held]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
@@ -231,13 +244,9 @@ class TermScores:
 
     def _occurrences(self, chunks: np.ndarray) -> Iterator[tuple[_TermList, np.ndarray, np.ndarray]]:
         """Each term's list, which of the chunks are in it, and their places there."""
-        # Of the type of the lists, which would else be copied to be searched.
         wanted = chunks.astype(np.int32)
         for term_list in self.lists:
-            places = np.searchsorted(term_list.chunks, wanted)
-            places[places == len(term_list.chunks)] = 0
-            held = np.flatnonzero(term_list.chunks[places] == wanted)
-            yield term_list, held, places[held]
+            yield term_list, *term_list.held(wanted)
 
     @property
     def high(self) -> float:
@@ -253,18 +262,19 @@ class TermScores:
         if sum(len(term_list.chunks) for term_list in self.lists) < count or not count:
             return 0.0
         chunks = np.arange(self.chunk_count) if self.allowed is None else np.flatnonzero(self.allowed)
-        if not self.of(chunks[:: max(1, count // _SAMPLE)]).all():
+        sample = chunks[:: max(1, count // _SAMPLE)]
+        if any(not self.of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0
         return float(self._sums(self.lists)[chunks].min())
 
     def _near(self, k: int) -> np.ndarray:
-        """Chunks among which the `k` best are, ascending."""
+        """Chunks among which the `k` best are, ascending: few more than these."""
         partial = np.zeros(self.chunk_count, dtype=np.float32)
-        rest = most = sum(term_list.idf for term_list in self.lists)
-        floor, top = 0.0, np.zeros(0, dtype=np.int32)
-        for term_list in sorted(self.lists, key=lambda t: (len(t.chunks), t.number)):
-            if floor > rest + _ROUNDING * most:
-                break
+        lists = sorted(self.lists, key=lambda t: (len(t.chunks), t.number))
+        rest = most = sum(term_list.idf for term_list in lists)
+        floor, top, spare = 0.0, np.zeros(0, dtype=np.int32), _ROUNDING * most
+        while lists and floor <= rest + spare:
+            term_list = lists.pop(0)
             rest -= term_list.idf
             chunks, impacts = self._allowed_of(term_list)
             partial[chunks] += impacts
@@ -275,7 +285,23 @@ class TermScores:
             top = top[top_k(partial[top], k)]
             if len(top) == k:
                 floor = float(partial[top[-1]])
-        return np.flatnonzero(partial > max(0.0, floor - max(rest, 0.0) - _ROUNDING * most))
+        near = np.flatnonzero(partial > max(0.0, floor - max(rest, 0.0) - spare)).astype(np.int32)
+        for term_list in lists:
+            rest -= term_list.idf
+            self._add(term_list, near, partial)
+            sums = partial[near]
+            if len(near) > k:
+                floor = max(floor, float(np.partition(sums, len(near) - k)[len(near) - k]))
+            near = near[sums > floor - max(rest, 0.0) - spare]
+        return near
+
+    def _add(self, term_list: _TermList, near: np.ndarray, partial: np.ndarray) -> None:
+        """Add what a term adds to the sums of the chunks `near`, and where that is less work to others."""
+        if len(term_list.chunks) < _LOOKED_UP * len(near):
+            partial[term_list.chunks] += term_list.impacts(self.weights)
+        else:
+            held, places = term_list.held(near)
+            partial[near[held]] += term_list.impacts(self.weights, places)
 
     def _allowed_of(self, term_list: _TermList) -> tuple[np.ndarray, np.ndarray]:
         if self.allowed is None:

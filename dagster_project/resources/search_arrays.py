@@ -6,6 +6,7 @@ without being read, share their memory between processes, and only the pages tha
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import hashlib
 import json
@@ -33,6 +34,8 @@ _FACTS = "facts.json"
 _ROWS = 1 << 20
 _VECTORS_AT_ONCE = 1 << 15
 _TFS_PER_WORD = 4
+_TERMS_PER_GUIDE = 512
+"""Terms between two that are kept in memory to be searched first."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,16 @@ class _SortedTerms:
     """Numbers of terms by binary search in their sorted UTF-8 bytes."""
 
     def __init__(self, data: np.ndarray, ends: np.ndarray):
-        self.data, self.ends = data, ends
+        self.data, self.ends, self.count = memoryview(data), memoryview(ends), len(ends) - 1
+        self.guides = [self._at(number) for number in range(0, self.count, _TERMS_PER_GUIDE)]
 
     def get(self, term: str, /) -> int | None:
         """The number of a term; None if there is none."""
         wanted = term.encode()
-        low, high = 0, len(self.ends) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(middle) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self.ends) - 1 and self._at(low) == wanted else None
+        high = bisect.bisect_right(self.guides, wanted) * _TERMS_PER_GUIDE
+        between = range(max(0, high - _TERMS_PER_GUIDE), min(high, self.count))
+        place = bisect.bisect_left(between, wanted, key=self._at)
+        return between[place] if place < len(between) and self._at(between[place]) == wanted else None
 
     def _at(self, number: int) -> bytes:
         return self.data[self.ends[number] : self.ends[number + 1]].tobytes()
