@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,8 @@ from transforms.selection import top_k
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.float32)
+"""The bits of every byte, of shape (8, 256)."""
 
 
 def sign_codes(vectors: np.ndarray) -> np.ndarray:
@@ -72,15 +75,13 @@ class CodeScores:
         if allowed is not None:
             distances[~allowed] = np.iinfo(np.uint16).max
         distances[held.absent] = np.iinfo(np.uint16).max
-        dimensions = held.vectors.shape[1]
-        counts = np.bincount(distances, minlength=dimensions + 1)[: dimensions + 1]
-        near = np.flatnonzero(distances <= _edge(counts, candidates))
+        near = np.flatnonzero(distances <= _edge(distances, candidates, held.vectors.shape[1]))
         if len(near) > rescored:
-            near = np.sort(near[top_k(self._signed(held.codes, near), rescored)])
+            near = np.sort(near[top_k(_signed(held.codes.take(near, axis=1), query), rescored)])
         scores = self._cosines(near)
         order = np.lexsort((near, -scores))
         self.nearest, self._scores = near[order], scores[order]
-        self._distances, self._counts = distances, counts
+        self._distances = distances
 
     @property
     def high(self) -> float:
@@ -91,8 +92,10 @@ class CodeScores:
     def low(self) -> float:
         """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is none."""
         dimensions = self.vectors.shape[1]
-        edge = dimensions - _edge(self._counts[::-1], _FARTHEST) if self._counts.any() else dimensions
-        far = np.flatnonzero((self._distances >= edge) & (self._distances <= dimensions))[:_FARTHEST]
+        # Rows that are not allowed become the nearest when turned round.
+        shared = np.subtract(dimensions, self._distances, dtype=np.int16)
+        shared[shared < 0] = dimensions + 1
+        far = np.flatnonzero(shared <= _edge(shared, _FARTHEST, dimensions))[:_FARTHEST]
         return float(self._cosines(far).min()) if len(far) else 0.0
 
     def best(self, k: int) -> np.ndarray:
@@ -109,12 +112,22 @@ class CodeScores:
     def _cosines(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self.vectors[rows] @ self.query, dtype=np.float64)
 
-    def _signed(self, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The product of the query with the signs of rows."""
-        held = np.ascontiguousarray(codes[:, rows].T).view(np.uint8)
-        return np.unpackbits(held, axis=1, count=len(self.query)).astype(np.float32) @ self.query
+
+def _edge(distances: np.ndarray, wanted: int, largest: int) -> int:
+    """The smallest distance within which `wanted` rows lie; `largest` if fewer do."""
+    return bisect.bisect_left(range(largest), wanted, key=lambda d: np.count_nonzero(distances <= d))
 
 
-def _edge(counts: np.ndarray, wanted: int) -> int:
-    """The smallest distance within which `wanted` rows lie, of the number of rows at each; the largest if fewer do."""
-    return min(int(np.searchsorted(np.cumsum(counts), wanted)), len(counts) - 1)
+def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """The product of a query with the bits of codes of shape (words, rows), float32.
+
+    What eight bits add to it is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011).
+    """
+    padded = np.zeros(len(codes) * WORD, dtype=np.float32)
+    padded[: len(query)] = query
+    added = padded.reshape(-1, 8) @ _BITS
+    held = codes.view(np.uint8).reshape(len(codes), -1, 8)
+    made = np.zeros(codes.shape[1], dtype=np.float32)
+    for byte, of_value in enumerate(added):
+        made += of_value.take(held[byte // 8, :, byte % 8])
+    return made
