@@ -115,7 +115,8 @@ class CodeScores:
 
 def _edge(distances: np.ndarray, wanted: int, largest: int) -> int:
     """The smallest distance within which `wanted` rows lie; `largest` if fewer do."""
-    return bisect.bisect_left(range(largest), wanted, key=lambda d: np.count_nonzero(distances <= d))
+    within = range(largest)
+    return bisect.bisect_left(within, wanted, key=lambda d: int(np.count_nonzero(distances <= d)))
 
 
 def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ class _SortedTerms:
     """Numbers of terms by binary search in their sorted UTF-8 bytes."""
 
     def __init__(self, data: np.ndarray, ends: np.ndarray):
-        self.data, self.ends, self.count = memoryview(data), memoryview(ends), len(ends) - 1
+        self.data, self.ends, self.count = data.data, ends.data, len(ends) - 1
         self.guides = [self._at(number) for number in range(0, self.count, _TERMS_PER_GUIDE)]
 
     def get(self, term: str, /) -> int | None:
