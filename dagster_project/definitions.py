@@ -68,10 +68,11 @@ def refresh_job(family: Family) -> str:
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
     fetching = make_fetch_assets(settings)
+    made = [_fed(definition, settings) for definition in make_assets(settings)]
     refresh, slow_lane, backfill = refresh_all_job(settings), slow_lane_job(settings), backfill_job(settings)
     assets = [
         *fetching,
-        *make_assets(settings),
+        *made,
         *make_evaluation_assets(settings),
         operations_report_asset(),
         search_results_asset(),
@@ -133,6 +134,18 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
         )
         for name, (selection, told) in parts.items()
     ]
+
+
+def _fed(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
+    """`definition` below the assets that fetch what it reads, if it reads sources: for people who follow the graph.
+
+    Nothing else asks for these edges: what came is found by comparing files.
+    """
+    family = next((f for f in FAMILIES if {key.path[-1] for key in definition.keys} <= set(f.tables)), None)
+    if family is None or definition.dependency_keys:
+        return definition
+    fetched = [fetch.fetched_key(s.name) for s in settings.sources if s.remote and s.family == family.name]
+    return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=fetched)) if fetched else definition
 
 
 def _owned(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:

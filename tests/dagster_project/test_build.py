@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project import composition
-from tests.archives import Mail, Workspace, differences, discussion, rebuilt
+from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 
 MAIL = ("messages", "attachments", "quarantine")
 CHUNKS = ("message_chunks", "message_exclusions", "slow_queue", "message_terms")
@@ -166,3 +166,31 @@ def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     assert "messages" not in result.stages
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
     assert built.plan().is_empty
+
+
+def test_with_grain_auto_a_year_that_ends_is_put_together_and_taken_apart_again(tmp_path: Path):
+    """A list that grows over New Year, and loses what came then: incremental equals full each time."""
+    work = Workspace(tmp_path / "work").configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*", "grain": "auto"}
+    )
+    work.write("dev.2003-11.mbox", discussion(0, 3, "compactor"))
+    work.write("dev.2003-12.mbox", discussion(10, 3, "planner"))
+    assert list(work.build().plan.stale) == ["dev/dev.2003-11", "dev/dev.2003-12"]
+    december = work.copied(tmp_path / "december")
+
+    came = work.write("dev.2004-01.mbox", [Mail(20, "A happy new year.", "Re: planner", reply_to=10)])
+    plan = work.build().plan
+    assert (list(plan.stale), plan.vanished) == (
+        ["dev/dev.2003", "dev/dev.2004-01"],
+        ("dev/dev.2003-11", "dev/dev.2003-12"),
+    )
+    assert differences(work.index, rebuilt(work, tmp_path / "january").index) == {}
+
+    came.unlink()
+    plan = work.build().plan
+    assert (list(plan.stale), plan.vanished) == (
+        ["dev/dev.2003-11", "dev/dev.2003-12"],
+        ("dev/dev.2003", "dev/dev.2004-01"),
+    )
+    assert differences(work.index, december.index) == {}
+    assert lake_hashes(work) == lake_hashes(december)

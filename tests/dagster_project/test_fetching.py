@@ -69,6 +69,13 @@ def test_a_fetch_is_an_asset_with_counts_lag_and_checks(work: Workspace):
     assert checks_of(result) == [("reachable", True), ("lag", True)]
 
 
+def test_the_graph_leads_from_what_is_fetched_to_the_assets_that_read_it(work: Workspace):
+    graph = build_definitions(work.settings).resolve_asset_graph()
+    fed = graph.get(fetched_key("remote-list")).child_keys
+    assert fed == {dg.AssetKey(table) for table in ("messages", "attachments", "quarantine")}
+    assert graph.get(dg.AssetKey("documents")).parent_keys == set()
+
+
 def test_a_remote_that_is_old_warns(work: Workspace, server: Archives):
     work.configure(remote_source(server, max_lag_hours=24))
     result = run_fetch(work)
