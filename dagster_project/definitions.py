@@ -145,7 +145,11 @@ def _fed(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefini
     if family is None or definition.dependency_keys:
         return definition
     fetched = [fetch.fetched_key(s.name) for s in settings.sources if s.remote and s.family == family.name]
-    return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=fetched)) if fetched else definition
+    return (
+        definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=fetched))
+        if fetched
+        else definition
+    )
 
 
 def _owned(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:

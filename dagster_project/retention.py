@@ -9,10 +9,13 @@ from pathlib import Path
 import dagster as dg
 import sqlalchemy as sa
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable as Checks
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable as Events
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 
 _RUNLESS = ""
+_AT_ONCE = 1000
+"""Rows that one statement names; SQLite takes 32,766 at most."""
 _MATERIALIZED = dg.DagsterEventType.ASSET_MATERIALIZATION.value
 
 
@@ -31,6 +34,7 @@ def prune_runs(instance: dg.DagsterInstance, keep_days: int) -> int:
         instance.delete_run(run_id)
         _delete_files(instance, run_id)
     _delete_runless(instance, before)
+    _delete_checks(instance)
     return len(gone)
 
 
@@ -59,6 +63,21 @@ def _delete_runless(instance: dg.DagsterInstance, before: datetime) -> None:
         latest = [row[0] for row in connection.execute(_latest())]
         old = sa.and_(Events.c.run_id == _RUNLESS, Events.c.timestamp < before.replace(tzinfo=None))
         connection.execute(sa.delete(Events).where(old, Events.c.id.not_in(latest)))
+
+
+def _delete_checks(instance: dg.DagsterInstance) -> None:
+    """Delete what deleted runs found at checks, which Dagster leaves, but for the last of each check."""
+    storage = instance.event_log_storage
+    assert isinstance(storage, SqlEventLogStorage)
+    latest = sa.select(sa.func.max(Checks.c.id)).group_by(
+        Checks.c.asset_key, Checks.c.check_name, Checks.c.partition
+    )
+    known = set(instance.get_run_ids())
+    with storage.index_connection() as connection:
+        older = connection.execute(sa.select(Checks.c.id, Checks.c.run_id).where(Checks.c.id.not_in(latest)))
+        gone = [row.id for row in older if row.run_id not in known]
+        for first in range(0, len(gone), _AT_ONCE):
+            connection.execute(sa.delete(Checks).where(Checks.c.id.in_(gone[first : first + _AT_ONCE])))
 
 
 def _delete_files(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -25,6 +25,12 @@ def files(instance: dg.DagsterInstance) -> set[str]:
     return {p.stem for p in (Path(instance.root_directory) / "history" / "runs").glob("*-*.db")}
 
 
+def checks_told(instance: dg.DagsterInstance, check: str) -> int:
+    """How many evaluations of a check of the vectors are kept."""
+    key = dg.AssetCheckKey(dg.AssetKey("embeddings"), check)
+    return len(instance.event_log_storage.get_asset_check_execution_history(key, limit=10))
+
+
 def test_old_runs_go_unless_they_are_the_last_that_made_something(
     built: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
@@ -35,6 +41,7 @@ def test_old_runs_go_unless_they_are_the_last_that_made_something(
         instance.report_runless_asset_event(dg.AssetMaterialization("readiness"))
         instance.report_runless_asset_event(dg.AssetMaterialization("readiness"))
         assert prune_runs(instance, 30) == 0
+        assert checks_told(instance, "chunk_ids_are_unique") == 2
         monkeypatch.setattr(retention, "datetime", Later)
         assert prune_runs(instance, 0) == 0
         dg_partitions = instance.get_materialized_partitions(dg.AssetKey("messages"))
@@ -44,6 +51,7 @@ def test_old_runs_go_unless_they_are_the_last_that_made_something(
         assert gone >= 1 and not published & left, "the first publish was followed by another"
         assert instance.get_materialized_partitions(dg.AssetKey("messages")) == dg_partitions
         assert not published & files(instance)
+        assert checks_told(instance, "chunk_ids_are_unique") == 1, "the last, of two"
         told = instance.fetch_materializations(dg.AssetKey("readiness"), limit=10).records
         assert [record.run_id == "" for record in told] == [True, False]
         assert instance.get_latest_materialization_event(dg.AssetKey("search_index"))
