@@ -38,7 +38,8 @@ class Piece:
 class Outlook:
     """What a build would do now. Figures are estimates; None where no earlier run says.
 
-    `texts` have no vector, or may have another one after the build: at most so many are embedded. `left` counts the
+    With `anew` the index is made from the lake alone, because the published one is of another layout, tokenizer or
+    model. `texts` have no vector, or may have another one after the build: at most so many are embedded. `left` counts the
     partitions that a running backfill has taken on, `waiting_bytes` is of the slow lane.
     """
 
@@ -51,6 +52,7 @@ class Outlook:
     waiting_bytes: int
     left: int
     damaged: Mapping[str, str]
+    anew: bool
     texts: int
     tokens: int
     price_usd: float
@@ -94,6 +96,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         waiting_bytes=waiting_bytes(lake, plan.slow),
         left=len(left or ()),
         damaged=plan.damaged,
+        anew=plan.anew,
         texts=texts,
         tokens=tokens,
         price_usd=round(tokens * embedder.price / 1e6, 4),

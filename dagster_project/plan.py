@@ -23,7 +23,7 @@ from assets.partitions import (
 )
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
-from dagster_project.resources.lake import MISSING, Footer, ParquetLake
+from dagster_project.resources.lake import MISSING, OTHER_SCHEMA, Footer, ParquetLake
 from dagster_project.resources.published_files import CURRENT, version_of
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import QUEUE
@@ -32,9 +32,9 @@ from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
 from transforms.errors import SourceError
 
-NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged, or of another schema"
+NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
 CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
-CHANGED_CODE, CHANGED_SETTINGS = "other code of {}", "other settings of {}"
+CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
 
 
@@ -54,7 +54,8 @@ class Plan:
 
     `context` says that the context of conversations was found in another version or by other settings, `slow` what
     waits for the slow lane. `damaged` says by path what is wrong with files that ought to be whole; they are made again.
-    `reasons` says by partition why the first of its stale tables is.
+    `reasons` says by partition why the first of its stale tables is. With `anew` the published version is of another
+    layout, tokenizer or model: nothing is taken over from it.
     """
 
     units: tuple[Unit, ...]
@@ -65,6 +66,7 @@ class Plan:
     slow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    anew: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -129,7 +131,8 @@ def make_plan(
     context = not publish and not context_is_right(settings, units, lake)
     slow = {p: t for p, t in stale_slow(settings, units, lake).items() if p not in stale and p not in taken}
     damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
-    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged, reasons)
+    anew = publish and publisher.damage() is None and not publisher.fits_settings()
+    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged, reasons, anew)
 
 
 def _damages(
@@ -139,17 +142,22 @@ def _damages(
     publisher: DuckDBPublisher,
     lake: ParquetLake,
 ) -> dict[str, str]:
-    """By path, what is wrong with files of the lake and with the published one, beside those not made yet."""
+    """By path, what is wrong with files of the lake and with the published one, beside those not made yet.
+
+    Files with the columns of another version of Weft are none of them.
+    """
     published = publisher.published_partitions()
     # A file that was never made is no damage: of those of the fast lane, what is published was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
     places += [(table, p, False) for p in sorted(slow) for table in slow[p]]
+    whole = _whole_tables(settings, lake)
+    versions = whole | {table: stage.code_version for stage in stages(settings) for table in stage.tables}
     found: dict[str, str] = {}
-    for table, partition, was_there in [
-        *places,
-        *((t, None, bool(published)) for t in _whole_tables(settings, lake)),
-    ]:
-        if (damage := lake.damage(table, partition)) and (was_there or damage != MISSING):
+    for table, partition, was_there in [*places, *((t, None, bool(published)) for t in whole)]:
+        damage = lake.damage(table, partition)
+        if damage == OTHER_SCHEMA and lake.code_version(table, partition) != versions[table]:
+            continue
+        if damage and (was_there or damage != MISSING):
             found[str(lake.path(table, partition))] = damage
     if damage := publisher.damage():
         found[str(publisher.folder / CURRENT)] = damage
@@ -261,10 +269,11 @@ def _reason(stage: Stage, partition: str, footers: Sequence[Footer | None], lake
     there = [footer for footer in footers if footer]
     if not there and not any(lake.path(table, partition).exists() for table in stage.tables):
         return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
+    made_by = {lake.code_version(table, partition) for table in stage.tables} - {None, stage.code_version}
+    if other := min(filter(None, made_by), default=None):
+        return _of_version(other, stage.code_version).format(stage.tables[0])
     if len(there) < len(footers):
         return DAMAGED
-    if other := next((f.code_version for f in there if f.code_version != stage.code_version), None):
-        return _of_version(other, stage.code_version).format(stage.tables[0])
     return CHANGED_INPUTS if stage.inputs else CHANGED_SOURCE
 
 
@@ -277,12 +286,12 @@ def whole_reasons(settings: Settings, lake: ParquetLake) -> dict[str, str]:
     """By table without partitions why it has to be made, where that is more than that partitions changed."""
     found = {}
     for table, version in _whole_tables(settings, lake).items():
-        footer = lake.footer(table)
-        if footer is None:
-            found[table] = DAMAGED if lake.path(table).exists() else NEW
-        elif footer.code_version != version:
+        made_by = lake.code_version(table)
+        if made_by is not None and made_by != version:
             model = table.startswith("embedding")
-            found[table] = CHANGED_MODEL if model else _of_version(footer.code_version, version).format(table)
+            found[table] = CHANGED_MODEL if model else _of_version(made_by, version).format(table)
+        elif lake.footer(table) is None:
+            found[table] = DAMAGED if lake.path(table).exists() else NEW
     return found
 
 

@@ -50,6 +50,9 @@ _STAGES = {
     "chunk_keywords": "finding keywords",
     "search_index": "publishing",
 }
+_ANEW = (
+    "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
+)
 _PIPED_WIDTH = 120
 _SHOWN_WITH_A_HIT = 5
 _EXPANSION_CHARS = 200
@@ -107,6 +110,8 @@ class BuildView:
         )
         for path, damage in plan.damaged.items():
             self.console.print(f"damaged, made again: {path}: {damage}", markup=False, highlight=False)
+        if plan.anew:
+            self.console.print(_ANEW)
         for tables in plan.stale.values():
             for table in tables:
                 self._units[table] = self._units.get(table, 0) + 1
@@ -292,6 +297,8 @@ def print_outlook(found: Outlook) -> None:
         console.print(f"{found.left} units are left to the backfill that is under way")
     for path, damage in found.damaged.items():
         console.print(f"{path}: {damage}", markup=False, soft_wrap=True)
+    if found.anew:
+        console.print(_ANEW, soft_wrap=True)
     if found.texts:
         price = f", {found.price_usd:,.2f} US dollars" if found.price_usd else ""
         console.print(f"At most {found.texts:,} texts to embed, some {found.tokens:,} tokens{price}")

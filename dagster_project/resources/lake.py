@@ -158,6 +158,15 @@ class ParquetLake:
         found = self._examined(table, partition)
         return found if isinstance(found, Footer) else None
 
+    def code_version(self, table: str, partition: str | None = None) -> str | None:
+        """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
+        try:
+            with _opened(self.path(table, partition)) as file:
+                metadata = pq.ParquetFile(file).metadata.metadata or {}
+        except (pa.ArrowException, OSError):
+            return None
+        return metadata[_CODE].decode() if _CODE in metadata else None
+
     def damage(self, table: str, partition: str | None = None) -> str | None:
         """What is wrong with a stored file; None if it is whole."""
         found = self._examined(table, partition)

@@ -141,6 +141,31 @@ def test_a_build_that_reads_what_is_damaged_inside_makes_it_again(
     assert_undisturbed(built, built_once)
 
 
+def older_chunks(file: Path) -> None:
+    """The table as an older version of Weft may have written it: without a column, and with its own version."""
+    table, footer = pq.read_table(file), dict(pq.read_metadata(file).metadata)
+    footer[b"weft.code_version"] = b"0-" + footer[b"weft.code_version"].partition(b"-")[2]
+    pq.write_table(table.drop_columns(["chunker"]).replace_schema_metadata(footer), file)
+
+
+def test_lake_and_index_of_an_older_version_are_made_again_and_that_is_said(
+    built: Workspace, built_once: Workspace
+):
+    older_chunks(Path(str(built.lake.path("message_chunks", "dev/dev.2004-01"))))
+    with duckdb.connect(str((built.index / CURRENT).resolve())) as connection:
+        connection.execute("UPDATE manifest SET value = 'older' WHERE key IN ('layout', 'layout_version')")
+    with pytest.raises(IndexUnavailableError, match="has the layout older, this version of Weft reads"):
+        open_index(built.settings)
+    anew = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
+    planned = weft(built.folder, "plan", "--config", built.config).out
+    assert "1  message_chunks is of another version of Weft, such as dev/dev.2004-01" in planned
+    assert anew in planned and "damaged" not in planned
+    done = weft(built.folder, "build", "--config", built.config)
+    assert done.code == 0, done.err
+    assert anew in done.out and "damaged" not in done.out
+    assert_undisturbed(built, built_once)
+
+
 def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.CaptureFixture[str]):
     plan = Plan((), {}, (), True, damaged={"lake/threads.parquet": "missing"})
     with BuildView(show=True) as view:

@@ -73,8 +73,8 @@ def _missing_file(work: Workspace) -> None:
         (_more_mail, {"source changed": 1}, "attachments"),
         (_new_month, {"new": 1}, "attachments"),
         (_other_settings, {"other settings of message_chunks": 3}, "message_chunks"),
-        (_other_chunker, {"other code of message_chunks": 1}, "message_chunks"),
-        (_damaged_file, {"damaged, or of another schema": 1}, "attachments"),
+        (_other_chunker, {"message_chunks is of another version of Weft": 1}, "message_chunks"),
+        (_damaged_file, {"damaged": 1}, "attachments"),
         (_missing_file, {"message_terms is missing": 1}, "message_terms"),
     ],
 )
