@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
+from importlib import metadata
 from pathlib import Path
 
+import click
 import dagster as dg
 import pytest
 import yaml
-from click.testing import CliRunner
+from packaging.specifiers import SpecifierSet
 
 from dagster_project.cli import main
 from dagster_project.evaluation import open_index
@@ -38,27 +43,57 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path: Path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def parsed(command: str, arguments: list[str]) -> click.Context:
+    """A command line as the installed program of that name understands it, without running it; ClickException if not."""
+    (script,) = metadata.entry_points(group="console_scripts", name=command)
+    program = script.load()
+    context = (main if program is main else program.__globals__["cli"]).make_context(command, list(arguments))
+    if isinstance(context.command, click.Group):
+        name, sub, rest = context.command.resolve_command(context, [*context.protected_args, *context.args])
+        return sub.make_context(name, rest, parent=context)
+    return context
+
+
 @pytest.mark.parametrize("name", [n for n in UNITS if n.endswith(".service")])
-def test_the_commands_of_the_units_exist(name: str):
-    (command,) = (
-        line.partition("=")[2] for line in (DEPLOY / name).read_text().splitlines() if "ExecStart=" in line
-    )
+def test_the_commands_of_the_units_exist_and_take_their_options(name: str):
+    lines = [line.partition("=") for line in (DEPLOY / name).read_text().splitlines()]
+    (command,) = (value for key, _, value in lines if key == "ExecStart")
     program, *arguments = command.split()
     assert (BIN / Path(program).name).exists()
-    if Path(program).name == "weft":
-        told = CliRunner().invoke(main, [*arguments[:-1], "/nowhere/weft.toml"])
-        assert told.exit_code == 2 and "/nowhere/weft.toml" in told.output
-
-
-def test_the_container_is_made_of_files_that_exist():
-    copied = [
-        name
-        for line in (DEPLOY / "Containerfile").read_text().splitlines()
-        if line.startswith("COPY ")
-        for name in line.split()[1:-1]
+    there = [
+        str(DEPLOY.parents[1] / "workspace.yaml") if a.endswith("workspace.yaml") else a for a in arguments
     ]
+    assert parsed(Path(program).name, there).params
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Containerfile, each with its argument, lines that go on put together."""
+    text = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
+def test_the_container_is_made_of_files_and_extras_that_exist():
+    copied = [file for name, rest in instructions() if name == "COPY" for file in rest.split()[:-1]]
     assert {"transforms", "assets", "dagster_project", "constraints.txt"} <= set(copied)
-    assert [name for name in copied if not (DEPLOY.parents[1] / name).exists()] == []
+    assert [file for file in copied if not (DEPLOY.parents[1] / file).exists()] == []
+    project = tomllib.loads((DEPLOY.parents[1] / "pyproject.toml").read_text())["project"]
+    assert project["readme"] in copied
+    (installed,) = (rest for name, rest in instructions() if name == "RUN" and "pip install" in rest)
+    (extras,) = re.findall(r'"\.\[([a-z0-9,]+)\]"', installed)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    (base,) = (rest for name, rest in instructions() if name == "FROM")
+    version = re.search(r"python:([0-9.]+)", base)
+    assert version and version[1] in SpecifierSet(project["requires-python"])
+
+
+@pytest.mark.parametrize("given", [None, ["ui"], ["search", "torn record"]], ids=str)
+def test_the_container_runs_commands_that_exist(given: list[str] | None):
+    said = dict(instructions())
+    (program,) = json.loads(said["ENTRYPOINT"])
+    context = parsed(program, json.loads(said["CMD"]) if given is None else given)
+    assert context.command.name == (given or ["build"])[0]
+    assert "WEFT_CONFIG=/etc/weft/weft.toml" in said["ENV"]
 
 
 def test_the_configuration_for_postgres_differs_in_storage_alone():
