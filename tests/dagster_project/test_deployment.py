@@ -47,11 +47,11 @@ def parsed(command: str, arguments: list[str]) -> click.Context:
     """A command line as the installed program of that name understands it, without running it; ClickException if not."""
     (script,) = metadata.entry_points(group="console_scripts", name=command)
     program = script.load()
-    context = (main if program is main else program.__globals__["cli"]).make_context(command, list(arguments))
-    if isinstance(context.command, click.Group):
-        name, sub, rest = context.command.resolve_command(context, [*context.protected_args, *context.args])
-        return sub.make_context(name, rest, parent=context)
-    return context
+    root = main if program is main else program.__globals__["cli"]
+    if not isinstance(root, click.Group):
+        return root.make_context(command, list(arguments))
+    name, *rest = arguments
+    return root.commands[name].make_context(name, rest)
 
 
 @pytest.mark.parametrize("name", [n for n in UNITS if n.endswith(".service")])
