@@ -67,7 +67,7 @@ def stage_table(result: dict[str, dict[str, dict[str, float]]], mails: int, mega
         table.add_row(
             name, f"{mails:,}", f"{seconds:.1f}", f"{mails / seconds:,.0f}; {megabytes / seconds:.1f} MB/s"
         )
-    table.caption = f"peak memory {result['peak']:,.0f} MiB"
+    table.caption = f"peak memory {result['peak']:,.0f} MiB, of all processes; processor time {result['processor']:,.0f} s"
     return table
 
 

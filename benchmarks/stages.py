@@ -64,16 +64,45 @@ def built(folder: Path, path: str, grain: str) -> dict[str, Any]:
     """One `weft build` in a process of its own: what it prints, with wall time and peak memory."""
     source = f'list_id = "linux-erofs"\npath = "{path}"\ngrain = "{grain}"'
     config = collections.settings_file(folder, "erofs", source)
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],
-        check=True,
-        stdout=subprocess.PIPE,
-    )
-    result: dict[str, Any] = json.loads(done.stdout)
+    start, used_before = time.perf_counter(), _processor_time()
+    command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
+    peak = 0.0
+    with tempfile.TemporaryFile("w+") as printed:
+        build = subprocess.Popen(command, stdout=printed)
+        while build.poll() is None:
+            peak = max(peak, sum(resident(pid) for pid in (build.pid, *descendants(build.pid))))
+            time.sleep(0.05)
+        if build.returncode:
+            raise subprocess.CalledProcessError(build.returncode, command)
+        printed.seek(0)
+        result: dict[str, Any] = json.load(printed)
     result["wall"] = time.perf_counter() - start
-    result["peak"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    result["peak"] = peak
+    result["processor"] = _processor_time() - used_before
     return result
+
+
+def _processor_time() -> float:
+    """Seconds of processor that all processes took that were begun here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has begun, and those that these have; of Linux alone."""
+    try:
+        own = [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*own, *(p for child in own for p in descendants(child))]
+
+
+def resident(pid: int) -> float:
+    """MiB of memory that a process holds; pages that it shares with others count, too."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    except OSError:
+        return 0.0
 
 
 def stage_table(half: dict[str, Any], whole: dict[str, Any]) -> Table:

@@ -14,7 +14,7 @@ from assets.embedding import embed_missing
 from assets.partitions import CHUNKS_OF, FAMILIES
 from assets.protocols import Unit
 from dagster_project.alerts import alert_checks, alerting
-from dagster_project.build import BuildResult, make_partitions, publish_all
+from dagster_project.build import BuildResult, publish_all
 from dagster_project.composition import (
     make_backlog,
     make_embedding_cache,
@@ -33,6 +33,7 @@ from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.settings import Settings
+from dagster_project.workers import Workers, make_partitions, workers_for
 from transforms.errors import SettingsError
 
 
@@ -121,17 +122,23 @@ class _Backfill:
         left = {u.partition for u in self.units if u.partition in self.stale}
         self.backlog.note(left)
         self.progress.expect(BACKFILL, self.bytes)
+        with workers_for(self.settings, self.instance, self.progress, self.units) as workers:
+            self._make_batches(definitions, tags, left, workers)
+        self._leave_others()
+
+    def _make_batches(
+        self, definitions: dg.Definitions, tags: dict[str, str], left: set[str], workers: Workers | None
+    ) -> None:
         for batch in self._in_batches():
             stale = {u.partition: self.stale[u.partition] for u in batch if u.partition in self.stale}
             if stale:
                 with turn(self.settings.root):
-                    make_partitions(definitions, self.instance, stale, FAMILIES, tags)
+                    make_partitions(definitions, self.instance, stale, FAMILIES, tags, workers)
                     left -= set(stale)
                     self.backlog.note(left)
             self._embed(batch)
             self.batches += 1
             self.progress.step(BACKFILL, None, sum(self.sizes[u.partition] for u in batch))
-        self._leave_others()
 
     def _leave_others(self) -> None:
         """Publish without the stale partitions of sources that are not named, unless all have to be made anew."""

@@ -11,16 +11,17 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, Family
+from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW
 from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
 from dagster_project.composition import (
     make_assets,
     make_backlog,
     make_lake,
+    make_publisher,
     make_seen_units,
     make_sources,
 )
-from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions, refresh_job
+from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
 from dagster_project.job_runs import LANE_TAG
@@ -29,7 +30,6 @@ from dagster_project.plan import (
     Plan,
     context_is_right,
     make_plan,
-    ranges,
     stale_graph,
     stale_slow,
     sync_partitions,
@@ -37,12 +37,14 @@ from dagster_project.plan import (
 from dagster_project.recovery import Interrupted, going, lane_going
 from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
 from dagster_project.resources.progress import CountedProgress
+from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import waiting_bytes
+from dagster_project.runs import run_job
 from dagster_project.settings import Settings
-from transforms.errors import BusyError, CheckFailedError, LakeDamageError, WeftError
+from dagster_project.workers import make_partitions, source_bytes, workers_for
+from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def make_texts(
     Raises as `build` does.
     """
     with disk_watched(settings.root), only_build(settings.root), going(settings, instance):
-        plan = _planned(settings, instance)
+        plan = planned(settings, instance)
         on_plan(plan)
         if plan.publish:
             definitions = build_definitions(settings, {"progress": CountedProgress(tell)})
@@ -243,7 +245,7 @@ def _build(
 ) -> BuildResult:
     """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
     start = time.monotonic()
-    plan = _planned(settings, instance)
+    plan = planned(settings, instance)
     plan = replace(plan, damaged={**plan.damaged, **spoiled})
     on_plan(plan)
     if plan.is_empty:
@@ -256,7 +258,9 @@ def _build(
     if plan.publish or plan.stale:
         tags = {ROOT_TAG: str(settings.root)}
         definitions = build_definitions(settings, {"progress": progress})
-        make_partitions(definitions, instance, plan.stale, FAMILIES, tags)
+        stale = [unit for unit in plan.units if unit.partition in plan.stale]
+        with workers_for(settings, instance, progress, stale) as workers:
+            make_partitions(definitions, instance, plan.stale, FAMILIES, tags, workers)
     if plan.publish:
         slow = _make_small(settings, instance, plan, definitions)
         made = _make_whole(settings, instance, plan, definitions, failed)
@@ -272,19 +276,6 @@ def _timings(progress: CountedProgress) -> dict[str, dict[str, float]]:
     return {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
 
 
-def make_partitions(
-    definitions: dg.Definitions,
-    instance: dg.DagsterInstance,
-    stale: Mapping[str, tuple[str, ...]],
-    families: Sequence[Family],
-    tags: Mapping[str, str],
-) -> None:
-    """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
-    for family, first, last, tables in ranges(instance, stale, families):
-        job = definitions.resolve_job_def(refresh_job(family))
-        _run(job, instance, tables, {RANGE_START: first, RANGE_END: last, **tags})
-
-
 def _find_context(
     settings: Settings, instance: dg.DagsterInstance, plan: Plan, progress: CountedProgress
 ) -> None:
@@ -293,12 +284,12 @@ def _find_context(
     if context_is_right(settings, plan.units, lake):
         return
     job = build_definitions(settings, {"progress": progress}).resolve_job_def(CONTEXT)
-    _run(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
+    run_job(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
     footer = lake.footer(CONTEXT_TABLES[-1])
     progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
 
 
-def _planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
+def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
     """What has to run."""
     lake = make_lake(settings)
     plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).left())
@@ -313,12 +304,23 @@ def _make_small(
     """Make what waits for the slow lane, if all of it is little; the partitions that were made."""
     lake = make_lake(settings)
     waiting = stale_slow(settings, plan.units, lake)
-    if not waiting or waiting_bytes(lake, waiting) > settings.operations.slow_at_once_bytes:
+    if not waiting or waiting_bytes(lake, waiting) > _slow_at_once(
+        settings, plan, make_publisher(settings, lake)
+    ):
         return ()
     with contextlib.suppress(BusyError), only_lane(settings.root, SLOW.name):
         make_partitions(definitions, instance, waiting, [SLOW], {ROOT_TAG: str(settings.root)})
         return tuple(sorted(waiting))
     return ()
+
+
+def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
+    """Bytes of text that may wait for the slow lane and are made before publishing nevertheless."""
+    limits = settings.operations
+    if publisher.current() and publisher.fits_settings():
+        return limits.slow_at_once_bytes
+    # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
+    return max(limits.slow_at_once_bytes, limits.slow_at_first_share * source_bytes(settings, plan.units))
 
 
 def _make_whole(
@@ -338,7 +340,7 @@ def _make_whole(
     of_lake = {ROOT_TAG: str(settings.root)}
 
     def make_whole(tables: Sequence[str]) -> dict[str, dict[str, Any]]:
-        result = _run(definitions.resolve_job_def(PUBLISH), instance, tables, of_lake)
+        result = run_job(definitions.resolve_job_def(PUBLISH), instance, tables, of_lake)
         failed.extend(_failed_checks(result))
         events = (e.materialization for e in result.get_asset_materialization_events())
         return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
@@ -386,56 +388,9 @@ def make_report(settings: Settings, instance: dg.DagsterInstance) -> None:
     """Make the report on how the system does, as the job `report` does; WeftError if that fails."""
     job = build_definitions(settings).resolve_job_def(REPORT)
     with alerting(settings.alerts, settings.root):
-        _run(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
+        run_job(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
 
 
 def _figures(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers in the metadata of an asset that a run made, without those of Dagster's own names."""
     return {k: v for k, v in metadata.items() if isinstance(v, int | float) and "/" not in k}
-
-
-def _run(
-    job: dg.JobDefinition, instance: dg.DagsterInstance, tables: Sequence[str], tags: Mapping[str, str]
-) -> dg.ExecuteInProcessResult:
-    result = job.execute_in_process(
-        instance=instance,
-        asset_selection=[dg.AssetKey(t) for t in tables],
-        tags=dict(tags),
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        raise_on_error=False,
-    )
-    if not result.success:
-        raise _failure(result)
-    return result
-
-
-def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
-    """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
-    blocking = dg.AssetCheckSeverity.ERROR
-    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking]:
-        rules = "; ".join(
-            f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
-            for c in failed
-        )
-        return _of_run(CheckFailedError(f"nothing was published: {rules} (run {result.run_id})"), result)
-    kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
-    for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            while error and error.cause:
-                error = error.cause
-            kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
-            reason = (
-                error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ")
-                if error
-                else "unknown"
-            )
-            fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
-            return _of_run(fault, result, event.step_key)
-    return _of_run(WeftError(f"run {result.run_id} failed"), result)
-
-
-def _of_run(fault: WeftError, result: dg.ExecuteInProcessResult, step: str | None = None) -> WeftError:
-    """`fault` with the run and the step that it is of."""
-    fault.run_id, fault.step = result.run_id, step
-    return fault

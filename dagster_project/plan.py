@@ -345,10 +345,13 @@ def _name(family: Family) -> str:
 
 
 def ranges(
-    instance: dg.DagsterInstance, stale: Mapping[str, tuple[str, ...]], families: Sequence[Family] = FAMILIES
+    instance: dg.DagsterInstance,
+    stale: Mapping[str, tuple[str, ...]],
+    families: Sequence[Family] = FAMILIES,
+    limit: int | None = None,
 ) -> list[tuple[Family, str, str, tuple[str, ...]]]:
-    """Family, first and last partition and tables of each run: neighbours with equal needs together."""
-    most = BACKFILL.max_partitions_per_run or 1
+    """Family, first and last partition and tables of each run: neighbours with equal needs together, `limit` at most."""
+    most = min(limit or BACKFILL.max_partitions_per_run or 1, BACKFILL.max_partitions_per_run or 1)
     groups: list[tuple[Family, list[str], tuple[str, ...]]] = []
     for family in families:
         previous: tuple[str, ...] | None = None

@@ -598,6 +598,12 @@ class OperationsSettings(StageSettings):
         description="bytes of text up to which what waits for the slow lane is made before a build publishes: that takes "
         "less time than a second publish",
     )
+    slow_at_first_share: float = Field(
+        0.5,
+        ge=0,
+        description="where all is published from nothing, what waits is made before that up to this share of the bytes of "
+        "all source files, too",
+    )
     batch_bytes: int = Field(
         64 << 20,
         gt=0,
@@ -605,6 +611,18 @@ class OperationsSettings(StageSettings):
         "batch, here some ten seconds",
     )
     batch_partitions: int = Field(32, gt=0, description="partitions that a backfill makes at once, at most")
+    processes: int = Field(
+        4,
+        gt=0,
+        description="processes that make partitions side by side, at most, and no more than there are processors; each "
+        "takes some 400 MB and what its partition takes",
+    )
+    side_by_side_bytes: int = Field(
+        64 << 20,
+        ge=0,
+        description="bytes of source files from which partitions are made side by side; a process takes some three "
+        "seconds to start",
+    )
     fresh_hours: float = Field(
         6,
         gt=0,

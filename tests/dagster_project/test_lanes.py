@@ -21,7 +21,7 @@ from tests.processes import Command, weft
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
-AT_ONCE = {"slow_at_once_bytes": 0}
+AT_ONCE = {"slow_at_once_bytes": 0, "slow_at_first_share": 0}
 OFF = {"slow_body_chars": 10**9}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
 UNIT = "dev/dev.2004-01"

@@ -1,0 +1,57 @@
+"""One run of a job in this process: what came of it, or its fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from transforms.errors import CheckFailedError, WeftError
+
+
+def run_job(
+    job: dg.JobDefinition, instance: dg.DagsterInstance, tables: Sequence[str], tags: Mapping[str, str]
+) -> dg.ExecuteInProcessResult:
+    """Make some tables by a job in this process; the fault of the first failed step as the WeftError that it is."""
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=[dg.AssetKey(t) for t in tables],
+        tags=dict(tags),
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        raise_on_error=False,
+    )
+    if not result.success:
+        raise _failure(result)
+    return result
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
+    """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
+    blocking = dg.AssetCheckSeverity.ERROR
+    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking]:
+        rules = "; ".join(
+            f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
+            for c in failed
+        )
+        return _of_run(CheckFailedError(f"nothing was published: {rules} (run {result.run_id})"), result)
+    kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            while error and error.cause:
+                error = error.cause
+            kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
+            reason = (
+                error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ")
+                if error
+                else "unknown"
+            )
+            fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
+            return _of_run(fault, result, event.step_key)
+    return _of_run(WeftError(f"run {result.run_id} failed"), result)
+
+
+def _of_run(fault: WeftError, result: dg.ExecuteInProcessResult, step: str | None = None) -> WeftError:
+    """`fault` with the run and the step that it is of."""
+    fault.run_id, fault.step = result.run_id, step
+    return fault

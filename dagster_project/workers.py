@@ -1,0 +1,151 @@
+"""Partitions made by jobs, many of them side by side in processes: parsing and cutting keep one processor busy each."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import dagster as dg
+
+from assets.partitions import Family
+from assets.protocols import Progress, Unit
+from dagster_project.composition import make_sources
+from dagster_project.definitions import build_definitions, refresh_job
+from dagster_project.plan import ranges
+from dagster_project.runs import run_job
+from dagster_project.settings import Settings
+from transforms.errors import WeftError
+
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_RUNS_PER_PROCESS = 6
+"""Runs that each process gets at least, where there are as many partitions: the last ones end at about one time."""
+
+Step = tuple[str, str | None, int]
+
+
+class Workers:
+    """Processes that run jobs beside each other; those that this one starts end with it, however it ends."""
+
+    def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: Progress, count: int):
+        self.count, self.progress = count, progress
+        context = multiprocessing.get_context("spawn")
+        self._steps: multiprocessing.SimpleQueue[Step | None] = context.SimpleQueue()
+        self._pool = ProcessPoolExecutor(
+            count, context, initializer=_begin, initargs=(settings, instance.get_ref(), self._steps)
+        )
+
+    def run(self, runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]]) -> None:
+        """Run jobs (name, tables, tags); what has not begun when one fails is left, and its fault raised.
+
+        WeftError if a process was ended from outside.
+        """
+        telling = threading.Thread(target=self._tell)
+        telling.start()
+        under_way: list[Future[None]] = []
+        try:
+            under_way += (self._pool.submit(_run, *run) for run in runs)
+            for future in under_way:
+                future.result()
+        except BrokenProcessPool as error:
+            raise WeftError(
+                "a process that made partitions was ended from outside, perhaps for want of memory: `weft build` goes on "
+                "where it stopped; operations.processes says how many work side by side"
+            ) from error
+        finally:
+            wait([future for future in under_way if not future.cancel()])
+            self._steps.put(None)
+            telling.join()
+
+    def _tell(self) -> None:
+        while step := self._steps.get():
+            self.progress.step(*step)
+
+    def close(self) -> None:
+        """End the processes once they have done what they are at."""
+        self._pool.shutdown()
+
+
+@contextlib.contextmanager
+def workers_for(
+    settings: Settings, instance: dg.DagsterInstance, progress: Progress, units: Sequence[Unit]
+) -> Iterator[Workers | None]:
+    """Processes to make the partitions of `units` in; None where there is too little to make, or one is wanted."""
+    limits = settings.operations
+    count = min(limits.processes, os.cpu_count() or 1, len(units))
+    if count < 2 or not instance.is_persistent or source_bytes(settings, units) < limits.side_by_side_bytes:
+        yield None
+        return
+    workers = Workers(settings, instance, progress, count)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+def source_bytes(settings: Settings, units: Sequence[Unit]) -> int:
+    """Bytes of the source files of some units, as they are stored."""
+    sources = make_sources(settings)
+    found = {unit.partition for unit in sources.discover()}
+    return sum(sources.bytes_of(unit) for unit in units if unit.partition in found)
+
+
+def make_partitions(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    stale: Mapping[str, tuple[str, ...]],
+    families: Sequence[Family],
+    tags: Mapping[str, str],
+    workers: Workers | None = None,
+) -> None:
+    """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
+    most = -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)) if workers else None
+    runs = [
+        (refresh_job(family), tables, {RANGE_START: first, RANGE_END: last, **tags})
+        for family, first, last, tables in ranges(instance, stale, families, most)
+    ]
+    if workers:
+        workers.run(runs)
+        return
+    for name, tables, own in runs:
+        run_job(definitions.resolve_job_def(name), instance, tables, own)
+
+
+class _Queued:
+    """Progress that is told by the process that waits for this one."""
+
+    def __init__(self, steps: multiprocessing.SimpleQueue[Step | None]):
+        self.steps = steps
+
+    def expect(self, stage: str, rows: int) -> None:
+        """Nothing: of partitions no end is told."""
+
+    def step(self, stage: str, partition: str | None, rows: int) -> None:
+        """Hand on one finished piece."""
+        self.steps.put((stage, partition, rows))
+
+
+_given: dict[str, Any] = {}
+"""What a worker process was begun with; it holds nothing in any other."""
+
+
+def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[Step | None]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _given["instance"] = dg.DagsterInstance.from_ref(instance)
+    _given["definitions"] = build_definitions(settings, {"progress": _Queued(steps)})
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _run(name: str, tables: Sequence[str], tags: Mapping[str, str]) -> None:
+    run_job(_given["definitions"].resolve_job_def(name), _given["instance"], tables, tags)

@@ -1,0 +1,56 @@
+"""Partitions that processes make side by side are those that one makes, faults come back, and the processes end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+
+from assets.partitions import FAMILIES, MAIL
+from dagster_project import build as builds
+from dagster_project.definitions import build_definitions, refresh_job
+from dagster_project.resources.progress import CountedProgress
+from dagster_project.workers import RANGE_END, RANGE_START, make_partitions, workers_for
+from tests.archives import Workspace, differences, lake_hashes, two_lists
+from transforms.errors import WeftError
+
+BESIDE = {"side_by_side_bytes": 0, "processes": 2}
+
+
+def test_what_is_made_side_by_side_is_what_one_process_makes(
+    built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    work = two_lists(tmp_path / "work", operations=BESIDE)
+    steps: list[tuple[str, str | None, int]] = []
+    progress = CountedProgress(lambda *step: steps.append(step))
+    with work.instance() as instance:
+        plan = builds.planned(work.settings, instance)
+        definitions = build_definitions(work.settings)
+        with workers_for(work.settings, instance, progress, plan.units) as workers:
+            assert workers is not None
+            make_partitions(definitions, instance, plan.stale, FAMILIES, {}, workers)
+            partition = sorted(plan.stale)[0]
+            one = [(refresh_job(MAIL), ["message_blocks"], {RANGE_START: partition, RANGE_END: partition})]
+            (mails := Path(str(work.lake.path("messages", partition)))).rename(tmp_path / "aside")
+            with pytest.raises(WeftError, match="message_blocks") as fault:
+                workers.run(one)
+            assert fault.value.step == "message_blocks" and instance.get_run_by_id(fault.value.run_id or "")
+            (tmp_path / "aside").rename(mails)
+            (victim, *_) = multiprocessing.active_children()
+            victim.kill()
+            victim.join()
+            with pytest.raises(WeftError, match="ended from outside"):
+                workers.run(one * 2)
+    deadline = time.monotonic() + 30
+    while multiprocessing.active_children() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not multiprocessing.active_children()
+    assert progress.rows["messages"] == 24
+    assert {partition for stage, partition, _ in steps if stage == "message_terms"} == set(plan.stale)
+    result = work.build()
+    assert not result.plan.stale
+    assert lake_hashes(work) == lake_hashes(built_once)
+    assert set(differences(work.index, built_once.index)) <= {"manifest"}
