@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -34,7 +35,7 @@ from dagster_project.plan import (
     stale_slow,
     sync_partitions,
 )
-from dagster_project.recovery import Interrupted, going, lane_going
+from dagster_project.recovery import Interrupted, clock_behind, going, lane_going
 from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publisher import DuckDBPublisher
@@ -60,11 +61,17 @@ class BuildResult:
     failed_checks: tuple[FailedCheck, ...] = ()
     slow: tuple[str, ...] = ()
     interrupted: tuple[Interrupted, ...] = ()
+    clock_behind: timedelta | None = None
 
     def told(self) -> list[str]:
-        """What the build met and mended, one line each."""
-        damages = [f"damaged, made again: {path}: {what}" for path, what in self.plan.damaged.items()]
-        return [*(f"recovered: {found}" for found in self.interrupted), *damages]
+        """What the build met, one line each, but for the damages that its plan names."""
+        lines = [f"Recovered: {found}." for found in self.interrupted]
+        if self.clock_behind:
+            lines.append(
+                f"The clock is {self.clock_behind} behind the last publish: contents do not depend on it, the times and "
+                "lags in readiness do."
+            )
+        return lines
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
@@ -76,6 +83,7 @@ class BuildResult:
             "slow": sorted(self.slow),
             "damaged": dict(self.plan.damaged),
             "interrupted": [asdict(found) for found in self.interrupted],
+            "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),
@@ -106,7 +114,7 @@ def build(
     What fails, and checks that warn, go to `[alerts]`.
     """
     start = time.monotonic()
-    progress = CountedProgress(tell)
+    progress, behind = CountedProgress(tell), clock_behind(settings)
     with alerting(settings.alerts, settings.root), disk_watched(settings.root):
         with only_build(settings.root), going(settings, instance) as interrupted:
             fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
@@ -121,6 +129,7 @@ def build(
         stages=_timings(progress),
         seconds=seconds,
         interrupted=(*interrupted, *result.interrupted),
+        clock_behind=behind,
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
@@ -264,8 +273,8 @@ def _build(
     if plan.publish:
         slow = _make_small(settings, instance, plan, definitions)
         made = _make_whole(settings, instance, plan, definitions, failed)
-        progress.step("search_index", None, 0)
         published = made["search_index"]
+        progress.step("search_index", None, sum(v for k, v in published.items() if k.startswith("rows_")))
         figures = _figures(made["embeddings"])
     _find_context(settings, instance, plan, progress)
     seconds = time.monotonic() - start

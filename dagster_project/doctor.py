@@ -102,11 +102,11 @@ def _disk(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "disk",
             "warning",
-            f"{_gib(free)} free at {there}, a publish may need {_gib(needed)}",
+            f"{_size(free)} free at {there}, a publish may need {_size(needed)}",
             "make room, or lower index.keep_versions and delete older versions in index/",
         )
     else:
-        yield Finding("disk", "ok", f"{_gib(free)} free at {there}, a publish may need {_gib(needed)}")
+        yield Finding("disk", "ok", f"{_size(free)} free at {there}, a publish may need {_size(needed)}")
 
 
 def _sources(settings: Settings) -> Iterator[Finding]:
@@ -140,7 +140,9 @@ def _lake(settings: Settings) -> Iterator[Finding]:
     if spoiled := [str(lake.path(*place)) for place in lake.spoiled()]:
         what = f"{len(spoiled)} of {len(places)} files are {SPOILED}, such as {spoiled[0]}"
         yield Finding("lake", "fault", what, "weft build --verify, which makes them again")
-    if not unread and not spoiled:
+    if not places:
+        yield Finding("lake", "ok", "nothing is stored yet")
+    elif not unread and not spoiled:
         place = "" if is_local(lake.base) else f" at {lake.base}"
         yield Finding(
             "lake", "ok", f"{len(places)} files{place}, with the columns of now and as they were written"
@@ -201,7 +203,7 @@ def _cache(settings: Settings) -> Iterator[Finding]:
 def _history(settings: Settings) -> Iterator[Finding]:
     home = instance_home(settings)
     size = sum(p.stat().st_size for p in home.rglob("*") if p.is_file())
-    yield Finding("history", "ok", f"Dagster's history takes {_gib(size)} in {home}")
+    yield Finding("history", "ok", f"Dagster's history takes {_size(size)} in {home}")
 
 
 def _publisher(settings: Settings) -> DuckDBPublisher:
@@ -212,8 +214,9 @@ def _user() -> str:
     return f"user {os.getuid()}"
 
 
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):,.2f} GiB"
+def _size(count: int) -> str:
+    """Bytes as people read them."""
+    return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"
 
 
 def _first_line(error: Exception) -> str:

@@ -84,7 +84,8 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     whole = whole_reasons(settings, lake)
     texts, tokens = _texts(plan, pieces, whole, lake)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    steps = _seconds(settings, pieces, plan.publish, texts, step_history(instance))
+    history = step_history(instance)
+    steps = _seconds(settings, pieces, plan.publish, texts, history)
     known = [seconds for seconds in steps.values() if seconds is not None]
     return Outlook(
         units=len(plan.units),
@@ -100,7 +101,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         texts=texts,
         tokens=tokens,
         price_usd=round(tokens * embedder.price / 1e6, 4),
-        seconds=round(sum(known), 1) if known or not steps else None,
+        seconds=round(sum(known), 1) if known and history.last_seconds else None,
         seconds_by_step={name: round(s, 1) for name, s in sorted(steps.items()) if s is not None},
     )
 

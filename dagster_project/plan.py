@@ -37,6 +37,8 @@ CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from
 CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
 
+ANEW = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -72,6 +74,11 @@ class Plan:
     def is_empty(self) -> bool:
         """True if the index already shows what the sources hold."""
         return not (self.stale or self.vanished or self.publish or self.context or self.slow)
+
+    def told(self) -> list[str]:
+        """What was found that people did not ask for, one line each."""
+        damages = [f"damaged, made again: {path}: {what}" for path, what in self.damaged.items()]
+        return [*damages, ANEW] if self.anew else damages
 
 
 def stages(settings: Settings) -> list[Stage]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -20,6 +21,8 @@ from dagster_project.settings import Settings
 from transforms.errors import BusyError
 
 BUILD = "build"
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""Between this machine and that of a network disk."""
 _WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
 
 
@@ -40,6 +43,15 @@ class Interrupted:
             f"the {_WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
             f"what it had made is kept{swept}{closed}"
         )
+
+
+def clock_behind(settings: Settings) -> timedelta | None:
+    """How far the clock is behind the last publish; None if it is not, give or take a minute."""
+    current = make_publisher(settings, make_lake(settings)).current()
+    if current is None:
+        return None
+    behind = timedelta(seconds=round(current.stat().st_mtime - time.time()))
+    return behind if behind > _CLOCKS_DIFFER else None
 
 
 def mark(root: Path, work: str) -> Path:

@@ -45,7 +45,7 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
                 fetch=context.op_config["fetch"],
                 slow=False,
             )
-            for told in result.told():
+            for told in (*result.told(), *result.plan.told()):
                 context.log.warning(told)
             pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
             context.add_output_metadata(

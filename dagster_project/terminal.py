@@ -30,6 +30,7 @@ _STAGES = {
     "message_blocks": "parsing blocks",
     "message_chunks": "cutting chunks",
     "message_terms": "counting terms",
+    "message_references": "finding references",
     "slow_chunks": "slow lane: chunks",
     "slow_terms": "slow lane: terms",
     "documents": "reading documents",
@@ -50,9 +51,6 @@ _STAGES = {
     "chunk_keywords": "finding keywords",
     "search_index": "publishing",
 }
-_ANEW = (
-    "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
-)
 _PIPED_WIDTH = 120
 _SHOWN_WITH_A_HIT = 5
 _EXPANSION_CHARS = 200
@@ -84,7 +82,7 @@ class BuildView:
         self._tasks: dict[str, Any] = {}
         self._progress = Progress(
             SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description:<16}"),
+            TextColumn("{task.description:<18}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}"),
             TimeElapsedColumn(),
@@ -93,13 +91,21 @@ class BuildView:
         )
 
     def __enter__(self) -> BuildView:
-        self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._tasks:
+            return
+        if kind is None:
+            self._end_lines()
         self._progress.stop()
+
+    def _end_lines(self) -> None:
+        """Show the stages so far as done."""
+        for task in self._progress.tasks:
+            self._progress.update(task.id, total=task.completed, partition="")
 
     def plan(self, plan: Plan) -> None:
         """Say what will be done."""
@@ -108,10 +114,8 @@ class BuildView:
         self.console.print(
             f"{len(plan.units)} units in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
         )
-        for path, damage in plan.damaged.items():
-            self.console.print(f"damaged, made again: {path}: {damage}", markup=False, highlight=False)
-        if plan.anew:
-            self.console.print(_ANEW)
+        for line in plan.told():
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         for tables in plan.stale.values():
             for table in tables:
                 self._units[table] = self._units.get(table, 0) + 1
@@ -120,10 +124,10 @@ class BuildView:
         """Move the line of a stage on."""
         if not self.show:
             return
+        if not self._tasks:
+            self._progress.start()
         if stage not in self._tasks:
-            for other in self._tasks.values():
-                done = self._progress.tasks[other]
-                self._progress.update(other, total=done.completed, partition="")
+            self._end_lines()
             self._tasks[stage] = self._progress.add_task(
                 _STAGES.get(stage, stage), total=self._units.get(stage), rows=0, partition=""
             )
@@ -144,8 +148,8 @@ class BuildView:
 
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""
-        for found in result.interrupted:
-            self.console.print(f"Recovered: {found}.", markup=False, highlight=False)
+        for line in result.told():
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if result.published is None:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
             return
@@ -278,6 +282,8 @@ def _ago(seconds: float) -> str:
 
 def print_outlook(found: Outlook) -> None:
     """What a build would do, why, and what it would take."""
+    from dagster_project.plan import ANEW
+
     console = terminal()
     if found.as_json()["outcome"] == "NOTHING":
         console.print(f"Nothing to do: the index shows the {found.units} units of the sources.")
@@ -288,7 +294,7 @@ def print_outlook(found: Outlook) -> None:
         console.print(f"  {count:>6,}  {why}, such as {like}", markup=False, soft_wrap=True)
     for why in dict.fromkeys(found.whole.values()):
         tables = ", ".join(table for table, reason in found.whole.items() if reason == why)
-        console.print(f"   whole  {why}: {tables}", markup=False, soft_wrap=True)
+        console.print(f"Tables over all units, {why}: {tables}", markup=False, soft_wrap=True)
     if found.slow:
         console.print(
             f"{len(found.slow)} units wait for the slow lane, {found.waiting_bytes:,} bytes of text"
@@ -298,7 +304,7 @@ def print_outlook(found: Outlook) -> None:
     for path, damage in found.damaged.items():
         console.print(f"{path}: {damage}", markup=False, soft_wrap=True)
     if found.anew:
-        console.print(_ANEW, soft_wrap=True)
+        console.print(ANEW, soft_wrap=True)
     if found.texts:
         price = f", {found.price_usd:,.2f} US dollars" if found.price_usd else ""
         console.print(f"At most {found.texts:,} texts to embed, some {found.tokens:,} tokens{price}")

@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dagster_project.cli import main
+from dagster_project.plan import Plan
+from dagster_project.terminal import BuildView
 from tests.archives import Mail, Workspace, discussion, mbox
 
 NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))
@@ -365,3 +367,20 @@ def test_a_search_imports_nothing_that_builds():
     told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch"}.isdisjoint(told.split())
     assert "duckdb" in told.split()
+
+
+def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(capsys: pytest.CaptureFixture[str]):
+    with BuildView(show=True) as view:
+        view.plan(Plan((), {"dev/2004-01": ("messages",)}, (), True))
+        view.step("messages", "dev/2004-01", 3)
+        view.step("search_index", None, 1200)
+        view.step("conversation_context", None, 2)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [(line[0], line[2:20].strip(), line.split(" rows")[0].split()[-1]) for line in lines[1:]]
+    assert shown == [("✓", "reading mail", "3"), ("✓", "publishing", "1,200"), ("✓", "finding context", "2")]
+
+
+def test_where_nothing_was_to_do_nothing_is_drawn(capsys: pytest.CaptureFixture[str]):
+    with BuildView(show=True) as view:
+        view.plan(Plan((), {}, (), False))
+    assert capsys.readouterr().out == "0 units in the sources, 0 to make, 0 to remove\n"
