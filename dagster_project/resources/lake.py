@@ -230,6 +230,8 @@ class ParquetLake:
             self.verified(table, partition)
         except LakeDamageError:
             return True
+        except FileNotFoundError:
+            pass  # removed meanwhile
         return False
 
     def ids(self, table: str, partition: str) -> set[str]:
