@@ -8,18 +8,23 @@ import platform
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 import duckdb
 
-from assets.partitions import FAMILIES
+from assets.partitions import FAMILIES, SLOW
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.instance import instance_home
+from dagster_project.job_runs import BACKFILL
+from dagster_project.locks import BUILD_LOCK, is_held, lane_lock
+from dagster_project.recovery import BUILD, WORKS, mark
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import SPOILED, is_local
 from dagster_project.resources.publisher import DuckDBPublisher
+from dagster_project.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.settings import Settings
 from transforms.errors import WeftError
 
@@ -42,7 +47,7 @@ class Finding:
 
 def examination(settings: Settings) -> Iterator[Finding]:
     """Every finding, in order; reads every byte of the lake and of the cache, changes nothing."""
-    for look in (_versions, _extension, _folders, _disk, _sources, _lake, _index, _cache, _history):
+    for look in (_versions, _extension, _folders, _disk, _work, _sources, _lake, _index, _cache, _history):
         yield from look(settings)
 
 
@@ -107,6 +112,28 @@ def _disk(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield Finding("disk", "ok", f"{_size(free)} free at {there}, a publish may need {_size(needed)}")
+
+
+def _work(settings: Settings) -> Iterator[Finding]:
+    """What is going on, and what was ended before it was done."""
+    root = settings.root
+    locks = {BUILD: root / BUILD_LOCK, **{lane: lane_lock(root, lane) for lane in (SLOW.name, BACKFILL)}}
+    for work, lock in locks.items():
+        if not mark(root, work).exists():
+            continue
+        begun = mark(root, work).read_text()
+        named = f"the {WORKS[work]} of {begun or 'an unknown time'}"
+        if not is_held(lock):
+            yield Finding("work", "warning", f"{named} was ended before it was done", "weft build")
+        elif work == BUILD and begun and _age(begun) > timedelta(seconds=MAX_RUNTIME_SECONDS):
+            remedy = "end its process if it hangs: the next build goes on from what it made"
+            yield Finding("work", "warning", f"{named} is still going on", remedy)
+        else:
+            yield Finding("work", "ok", f"{named} is going on")
+
+
+def _age(begun: str) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(begun)
 
 
 def _sources(settings: Settings) -> Iterator[Finding]:

@@ -23,7 +23,8 @@ from transforms.errors import BusyError
 BUILD = "build"
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """Between this machine and that of a network disk."""
-_WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
+WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
+"""What leaves a mark while it goes on, as people call it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Interrupted:
         swept = f", {self.files} unfinished files are removed" if self.files else ""
         closed = f"; closed run {', '.join(self.runs)}" if self.runs else ""
         return (
-            f"the {_WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
+            f"the {WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
             f"what it had made is kept{swept}{closed}"
         )
 

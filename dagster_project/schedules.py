@@ -24,6 +24,9 @@ LATER = {"dagster/priority": "-1"}
 """Tags of runs that wait in the queue behind others."""
 
 MAX_RUNTIME_SECONDS = 3 * 3600
+"""What a run of `refresh` may take."""
+MAX_SLOW_SECONDS = 24 * 3600
+"""What a run of the slow lane may take."""
 
 
 def refresh_all_job(settings: Settings) -> dg.JobDefinition:
@@ -88,7 +91,12 @@ def slow_lane_job(settings: Settings) -> dg.JobDefinition:
         name=SLOW_LANE,
         description="Make chunks and terms of very long texts, and publish them; hourly runs go on meanwhile.",
         executor_def=dg.in_process_executor,
-        tags={LANE_TAG: SLOW.name, STORAGE_TAG: str(settings.root), **LATER},
+        tags={
+            "dagster/max_runtime": MAX_SLOW_SECONDS,
+            LANE_TAG: SLOW.name,
+            STORAGE_TAG: str(settings.root),
+            **LATER,
+        },
     )
     def slow_lane() -> None:
         make_what_waits()

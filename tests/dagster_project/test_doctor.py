@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pytest
@@ -11,6 +13,8 @@ from click.testing import CliRunner
 
 from dagster_project.cli import main
 from dagster_project.doctor import Finding, examination
+from dagster_project.locks import only_build
+from dagster_project.recovery import BUILD, mark
 from tests.archives import Mail, Workspace, flip
 
 
@@ -99,6 +103,26 @@ def test_what_is_wrong_is_found_and_comes_with_a_remedy(
     assert finding.state == state
     assert words in f"{finding.found} {finding.remedy}"
     assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("age", "is_alive", "state", "words"),
+    [
+        (timedelta(minutes=5), True, "ok", "is going on"),
+        (timedelta(hours=5), True, "warning", "end its process if it hangs"),
+        (timedelta(minutes=5), False, "warning", "was ended before it was done"),
+    ],
+)
+def test_what_goes_on_or_was_killed_is_told(
+    built_once: Workspace, age: timedelta, is_alive: bool, state: str, words: str
+):
+    root = built_once.settings.root
+    place = mark(root, BUILD)
+    with only_build(root) if is_alive else nullcontext():
+        place.write_text((datetime.now(UTC) - age).isoformat())
+        told = found(built_once)["work"]
+        place.unlink()
+    assert told.state == state and words in f"{told.found} {told.remedy}"
 
 
 def test_the_command_exits_with_a_failed_check_and_speaks_json(built: Workspace):
