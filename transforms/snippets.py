@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -29,13 +29,47 @@ class Snippet(NamedTuple):
     first: int
 
 
-def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = LENGTH) -> Snippet:
-    """The window of about `length` characters with the most distinct terms of `wanted`.
+class Piece(NamedTuple):
+    """Bytes of a stored text as text, and where they begin."""
+
+    start: int
+    text: str
+
+
+def pieces(stored: str, spans: Sequence[tuple[int, int]]) -> list[Piece]:
+    """The pieces of a stored text that lie between half-open ranges of its UTF-8 bytes."""
+    data = stored.encode()
+    return [Piece(first, data[first:last].decode(errors="replace")) for first, last in spans]
+
+
+def words_by_term(texts: Iterable[str], settings: TermSettings) -> dict[str, list[tuple[int, str]]]:
+    """The words of some texts by each of their terms, with the place of the term among those of the word.
+
+    The first term of a word is that of the whole of it, the others are those of the parts of an identifier.
+    """
+    words = sorted(set[str]().union(*map(_WORD.findall, texts)))
+    found: dict[str, list[tuple[int, str]]] = {}
+    for word, term in zip(words, stems([word.lower() for word in words], settings), strict=True):
+        found.setdefault(term, []).append((0, word))
+    for word, parts in identifier_parts(words).items():
+        for place, term in enumerate(stems(parts, settings), 1):
+            found.setdefault(term, []).append((place, word))
+    return found
+
+
+def matching_words(wanted: Set[str], by_term: Mapping[str, Sequence[tuple[int, str]]]) -> dict[str, str]:
+    """The words (`words_by_term`) one of whose terms is wanted, each with the first of these."""
+    found = sorted((place, word, term) for term in wanted for place, word in by_term.get(term, ()))
+    return {word: term for _, word, term in reversed(found)}
+
+
+def snippet(text: str, matching: Mapping[str, str], length: int = LENGTH) -> Snippet:
+    """The window of about `length` characters with the most distinct terms of `matching_words`.
 
     White space is folded; windows start at a word. Ties go to the earliest window.
     """
     folded = _BLANKS.sub(" ", text).strip()
-    found = _matches(folded, wanted, settings)
+    found = _matches(folded, matching)
     start = _best_start(found, length)
     start = max(0, start - length // 6) if start + length < len(folded) or start > length // 6 else 0
     if start:
@@ -52,24 +86,18 @@ def snippet(text: str, wanted: Set[str], settings: TermSettings, length: int = L
 
 
 def stored_places(
-    made: Snippet,
-    stored: str,
-    spans: Sequence[tuple[int, int]],
-    wanted: Set[str],
-    settings: TermSettings,
+    made: Snippet, stored: Sequence[Piece], matching: Mapping[str, str]
 ) -> list[tuple[int, int] | None]:
     """Where the highlighted words of a snippet stand in the stored text: half-open ranges of UTF-8 bytes.
 
-    `spans` are the bytes that the text of the snippet was made from, in order. Matching words of both are
-    aligned in their order; None for one that the spans do not hold as a word (a name of a file set before a diff).
+    `stored` are the pieces that the text of the snippet was made from, in order. Matching words of both are aligned
+    in their order; None for one that the pieces do not hold as a word (a name of a file set before a diff).
     """
-    data = stored.encode()
     places: list[tuple[int, int]] = []
     words: list[str] = []
-    for first, last in spans:
-        text = data[first:last].decode(errors="replace")
+    for first, text in stored:
         offsets = ByteOffsets(text)
-        for start, end, _ in _matches(text, wanted, settings):
+        for start, end, _ in _matches(text, matching):
             places.append((first + offsets(start), first + offsets(end)))
             words.append(text[start:end].lower())
     aligned: dict[int, int] = {}
@@ -79,18 +107,12 @@ def stored_places(
     return [places[aligned[n]] if n in aligned else None for n in numbers]
 
 
-def _matches(text: str, wanted: Set[str], settings: TermSettings) -> list[tuple[int, int, str]]:
-    """Start, end and term of each word of a text whose term, or that of a part of it, is wanted."""
-    words = list(set(_WORD.findall(text)))
-    stemmed = stems([word.lower() for word in words], settings)
-    term_of = {word: term for word, term in zip(words, stemmed, strict=True) if term in wanted}
-    for word, parts in identifier_parts(set(words) - term_of.keys()).items():
-        if shown := [term for term in stems(parts, settings) if term in wanted]:
-            term_of[word] = shown[0]
-    if not term_of:
+def _matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str]]:
+    """Start, end and term of each word of a text that is one of `matching_words`."""
+    if not matching:
         return []
     found = _WORD.finditer(text)
-    return [(w.start(), w.end(), term_of[word]) for w in found if (word := w.group()) in term_of]
+    return [(w.start(), w.end(), matching[word]) for w in found if (word := w.group()) in matching]
 
 
 def _best_start(found: list[tuple[int, int, str]], length: int) -> int:

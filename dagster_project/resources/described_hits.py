@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Any, NamedTuple
 
 import duckdb
@@ -33,11 +34,15 @@ def described(
     """
     hits = _with_facts(connection, rows, ranked)
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
+    stored = [_stored(hit, texts) for hit in hits]
+    told_texts = chain((hit["text_display"] for hit in hits), (p.text for parts in stored for p in parts))
+    by_term = snippets.words_by_term(told_texts, terms)
+    matching = [snippets.matching_words(of_query, by_term) for of_query in wanted]
     gathered = _of_hits(rows, constituents)
     around = expansions(connection, hits, settings)
     made = []
-    for hit, beside in zip(hits, around, strict=True):
-        marked = _marked(hit, wanted[hit["query"]], texts, terms)
+    for hit, parts, beside in zip(hits, stored, around, strict=True):
+        marked = _marked(hit["text_display"], parts, matching[hit["query"]])
         told = {
             "citation": citation(hit),
             "snippet": marked.snippet.text,
@@ -57,18 +62,19 @@ class _Marked(NamedTuple):
     places: list[dict[str, int] | None]
 
 
-def _marked(
-    row: Mapping[str, Any],
-    wanted: AbstractSet[str],
-    texts: Mapping[int, str],
-    terms: TermSettings,
-) -> _Marked:
-    made = snippets.snippet(row["text_display"], wanted, terms)
-    stored = texts.get(row["text_no"])
-    spans = sorted((s["byte_start"], s["byte_end"]) for s in row["spans"])
-    found = snippets.stored_places(made, stored, spans, wanted, terms) if stored is not None else []
-    named = [None if p is None else {"byte_start": p[0], "byte_end": p[1]} for p in found]
-    return _Marked(made, named or [None] * len(made.highlights))
+def _stored(hit: Mapping[str, Any], texts: Mapping[int, str]) -> list[snippets.Piece]:
+    """The pieces of the stored text that a hit's text was made from; none where there is no such text."""
+    if hit["text_no"] not in texts:
+        return []
+    return snippets.pieces(
+        texts[hit["text_no"]], sorted((s["byte_start"], s["byte_end"]) for s in hit["spans"])
+    )
+
+
+def _marked(text: str, stored: Sequence[snippets.Piece], matching: Mapping[str, str]) -> _Marked:
+    made = snippets.snippet(text, matching)
+    found = snippets.stored_places(made, stored, matching)
+    return _Marked(made, [p and {"byte_start": p[0], "byte_end": p[1]} for p in found])
 
 
 def _with_facts(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.settings import TermSettings
-from transforms.snippets import Snippet, stored_places
+from transforms.snippets import Snippet, matching_words, pieces, stored_places, words_by_term
 from transforms.snippets import snippet as cut_snippet
 from transforms.terms import query_terms
 
@@ -21,7 +21,8 @@ WORDS = st.lists(
 
 def snippet(text: str, query: str, settings: TermSettings, length: int = 240) -> Snippet:
     """The snippet of a text for the words of a query."""
-    return cut_snippet(text, set(query_terms([query], settings).column("term").to_pylist()), settings, length)
+    wanted = set(query_terms([query], settings).column("term").to_pylist())
+    return cut_snippet(text, matching_words(wanted, words_by_term([text], settings)), length)
 
 
 def marked(text: str, query: str, length: int = 240) -> list[str]:
@@ -92,7 +93,10 @@ def test_highlighted_words_are_found_in_the_stored_text(
 ):
     wanted = {"compactor"}
     data = stored.encode()
-    made = cut_snippet(shown, wanted, SETTINGS)
-    places = stored_places(made, stored, spans or [(0, len(data))], wanted, SETTINGS)
+    held = pieces(stored, spans or [(0, len(data))])
+    by_term = words_by_term([shown, *(piece.text for piece in held)], SETTINGS)
+    matching = matching_words(wanted, by_term)
+    made = cut_snippet(shown, matching)
+    places = stored_places(made, held, matching)
     assert [p and data[p[0] : p[1]] for p in places] == expected
     assert len(places) == len(made.highlights)
