@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -203,14 +204,23 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
 def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings) -> pl.DataFrame:
     """The terms of the texts of a few chunks, given as chunk number, field and text.
 
-    Columns chunk_no, field, term and tf, as `chunk_terms` counts them; all are counted at once, which costs memory.
+    Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is made for many texts.
     """
-    frame = pl.DataFrame(
-        texts, schema={"chunk_no": pl.Int64, "field": pl.String, "words": pl.String}, orient="row"
+    given = pl.DataFrame({"text": [text for _, _, text in texts]}, {"text": pl.String})
+    words, compounds = given.select(
+        words=pl.col("text").str.extract_all(WORD), compounds=pl.col("text").str.extract_all(COMPOUND)
     )
-    found = counted_terms(frame.get_column("words"), settings)
-    places = frame.select("chunk_no", "field")[found.get_column("row")]
-    return pl.concat([places, found.select("term", "tf")], how="horizontal")
+    lists = words.to_list()
+    distinct = sorted(set[str]().union(*lists))
+    term_of = dict(zip(distinct, stems([word.lower() for word in distinct], settings), strict=True))
+    parts_of = identifier_parts(distinct)
+    counted = Counter[tuple[int, str, str]]()
+    for (chunk, field, _), held, names in zip(texts, lists, compounds.to_list(), strict=True):
+        parts = [part for word in held for part in parts_of.get(word, ()) if part != word.lower()]
+        found = [*map(term_of.__getitem__, held), *stems(parts, settings), *_whole_terms(names, settings)]
+        counted.update((chunk, field, term) for term in found)
+    schema = {"chunk_no": pl.Int64, "field": pl.String, "term": pl.String, "tf": pl.Int32}
+    return pl.DataFrame([(*key, tf) for key, tf in counted.items()], schema, orient="row")
 
 
 def context_terms(
