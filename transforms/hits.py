@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -73,18 +74,23 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
 
 def parted(hits: pl.DataFrame, keep: pl.Expr, reason: pl.Expr, into: pl.Expr | None = None) -> Step:
     """The hits that `keep` is true of, and the others as dropped, for a reason and into a chunk."""
-    to = pl.lit(None, pl.Int64) if into is None else into.cast(pl.Int64)
-    told = hits.select("query", "chunk_no", _keep=keep, reason=reason, into=to)
-    kept = told.get_column("_keep")
+    kept = hits.select(keep).to_series()
     if kept.all():
         return unchanged(hits)
-    gone = told.filter(~kept).drop("_keep")
+    to = pl.lit(None, pl.Int64) if into is None else into.cast(pl.Int64)
+    gone = hits.select("query", "chunk_no", reason=reason, into=to).filter(~kept)
     return Step(hits.filter(kept), gone)
 
 
 def unchanged(hits: pl.DataFrame) -> Step:
     """A step that drops nothing."""
-    return Step(hits, pl.DataFrame(schema=DROPPED))
+    return Step(hits, nothing_dropped())
+
+
+@functools.cache
+def nothing_dropped() -> pl.DataFrame:
+    """DROPPED without rows."""
+    return pl.DataFrame(schema=DROPPED)
 
 
 def place() -> pl.Expr:
@@ -94,6 +100,10 @@ def place() -> pl.Expr:
 
 def from_candidates(fused: pl.DataFrame) -> pl.DataFrame:
     """Candidates (`ranking.FUSED`) with the other columns of HITS, all null."""
-    return fused.with_columns(
-        pl.lit(None, kind).alias(n) for n, kind in HITS.items() if n not in fused.columns
-    )
+    return fused.with_columns(_no_more(tuple(fused.columns)))
+
+
+@functools.cache
+def _no_more(columns: tuple[str, ...]) -> list[pl.Expr]:
+    """The other columns of HITS, null; made once, as each of a dozen costs more than its values."""
+    return [pl.lit(None, kind).alias(name) for name, kind in HITS.items() if name not in columns]

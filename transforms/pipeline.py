@@ -136,10 +136,7 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
 def with_thread_share(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
     """Hits with `thread_weight` times the best score of their thread added to their own."""
     share = settings.thread_weight * pl.col("score").max().over("query", "thread")
-    shared = hits.with_columns(thread_score=share).with_columns(
-        score=pl.col("score") + pl.col("thread_score")
-    )
-    return unchanged(best_first(shared))
+    return unchanged(best_first(hits.with_columns(thread_score=share, score=pl.col("score") + share)))
 
 
 def pooled(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:

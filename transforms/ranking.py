@@ -149,9 +149,11 @@ def fused_candidates(
         "thread_score": np.zeros(len(chosen)),
         **scores,
     }
-    ordered = {name: values[order] for name, values in columns.items()}
-    placed = {name: pa.array(values[order], mask=values[order] == 0) for name, values in ranks.items()}
-    return pl.DataFrame(pa.table(ordered | placed), schema=FUSED)
+    made = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
+    for name, values in ranks.items():
+        placed = pa.array(values[order], mask=values[order] == 0)
+        made.append(pl.Series(name, placed, FUSED[name]))
+    return pl.DataFrame(made)
 
 
 def _fused(

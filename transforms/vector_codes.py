@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -58,7 +57,8 @@ class CodeScores:
     The `candidates` allowed rows with the most signs in common are put in order by the product of the
     query with their signs, the first `rescored` of these by the true cosine. All that is returned is true
     cosines; what is missed was not among the candidates. Where no more rows are allowed than rescored,
-    the search is exact.
+    the search is exact. `high` and `low` are the cosines of the nearest allowed row and of the farthest of those
+    that were compared, 0 if none is allowed.
     """
 
     def __init__(
@@ -80,20 +80,15 @@ class CodeScores:
             near = np.sort(near[top_k(_signed(held.codes.take(near, axis=1), query), rescored)])
         scores = self._cosines(near)
         order = np.lexsort((near, -scores))
-        self.nearest, self._scores = near[order], scores[order]
-        self._distances = distances
+        self.nearest = near[order]
+        self.high = float(scores.max()) if len(scores) else 0.0
+        self.low = self._lowest(distances)
 
-    @property
-    def high(self) -> float:
-        """The cosine of the nearest allowed row, 0 if there is none."""
-        return float(self._scores[0]) if len(self._scores) else 0.0
-
-    @cached_property
-    def low(self) -> float:
+    def _lowest(self, distances: np.ndarray) -> float:
         """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is none."""
         dimensions = self.vectors.shape[1]
         # Rows that are not allowed become the nearest when turned round.
-        shared = np.subtract(dimensions, self._distances, dtype=np.int16)
+        shared = np.subtract(dimensions, distances, dtype=np.int16)
         shared[shared < 0] = dimensions + 1
         far = np.flatnonzero(shared <= _edge(shared, _FARTHEST, dimensions))[:_FARTHEST]
         return float(self._cosines(far).min()) if len(far) else 0.0
@@ -110,7 +105,8 @@ class CodeScores:
         return scores
 
     def _cosines(self, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(self.vectors[rows] @ self.query, dtype=np.float64)
+        # Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
+        return np.vecdot(self.vectors[rows], self.query).astype(np.float64)
 
 
 def _edge(distances: np.ndarray, wanted: int, largest: int) -> int:

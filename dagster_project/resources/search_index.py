@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
@@ -151,8 +153,9 @@ class _Batch:
                 lexical.TermScores(words, self.index.postings, weights, mask)
                 for words, mask in zip(self.terms(settings), self.masks, strict=True)
             ]
-            for score in scores:
-                score.best(settings.candidates_lexical)
+            run = map if len(scores) == 1 else self.index.threads.map
+            for _ in run(lambda score: score.best(settings.candidates_lexical), scores):
+                pass
             self._lexical = (key, scores)
             self.seconds["lexical"] = time.perf_counter() - start
         return self._lexical[1]
@@ -191,10 +194,13 @@ class SearchIndex:
         if self.manifest["vector_search"] == "hnsw":
             load_vss(self.connection)
         self.vector_path = "exact"
+        self.threads = ThreadPoolExecutor(os.cpu_count())
         self._weighed: tuple[str, lexical.Weighed] | None = None
+        self._asked: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
 
     def close(self) -> None:
         """Let go of the file."""
+        self.threads.shutdown()
         self.connection.close()
 
     @_faults_told
@@ -420,9 +426,11 @@ class SearchIndex:
 
     def _candidates(self, batch: _Batch, settings: SearchSettings) -> pl.DataFrame:
         """The candidates of each query that asks for something, one query after the other."""
+        # Other threads look at the vectors meanwhile.
+        vectors = self._vector_scores(batch, settings)
         scores, asked = batch.lexical(settings), batch.terms(settings)
         parts = [pl.DataFrame(schema=ranking.FUSED)]
-        for number, vector in enumerate(self._vector_scores(batch, settings)):
+        for number, vector in enumerate(vectors):
             if not asked[number]:
                 continue  # nothing but signs and blanks is asked
             logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
@@ -463,18 +471,17 @@ class SearchIndex:
         near = self._by_hnsw(batch, settings) if settings.vector_search == "ann" else None
         if near is not None:
             self.vector_path = "hnsw"
-            yield from near
-            return
+            return iter(near)
         if settings.vector_search == "exact" or self.chunk_count <= settings.exact_max_chunks:
             self.vector_path = "exact"
-            for row, mask in zip(batch.products, batch.masks, strict=True):
-                yield ranking.ExactScores(row, mask)
-            return
+            return map(ranking.ExactScores, batch.products, batch.masks)
         self.vector_path = "codes"
         rescored = max(settings.code_rescored, settings.candidates_vector)
         looked_at = max(settings.code_candidates, rescored)
-        for query, mask in zip(batch.vectors, batch.masks, strict=True):
-            yield CodeScores(query, self.arrays.vectors, mask, looked_at, rescored)
+        held = self.arrays.vectors
+        return self.threads.map(
+            lambda query, mask: CodeScores(query, held, mask, looked_at, rescored), batch.vectors, batch.masks
+        )
 
     def _by_hnsw(self, batch: _Batch, settings: SearchSettings) -> list[HnswScores] | None:
         """Scores by the HNSW index; None where there is none, or if a query is filtered or finds too few."""
@@ -490,16 +497,16 @@ class SearchIndex:
         return HnswScores(self.connection, query, k, self.arrays.vectors, self.vector_sample)
 
     def query_terms(self, queries: Sequence[str], stopwords: Sequence[str]) -> pa.Table:
-        """The terms of the queries, by number of the query, as this index is asked for them."""
-        return terms.query_terms(queries, self.term_settings, stopwords, self.postings.df)
+        """The terms of the queries, by number of the query, as this index is asked for them; the last are kept."""
+        key = (tuple(queries), tuple(stopwords))
+        if self._asked is None or self._asked[0] != key:
+            self._asked = key, terms.query_terms(queries, self.term_settings, stopwords, self.postings.df)
+        return self._asked[1]
 
     def _wanted(self, queries: Sequence[str]) -> list[set[str]]:
         """The terms of each query."""
-        wanted: list[set[str]] = [set() for _ in queries]
         asked = self.query_terms(queries, self.settings.stopwords)
-        for query, term in zip(*(asked.column(c).to_pylist() for c in ("query", "term")), strict=True):
-            wanted[query].add(term)
-        return wanted
+        return [set(words) for words in lexical.terms_by_query(asked, len(queries))]
 
     def frame(self, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
         """The rows of a statement; `ids` is its parameter `$ids`."""
