@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import duckdb
@@ -36,6 +37,8 @@ _VECTORS_AT_ONCE = 1 << 15
 _TFS_PER_WORD = 4
 _TERMS_PER_GUIDE = 512
 """Terms between two that are kept in memory to be searched first."""
+_TERMS_KNOWN = 1 << 16
+"""Terms whose numbers are remembered: some 10 MB."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,10 @@ class _SortedTerms:
     def __init__(self, data: np.ndarray, ends: np.ndarray):
         self.data, self.ends, self.count = data.data, ends.data, len(ends) - 1
         self.guides = [self._at(number) for number in range(0, self.count, _TERMS_PER_GUIDE)]
-
-    def get(self, term: str, /) -> int | None:
+        self.get = lru_cache(_TERMS_KNOWN)(self._number)
         """The number of a term; None if there is none."""
+
+    def _number(self, term: str, /) -> int | None:
         wanted = term.encode()
         high = bisect.bisect_right(self.guides, wanted) * _TERMS_PER_GUIDE
         between = range(max(0, high - _TERMS_PER_GUIDE), min(high, self.count))
