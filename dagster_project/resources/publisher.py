@@ -43,6 +43,8 @@ from transforms.terms import word_forms
 
 _MEMORY_LIMIT = "2GB"
 """What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+_READING_LIMIT = "1GB"
+"""What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
 _TEXTS_AT_ONCE = 10_000
 _MOST_AT_ONCE = 4
 """Batches of texts in memory at once, some 100 MB each."""
@@ -328,6 +330,7 @@ class _Build:
             if self.previous:
                 connection.execute("DETACH prev")
             connection.execute("CHECKPOINT")
+            connection.execute(f"SET memory_limit = '{_READING_LIMIT}'")
             write_arrays(connection, folder_of(self.place), self.facts)
         place = self.publisher.folder / f"weft-{version}.duckdb"
         return Published(

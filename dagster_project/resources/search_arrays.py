@@ -191,28 +191,46 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None
     Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
     the number of a combination.
     """
-    total = _count(connection, "postings")
-    chunks = np.lib.format.open_memmap(folder / "chunks.npy", mode="w+", dtype=np.int32, shape=(total,))
     known: dict[bytes, int] = {}
     codes: list[np.ndarray] = []
-    place, last = 0, -1
-    for batch in _batches(connection, _POSTINGS):
-        part = batch.column("chunk_no").to_numpy()
-        keys = batch.column("term_id").to_numpy().astype(np.int64) << 32 | part
-        if len(keys) and (keys[0] <= last or (np.diff(keys) <= 0).any()):
-            raise IndexUnavailableError(
-                "the postings of this index are out of order: `weft build` makes a new one"
-            )
-        last = int(keys[-1]) if len(keys) else last
-        chunks[place : place + len(part)] = part
-        place += len(part)
-        codes.append(_coded(batch, known))
+    last = -1
+    with _Written(folder / "chunks.npy", np.int32, (_count(connection, "postings"),)) as chunks:
+        for batch in _batches(connection, _POSTINGS):
+            part = batch.column("chunk_no").to_numpy()
+            keys = batch.column("term_id").to_numpy().astype(np.int64) << 32 | part
+            if len(keys) and (keys[0] <= last or (np.diff(keys) <= 0).any()):
+                raise IndexUnavailableError(
+                    "the postings of this index are out of order: `weft build` makes a new one"
+                )
+            last = int(keys[-1]) if len(keys) else last
+            chunks.add(part)
+            codes.append(_coded(batch, known))
     width = -(-len(lexical.FIELDS) // _TFS_PER_WORD) * _TFS_PER_WORD
     words = np.frombuffer(b"".join(known), dtype=np.uint16).reshape(-1, width)
     np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
     small = np.uint16 if len(known) <= 1 << 16 else np.uint32
-    np.save(folder / "codes.npy", np.concatenate([np.zeros(0, small), *codes]).astype(small))
-    chunks.flush()
+    with _Written(folder / "codes.npy", small, (sum(map(len, codes)),)) as written:
+        for of_batch in codes:
+            written.add(of_batch)
+
+
+class _Written:
+    """An array that is written piece by piece; mapped pages would count as memory of the process."""
+
+    def __init__(self, file: Path, type_: type[np.generic], shape: tuple[int, ...]):
+        self.file, self.type, self.shape = file.open("wb"), np.dtype(type_), shape
+        head = {"descr": np.lib.format.dtype_to_descr(self.type), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self.file, head)
+
+    def __enter__(self) -> _Written:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self.file.close()
+
+    def add(self, part: np.ndarray) -> None:
+        """Write what follows."""
+        np.ascontiguousarray(part, dtype=self.type).tofile(self.file)
 
 
 def _coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
@@ -250,22 +268,26 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
 
 
 def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int) -> None:
-    """Vectors by chunk number, and the words of their signs."""
-    make = np.lib.format.open_memmap
-    vectors = make(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(count, dimensions))
+    """Vectors by chunk number, zeros where there is none, and the words of their signs."""
+    codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
     absent = np.ones(count, dtype=bool)
-    for batch in _batches(connection, "SELECT chunk_no, vector FROM embeddings"):
-        rows = batch.column("chunk_no").to_numpy()
-        vectors[rows] = stacked(pa.Table.from_batches([batch]), dimensions)
-        absent[rows] = False
+    done = 0
+    with _Written(folder / "vectors.npy", np.float32, (count, dimensions)) as written:
+
+        def add(rows: np.ndarray, made: np.ndarray, until: int) -> int:
+            part = np.zeros((until - done, dimensions), dtype=np.float32)
+            part[rows - done] = made
+            codes[:, done:until] = sign_codes(part)
+            written.add(part)
+            return until
+
+        for batch in connection.execute(_VECTORS).to_arrow_reader(_VECTORS_AT_ONCE):
+            rows = batch.column("chunk_no").to_numpy()
+            absent[rows] = False
+            done = add(rows, stacked(pa.Table.from_batches([batch]), dimensions), int(rows[-1]) + 1)
+        add(np.zeros(0, dtype=np.int64), np.zeros((0, dimensions), dtype=np.float32), count)
     np.save(folder / "absent.npy", np.flatnonzero(absent))
-    shape = (-(-dimensions // WORD), count)
-    codes = make(folder / "vector_codes.npy", mode="w+", dtype=np.uint64, shape=shape)
-    for start in range(0, count, _VECTORS_AT_ONCE):
-        part = slice(start, start + _VECTORS_AT_ONCE)
-        codes[:, part] = sign_codes(vectors[part])
-    vectors.flush()
-    codes.flush()
+    np.save(folder / "vector_codes.npy", codes)
 
 
 def id_hash(name: str) -> int:
@@ -291,6 +313,8 @@ _POSTINGS = "SELECT term_id, chunk_no, {} FROM postings".format(
         for start in range(0, len(lexical.FIELDS), _TFS_PER_WORD)
     )
 )
+
+_VECTORS = "SELECT chunk_no, vector FROM embeddings ORDER BY chunk_no"
 
 _IDS = " UNION ALL ".join(
     f"SELECT md5_number_lower({name}) AS hash FROM {table}"
