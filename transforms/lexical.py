@@ -261,11 +261,11 @@ class TermScores:
         count = self.chunk_count if self.allowed is None else int(np.count_nonzero(self.allowed))
         if sum(len(term_list.chunks) for term_list in self.lists) < count or not count:
             return 0.0
-        chunks = np.arange(self.chunk_count) if self.allowed is None else np.flatnonzero(self.allowed)
-        sample = chunks[:: max(1, count // _SAMPLE)]
+        allowed = range(self.chunk_count) if self.allowed is None else np.flatnonzero(self.allowed)
+        sample = np.asarray(allowed[:: max(1, count // _SAMPLE)])
         if any(not self.of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0
-        return float(self._sums(self.lists)[chunks].min())
+        return float(self._sums(self.lists)[np.asarray(allowed)].min())
 
     def _near(self, k: int) -> np.ndarray:
         """Chunks among which the `k` best are, ascending: few more than these."""
