@@ -384,6 +384,7 @@ class LakeIOManager(UPathIOManager):
             self._backend = ibis.duckdb.connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
+            self._backend.raw_sql("SET enable_progress_bar=false")
             self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
         places = [(name, p) for p in partitions]
         if part := SLOW_PARTS.get(name):
