@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake import SPOILED, ParquetLake
+from tests.archives import flip
 from transforms import schemas
-from transforms.errors import SchemaError
+from transforms.errors import LakeDamageError, SchemaError
 
 ROWS = {"chunk_id": ["a", "b"], "field": ["text", "text"], "term": ["fox", "dog"], "tf": [1, 2]}
 NO_PROCESS = 2**22 + 1
@@ -161,3 +162,18 @@ def test_a_sweep_deletes_what_dead_processes_left(lake: ParquetLake, writer: Cal
 def test_texts_over_two_gibibytes_are_possible(lake: ParquetLake):
     declared = {c.name: c.type for t in (schemas.MESSAGES, schemas.CHUNKS) for c in t.columns}
     assert {declared[n] for n in ("body", "text_display", "text_embed", "text_lex")} == {pa.large_string()}
+
+
+def test_a_flipped_bit_is_found_by_who_reads_the_file_and_by_who_looks_for_it(lake: ParquetLake):
+    rows = pa.table({name: values * 5000 for name, values in ROWS.items()})
+    for partition in ("dev/2004-01", "dev/2004-02"):
+        stage(lake, rows, partition).commit()
+    flip(Path(str(lake.path("terms", "dev/2004-02"))))
+    assert lake.footer("terms", "dev/2004-02"), "the footer is whole"
+    for read in (lake.read, lake.verified):
+        read("terms", "dev/2004-01")
+        with pytest.raises(LakeDamageError, match=r"2004-02.*weft build --verify"):
+            read("terms", "dev/2004-02")
+    assert lake.spoiled() == [("terms", "dev/2004-02")]
+    assert lake.discard_spoiled() == {str(lake.path("terms", "dev/2004-02")): SPOILED}
+    assert lake.places() == [("terms", "dev/2004-01")]
