@@ -269,11 +269,14 @@ class Writer:
         parent, size = int(self.plan.parent[number]), int(self.plan.size[number])
         draw = random.Random(self.plan.seed << 42 | number)
         quotes = parent >= 0 and draw.random() < QUOTING / (MESSAGES - THREADS)
+        points = self.quoted(parent, round(size * _QUOTE_SHARE), draw) if quotes else []
         own = self.own(number)
+        # A parent is often too short to be quoted that much: the author wrote the rest.
+        missing = size - sum(map(len, [*own, *points]))
+        own += self.pieces(self.pool(size), missing, random.Random(self.plan.seed << 44 | number), _changed)
         if not quotes:
             text = b"\n\n".join(own)
         else:
-            points = self.quoted(parent, round(size * _QUOTE_SHARE), draw)
             attribution = b"" if draw.random() < QUOTE_FIRST / QUOTING else self.attribution(parent) + b"\n"
             text = attribution + _in_turn(points, own, draw.random() < 0.3)
         if self.text.signatures and draw.random() < 0.3:
@@ -281,12 +284,15 @@ class Writer:
         return text + b"\n"
 
     def own(self, number: int) -> list[bytes]:
-        """The paragraphs that the mail's author wrote."""
+        """The paragraphs that the mail's author wrote, and that answers quote."""
         size = int(self.plan.size[number])
         draw = random.Random(self.plan.seed << 43 | number)
         share = 1 - _QUOTE_SHARE if self.plan.parent[number] >= 0 else 1.0
-        pool = self.text.code if size > 100_000 else self.text.paragraphs
-        return list(self.pieces(pool, max(20, round(size * share)), draw, _changed))
+        return list(self.pieces(self.pool(size), max(20, round(size * share)), draw, _changed))
+
+    def pool(self, size: int) -> list[bytes]:
+        """What a mail of a size is made of: a very long one has code in it."""
+        return self.text.code if size > 100_000 else self.text.paragraphs
 
     def quoted(self, parent: int, size: int, draw: random.Random) -> list[bytes]:
         """Paragraphs of the parent behind quote marks, up to a size."""
