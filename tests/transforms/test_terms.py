@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.schemas import CHUNKS
 from transforms.settings import TermSettings
-from transforms.terms import FIELDS, chunk_terms, context_terms, query_terms
+from transforms.terms import FIELDS, chunk_terms, context_terms, counted_terms, numbered_terms, query_terms
 
 PLAIN = TermSettings(stemmer="none")
 
@@ -145,3 +146,32 @@ def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, defaults).to_pylist()}
     asked = {(str(r["query"]), r["term"]) for r in query_terms(texts, defaults).to_pylist()}
     assert indexed == asked
+
+
+@examples(60)
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(
+                [
+                    "VACUUM",
+                    "vacuums",
+                    "readBlock",
+                    "_pg_wal",
+                    "a/fs/erofs/zdata.c",
+                    "v16.2",
+                    "C++",
+                    "Über",
+                    "§",
+                ]
+            )
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_terms_of_a_few_texts_are_those_of_many(texts: list[list[str]]):
+    joined = [" ".join(words) for words in texts]
+    many = counted_terms(pl.Series(joined, dtype=pl.String), TermSettings())
+    few = numbered_terms([(n, "text", text) for n, text in enumerate(joined)], TermSettings())
+    assert sorted(few.select("chunk_no", "term", "tf").iter_rows()) == sorted(many.iter_rows())
