@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,14 +22,16 @@ from dagster_project.composition import make_lake, make_sources
 from dagster_project.instance import open_instance
 from dagster_project.plan import Plan, make_plan
 from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.search_arrays import folder_of, open_arrays
 from dagster_project.settings import Settings, load_settings
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {
     "quarantine": ["first_seen"],
+    "terms": ["term_id"],
     "readiness": ["seen_at", "parsed_at", "chunked_at", "embedded_at", "published_at", "lag_seconds"],
 }
-"""Columns that say when a version was published, and so differ between two builds of the same."""
+"""Columns that say when and onto what a version was published, and so differ between two builds of the same."""
 
 
 @dataclass(frozen=True)
@@ -185,14 +188,42 @@ def differences(one: Path, other: Path) -> dict[str, int]:
         for table in sorted(names[0]):
             left_out = PUBLISHED_ANEW.get(table)
             columns = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
-            where = "WHERE key <> 'published_at'" if table == "manifest" else ""
-            a, b = (f"(SELECT {columns} FROM {n}.{table} {where})" for n in ("one", "other"))
+            where = (
+                "WHERE key NOT IN ('published_at', 'postings_since_rebuild')" if table == "manifest" else ""
+            )
+            # A term may have another number: new ones come behind those that are there.
+            term = "JOIN {}.terms USING (term_id)" if table == "postings" else ""
+            columns = "* EXCLUDE (term_id, df)" if term else columns
+            a, b = (f"(SELECT {columns} FROM {n}.{table} {term.format(n)} {where})" for n in ("one", "other"))
             (count,) = connection.execute(
                 f"SELECT count(*) FROM ((FROM {a} EXCEPT ALL FROM {b}) UNION ALL (FROM {b} EXCEPT ALL FROM {a}))"
             ).fetchone() or (0,)
             if count:
                 found[table] = count
-        return found
+    whole = "manifest" in names[0]
+    return found | (
+        _other_arrays((one / "CURRENT").resolve(), (other / "CURRENT").resolve()) if whole else {}
+    )
+
+
+def _other_arrays(one: Path, other: Path) -> dict[str, int]:
+    """The arrays that are not the same bytes in both versions, and how many chunks say something else of a hit."""
+    told = sum(a != b for a, b in zip(_told_of_hits(one), _told_of_hits(other), strict=True))
+    # The rows of hits stand in the order in which they came.
+    names = [p.name for p in folder_of(other).glob("*.npy") if not p.name.startswith("hit_")]
+    assert names
+    _, others, missing = filecmp.cmpfiles(folder_of(one), folder_of(other), names, shallow=False)
+    return dict.fromkeys([*others, *missing], 1) | ({"hits": told} if told else {})
+
+
+def _told_of_hits(index: Path) -> list[dict[str, Any]]:
+    """What is told of each chunk of a version if it is a hit, with the text it stands in."""
+    with duckdb.connect(str(index), read_only=True) as connection:
+        facts = dict(connection.execute("FROM manifest").fetchall())
+        arrays = open_arrays(connection, index, facts)
+    told = arrays.rows.of(range(len(arrays.logs)))
+    texts = arrays.rows.texts(row["text_no"] for row in told.values())
+    return [{**told[n], "text_no": texts[told[n]["text_no"]]} for n in sorted(told)]
 
 
 def lake_hashes(work: Workspace) -> dict[str, str]:

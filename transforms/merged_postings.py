@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 GONE = -1
-_HALF = 32
+
+
+class SortedPostings(NamedTuple):
+    """Postings in order of term and chunk: those of term t are `starts[t]` to `starts[t + 1]` of both columns."""
+
+    starts: np.ndarray
+    chunks: np.ndarray
+    codes: np.ndarray
+
+
+class AddedTerms(NamedTuple):
+    """Terms that get postings, ascending: their places among the terms before, and whether they are new there.
+
+    A new term stands before the one that has its place. `counts` says how many of the postings each has.
+    """
+
+    places: np.ndarray
+    are_new: np.ndarray
+    counts: np.ndarray
 
 
 def merged_postings(
-    before: Iterable[pa.RecordBatch], term_of: np.ndarray, chunk_of: np.ndarray, added: pa.Table
-) -> Iterator[pa.RecordBatch]:
-    """All postings in order of term and chunk, in batches with the columns of `added`.
+    before: SortedPostings, chunk_of: np.ndarray, terms: AddedTerms, chunks: np.ndarray, codes: np.ndarray
+) -> tuple[SortedPostings, np.ndarray]:
+    """All postings, and which of the terms before are left without any.
 
-    `before` and `added` have the columns term_id, chunk_no and frequencies, both in this order. Numbers of
-    `before` become those that `term_of` and `chunk_of` have at their place, which must keep their order; a
-    posting of a term or chunk that is GONE is left out. Numbers of `added` are the new ones. One pass over both,
-    in memory a batch and what is added.
+    Chunks of `before` become the numbers that `chunk_of` has at their place, which must keep their order; the
+    postings of a chunk that is GONE are left out. `chunks` and `codes` are the added postings in order of term and
+    chunk, with the new numbers. Linear in all postings, most of it copies of memory.
     """
-    columns = {name: added.column(name).to_numpy() for name in added.column_names}
-    wanted = _keys(columns["term_id"], columns["chunk_no"])
-    taken = 0
-    for batch in before:
-        kept = {name: batch.column(name).to_numpy() for name in columns}
-        kept["term_id"], kept["chunk_no"] = term_of[kept["term_id"]], chunk_of[kept["chunk_no"]]
-        stays = (kept["term_id"] != GONE) & (kept["chunk_no"] != GONE)
-        kept = {name: values[stays] for name, values in kept.items()}
-        keys = _keys(kept["term_id"], kept["chunk_no"])
-        if not len(keys):
-            continue
-        until = int(np.searchsorted(wanted, keys[-1]))
-        places = np.searchsorted(keys, wanted[taken:until])
-        yield _batch(
-            {name: np.insert(kept[name], places, columns[name][taken:until]) for name in columns},
-            added.schema,
-        )
-        taken = until
-    yield _batch({name: values[taken:] for name, values in columns.items()}, added.schema)
-
-
-def _keys(terms: np.ndarray, chunks: np.ndarray) -> np.ndarray:
-    return terms.astype(np.int64) << _HALF | chunks
-
-
-def _batch(columns: dict[str, np.ndarray], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name]).cast(field.type) for field in schema], schema=schema
+    kept = _renumbered(before, chunk_of)
+    edges = np.concatenate([[0], np.cumsum(terms.counts)])
+    places = np.empty(len(chunks), dtype=np.int64)
+    for term, (place, is_new) in enumerate(zip(terms.places.tolist(), terms.are_new.tolist(), strict=True)):
+        first = int(kept.starts[place])
+        own = slice(int(edges[term]), int(edges[term + 1]))
+        held = kept.chunks[first : first if is_new else int(kept.starts[place + 1])]
+        places[own] = first + np.searchsorted(held, chunks[own])
+    count = np.diff(kept.starts)
+    old, new = ~terms.are_new, terms.are_new
+    count[terms.places[old]] += terms.counts[old]
+    is_empty = count == 0
+    count = np.insert(count, terms.places[new], terms.counts[new])
+    starts = np.concatenate([[0], np.cumsum(count[count > 0])]).astype(np.int64)
+    made = SortedPostings(
+        starts, np.insert(kept.chunks, places, chunks), np.insert(kept.codes, places, codes)
     )
+    return made, is_empty
+
+
+def _renumbered(before: SortedPostings, chunk_of: np.ndarray) -> SortedPostings:
+    chunks = chunk_of.take(before.chunks)
+    if not (chunk_of == GONE).any():
+        return SortedPostings(before.starts, chunks, before.codes)
+    stays = chunks != GONE
+    passed = np.concatenate([[0], np.cumsum(stays)])
+    return SortedPostings(passed[before.starts], chunks[stays], before.codes[stays])

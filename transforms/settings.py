@@ -667,6 +667,12 @@ class IndexSettings(StageSettings):
         description="vectors from which an HNSW index is built, for search.vector_search ann; none by default",
     )
     keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
+    rebuild_share: float = Field(
+        0.25,
+        ge=0,
+        description="share of the postings; when more than it came or went since all tables were made from nothing, "
+        "the next publish makes them so again, which puts the inverted index in order and frees what is unused",
+    )
 
 
 # fmt: off

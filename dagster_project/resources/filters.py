@@ -352,11 +352,10 @@ class Conditions:
         there = " OR ".join(f"{field}_tf > 0" for field in fields)
         found = np.full(len(self.document), bool(wanted))
         for term in sorted(wanted):
-            ids = self.connection.execute("SELECT term_id FROM terms WHERE term = ?", [term]).fetchone()
-            if ids is None:
-                return np.zeros_like(found)
             found &= self._numbered(
-                f"SELECT chunk_no FROM postings WHERE term_id = $id AND ({there})", id=ids[0]
+                "SELECT chunk_no FROM terms JOIN postings USING (term_id) JOIN chunks USING (chunk_key) "
+                f"WHERE term = $term AND ({there})",
+                term=term,
             )
         return found
 

@@ -5,6 +5,7 @@ A table of a published file is read in thousands of rows; these cost what the fe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ _ROWS_AT_ONCE = 1 << 12
 _BATCH_BYTES = 1 << 17
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
+_TEXT_OF = "hit_text_of"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_MOST_FILES = 16
+_MOST_ROWS = 1.5
+"""Rows for each chunk, those included that another has taken the place of, from which all are written anew."""
 
 
 class HitRows:
@@ -36,8 +42,11 @@ class HitRows:
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of.
         """
-        numbers = np.fromiter(chunks, dtype=np.int64)
-        return {row["chunk_no"]: row for row in self._chunks.rows(np.unique(self._row[numbers]))}
+        numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
+        places = self._row[numbers]
+        order = np.argsort(places)
+        rows = self._chunks.rows(places[order])
+        return {n: {"chunk_no": n, **row} for n, row in zip(numbers[order].tolist(), rows, strict=True)}
 
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
         """Stored texts by their number."""
@@ -46,40 +55,118 @@ class HitRows:
 
 
 class _Batches:
-    """An Arrow file, and the number of the first row of each of its batches."""
+    """Arrow files behind each other, and the number of the first row of each of their batches, and after the last."""
 
     def __init__(self, folder: Path, name: str, arrays: Mapping[str, np.ndarray]):
-        self.path = folder / f"{name}.arrow"
+        self.paths = _files(folder, name)
         # A few small buffers are decompressed sooner than other threads are told to.
         alone = pa.ipc.IpcReadOptions(use_threads=False)
-        self.reader = pa.ipc.open_file(pa.memory_map(str(self.path)), options=alone)
+        self.readers = [pa.ipc.open_file(pa.memory_map(str(path)), options=alone) for path in self.paths]
+        counts = [reader.num_record_batches for reader in self.readers]
+        self.firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.starts = arrays[f"{name}_starts"]
 
     def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
         """The rows of these numbers, which ascend."""
         places = np.searchsorted(self.starts, numbers, side="right") - 1
         found: list[dict[str, Any]] = []
+        number = 0
         try:
             for place in np.unique(places).tolist():
-                batch = self.reader.get_batch(place)
+                number = int(np.searchsorted(self.firsts, place, side="right")) - 1
+                batch = self.readers[number].get_batch(place - int(self.firsts[number]))
                 for row in (numbers[places == place] - self.starts[place]).tolist():
                     found += batch.slice(row, 1).to_pylist()
         except (pa.ArrowException, OSError) as error:
             raise IndexUnavailableError(
-                f"{self.path} is damaged ({error}): delete its folder, and the next search makes it again"
+                f"{self.paths[number]} is damaged ({error}): delete its folder, and the next search makes it again"
             ) from error
         return found
 
 
+def _files(folder: Path, name: str) -> list[Path]:
+    """The files that hold rows of this kind, in their order: the first one, and what came onto it."""
+    return [folder / f"{name}.arrow", *sorted(folder.glob(f"{name}.*.arrow"))]
+
+
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Write what HitRows reads of the version that `connection` reads, which has `count` chunks."""
-    keys = _written(folder, _TEXTS, connection.execute(_STORED), "text", ["key"]).column("key")
-    connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys))}))
-    numbers = _written(folder, _CHUNKS, connection.execute(_DESCRIBED), "text_display", [], ["chunk_no"])
-    connection.unregister("hit_texts")
-    row = np.empty(count, dtype=np.int32)
-    row[numbers.column("chunk_no").to_numpy()] = np.arange(count, dtype=np.int32)
+    row, text = np.full((2, count), -1, dtype=np.int32)
+    _write_rows(connection, folder, ("true", "true"), {name: [0] for name in (_CHUNKS, _TEXTS)}, row, text)
+
+
+def update_hit_rows(
+    connection: duckdb.DuckDBPyConnection, folder: Path, before: Path, source: np.ndarray
+) -> None:
+    """Write what HitRows reads, taking over what `before`, the folder of the version before, has of it.
+
+    `source` has the number that each chunk had there, -1 for none. Written are the rows of the documents that the
+    temporary tables `retold` and `restored` name, of these also their texts. Files of the version before are
+    shared; when there are many, those that came onto the first are made one.
+    """
+    starts = {name: np.load(before / f"{name}_starts.npy").tolist() for name in (_CHUNKS, _TEXTS)}
+    if starts[_CHUNKS][-1] > _MOST_ROWS * max(len(source), 1):
+        return write_hit_rows(connection, folder, len(source))
+    for name in starts:
+        _take_over(before, folder, name)
+    known = source >= 0
+    row, text = (
+        np.where(known, np.load(before / f"{name}.npy").take(source, mode="clip"), -1).astype(np.int32)
+        if known.any()
+        else np.full(len(source), -1, dtype=np.int32)
+        for name in (f"{_CHUNKS}_row", _TEXT_OF)
+    )
+    _write_rows(connection, folder, (_RETOLD, _RESTORED), starts, row, text)
+    return None
+
+
+def _take_over(before: Path, folder: Path, name: str) -> None:
+    """Put the files of another version into a folder."""
+    first, *later = _files(before, name)
+    os.link(first, folder / first.name)
+    if len(later) < _MOST_FILES:
+        for path in later:
+            os.link(path, folder / path.name)
+        return
+    with pa.memory_map(str(later[0])) as mapped:
+        schema = pa.ipc.open_file(mapped).schema
+    with pa.ipc.new_file(str(folder / f"{name}.00001.arrow"), schema, options=_OPTIONS) as file:
+        for path in later:
+            with pa.memory_map(str(path)) as mapped:
+                reader = pa.ipc.open_file(mapped)
+                for place in range(reader.num_record_batches):
+                    file.write_batch(reader.get_batch(place))
+
+
+def _write_rows(
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    scopes: tuple[str, str],
+    starts: Mapping[str, list[int]],
+    row: np.ndarray,
+    text: np.ndarray,
+) -> None:
+    """Write rows and texts behind those with `starts`; `row` and `text` are where those of each chunk are, or -1."""
+    told, stored = scopes
+    first_text, first_row = starts[_TEXTS][-1], starts[_CHUNKS][-1]
+    made = _written(
+        folder, _TEXTS, connection.execute(_STORED.format(scope=stored)), "text", ["key"], [], starts[_TEXTS]
+    )
+    keys = made.column("key")
+    connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text}))
+    numbers = np.flatnonzero(text >= 0)
+    connection.register(
+        "hit_texts_before", pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)})
+    )
+    described = connection.execute(_DESCRIBED.format(scope=told))
+    made = _written(folder, _CHUNKS, described, "text_display", ["chunk_no"], ["text_no"], starts[_CHUNKS])
+    for name in ("hit_texts", "hit_texts_before"):
+        connection.unregister(name)
+    places = made.column("chunk_no").to_numpy()
+    row[places] = first_row + np.arange(len(places), dtype=np.int32)
+    text[places] = made.column("text_no").fill_null(-1).to_numpy()
     np.save(folder / f"{_CHUNKS}_row.npy", row)
+    np.save(folder / f"{_TEXT_OF}.npy", text)
 
 
 def _written(
@@ -88,23 +175,27 @@ def _written(
     rows: duckdb.DuckDBPyConnection,
     text: str,
     left_out: Sequence[str],
-    returned: Sequence[str] = (),
+    returned: Sequence[str],
+    before: Sequence[int],
 ) -> pa.Table:
-    """Write rows as they come without the columns `left_out`; returns these and those to be `returned`."""
-    told, starts, count = [], [0], 0
+    """Write rows as they come without the columns `left_out`; returns these and those to be `returned`.
+
+    `before` are the numbers of the first rows of the batches that are there, and of the next row.
+    """
+    told, starts = [], list(before)
     reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
     columns = [n for n in reader.schema.names if n not in left_out]
     schema = pa.schema([reader.schema.field(n) for n in columns])
     told_schema = pa.schema([reader.schema.field(n) for n in (*left_out, *returned)])
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_file(str(folder / f"{name}.arrow"), schema, options=options) as file:
+    number = sum(path.exists() for path in _files(folder, name))
+    path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
+    with pa.ipc.new_file(str(path), schema, options=_OPTIONS) as file:
         for batch in reader:
             told.append(batch.select(told_schema.names))
             for part in _parts(batch.select(columns), text):
                 file.write_batch(part)
-                count += part.num_rows
-                starts.append(count)
-    np.save(folder / f"{name}_starts.npy", np.array(starts[:-1] if count else starts, dtype=np.int64))
+                starts.append(starts[-1] + part.num_rows)
+    np.save(folder / f"{name}_starts.npy", np.array(starts, dtype=np.int64))
     return pa.Table.from_batches(told, schema=told_schema)
 
 
@@ -118,11 +209,16 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, end - start)
 
 
+_RETOLD = "doc_id IN (FROM retold)"
+_RESTORED = "doc_id IN (FROM restored)"
+
 _STORED = """
-SELECT message_id AS key, body AS text FROM messages
-UNION ALL SELECT doc_id, text FROM documents
-UNION ALL SELECT doc_id, markdown FROM conversation_windows
-UNION ALL SELECT attachment_id, text FROM attachments
+SELECT key, text FROM (
+  SELECT message_id AS key, message_id AS doc_id, body AS text FROM messages
+  UNION ALL SELECT doc_id, doc_id, text FROM documents
+  UNION ALL SELECT doc_id, doc_id, markdown FROM conversation_windows
+  UNION ALL SELECT attachment_id, message_id, text FROM attachments
+) WHERE {scope}
 """
 
 # What is no mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
@@ -133,11 +229,14 @@ WITH documents_ AS (
   SELECT doc_id, title AS subject, path, coalesce(modified_at, created_at) AS effective_at FROM documents
   UNION ALL BY NAME SELECT doc_id, title AS subject, first_at AS effective_at FROM conversation_windows
 ),
-ends AS (SELECT message_id AS doc_id, list(byte_end) AS block_ends FROM blocks GROUP BY message_id),
+ends AS (
+  SELECT doc_id, list(byte_end) AS block_ends FROM (SELECT message_id AS doc_id, byte_end FROM blocks) WHERE {scope}
+  GROUP BY doc_id
+),
 own AS (
   SELECT *, list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
     list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end
-  FROM chunks
+  FROM chunks WHERE {scope}
 )
 SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, c.source, c.parent_id,
   c.attachment_id, a.filename, c.title, c.text_display, c.spans, c.content_class, c.byte_start, c.byte_end,
@@ -146,7 +245,7 @@ SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.ch
   p.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
   CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL
     THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END AS block_index,
-  x.text_no
+  coalesce(x.text_no, o.text_no) AS text_no
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
 LEFT JOIN ends b USING (doc_id)
@@ -155,4 +254,5 @@ LEFT JOIN threads t USING (thread_id)
 LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
 LEFT JOIN nodes n ON n.node_id = c.parent_id
 LEFT JOIN hit_texts x ON x.key = coalesce(c.attachment_id, c.doc_id)
+LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
-LAYOUT = "8"
+LAYOUT = "9"
 """Version of the published tables; rows of a file of another layout are not taken over."""
 
 

@@ -208,19 +208,19 @@ telling AS (
 ),
 corpus AS (SELECT count(*) AS chunk_count, {mean} AS mean_length FROM chunk_lengths l),
 found AS (
-  SELECT p.chunk_no, t.df, {frequency} AS tf
+  SELECT p.chunk_key, t.df, {frequency} AS tf
   FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)
 ),
 scored AS (
-  SELECT f.chunk_no, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
+  SELECT f.chunk_key, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
     * f.tf / (f.tf + k1 * (1 - b + b * ({length}) / o.mean_length))) AS score
-  FROM found f JOIN chunk_lengths l USING (chunk_no) CROSS JOIN corpus o
+  FROM found f JOIN chunk_lengths l USING (chunk_key) CROSS JOIN corpus o
   WHERE f.tf > 0
-  GROUP BY f.chunk_no ORDER BY score DESC, f.chunk_no LIMIT k
+  GROUP BY f.chunk_key ORDER BY score DESC, f.chunk_key LIMIT k
 )
-SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_no) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
+SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_key) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
   c.title, c.text_display
-FROM scored s JOIN chunks c USING (chunk_no) ORDER BY rank
+FROM scored s JOIN chunks c USING (chunk_key) ORDER BY rank
 """,
     )
 

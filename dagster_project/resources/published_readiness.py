@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from transforms import schemas
@@ -14,13 +16,18 @@ STAGES = pa.schema(
 )
 """When the partitions that changed got how far: the columns of the relation `stage_times`."""
 
+SCOPE = """
+CREATE TEMP TABLE scope AS FROM touched UNION SELECT partition FROM readiness WHERE waits_for IS NOT NULL
+"""
+IN_SCOPE = "partition IN (FROM scope)"
+"""The rows that can differ from those of the version before: what changed, and what waits."""
+
 _KEPT = "doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at, waits_for"
-BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM prev.readiness"
+BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM readiness WHERE {IN_SCOPE}"
 BEFORE_STORED = f"SELECT {_KEPT} FROM lake_readiness"
 """Rows of the version before, and those that the lake keeps in case that there is none that can be used."""
 
-READINESS = """
-CREATE TABLE readiness AS
+_ROWS = """
 WITH readable AS (
   SELECT message_id AS doc_id, 'message' AS kind, source, partition, subject AS title, effective_at, content_hash
   FROM messages
@@ -29,8 +36,8 @@ WITH readable AS (
   UNION ALL BY NAME SELECT doc_id, 'conversation' AS kind, source, partition, title, first_at AS effective_at,
     content_hash FROM conversation_windows
 ),
-chunked AS (SELECT doc_id, count(*) AS chunk_count FROM chunks GROUP BY doc_id),
-excluded AS (SELECT doc_id, list(DISTINCT reason ORDER BY reason) AS reasons FROM exclusions GROUP BY doc_id),
+chunked AS (SELECT doc_id, count(*) AS chunk_count FROM chunks WHERE {scope} GROUP BY doc_id),
+excluded AS (SELECT doc_id, list(DISTINCT reason ORDER BY reason) AS reasons FROM exclusions WHERE {scope} GROUP BY doc_id),
 before AS (
   SELECT doc_id, kind, content_hash, arg_min(b, published_at) AS first FROM ({before}) b
   GROUP BY doc_id, kind, content_hash
@@ -47,9 +54,14 @@ told AS (
     if(c.doc_id IS NULL, NULL, coalesce(w.first.embedded_at, t.embedded_at, b.first.embedded_at, $now))
       AS embedded_at,
     coalesce(w.first.published_at, $now) AS published_at
-  FROM readable r LEFT JOIN chunked c USING (doc_id) LEFT JOIN excluded e USING (doc_id)
+  FROM (FROM readable WHERE {scope}) r LEFT JOIN chunked c USING (doc_id) LEFT JOIN excluded e USING (doc_id)
   LEFT JOIN before b USING (doc_id, kind, content_hash) LEFT JOIN whole w USING (doc_id, kind, content_hash)
   LEFT JOIN stage_times t USING (partition)
 )
 SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM told ORDER BY doc_id, kind
 """
+
+
+def rows(before: Sequence[str], scope: str = "true") -> str:
+    """The statement that selects the table's rows; `before` selects those whose times are kept, `$now` is the time."""
+    return _ROWS.format(before=" UNION ALL ".join(before), scope=scope)

@@ -8,85 +8,42 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
-import polars as pl
-import pyarrow as pa
 
 from assets import graph
-from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, MAIL
+from assets.partitions import FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
-from dagster_project.resources import published, published_macros, published_readiness
-from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.backlog import Backlog
-from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.full_disk import is_of_full_disk
+from dagster_project.resources.index_build import (
+    TABLES,
+    WHOLE,
+    IndexBuild,
+    Ingredients,
+    Published,
+    whole_parts,
+)
+from dagster_project.resources.index_update import IndexUpdate
 from dagster_project.resources.lake import ParquetLake
-from dagster_project.resources.posting_files import PostingFiles
 from dagster_project.resources.published_files import CURRENT, LAYOUT, version_of
-from dagster_project.resources.search_arrays import folder_of, write_arrays
+from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.seen_units import SeenUnits
-from dagster_project.resources.slow_lane import files_of, slow_hashes
+from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources
-from transforms import schemas
-from transforms.errors import CheckFailedError, IndexUnavailableError, ModelMismatchError, WeftError
+from transforms import context, schemas, terms
+from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
-from transforms.merged_postings import GONE, merged_postings
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
-from transforms.terms import word_forms
 
-_MEMORY_LIMIT = "2GB"
-"""What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
-_READING_LIMIT = "1GB"
-"""What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
-_TEXTS_AT_ONCE = 10_000
-_MOST_AT_ONCE = 4
-"""Batches of texts in memory at once, some 100 MB each."""
 _DUCKDB_HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
-_POSTINGS_AT_ONCE = 1 << 20
-_WHOLE = (
-    "memberships",
-    "threads",
-    "thread_tree",
-    "families",
-    "inferred_quotes",
-    *published.LINKS_FROM,
-    "chunk_context",
-    "context_terms",
-    "corpus_measures",
-    "embeddings",
-    "embedding_refusals",
-)
-_TABLES = {family.name: family.tables for family in FAMILIES}
-
-
-@dataclass(frozen=True)
-class Published:
-    """What a publish did."""
-
-    version: str
-    path: Path
-    is_new: bool
-    partitions: int
-    changed: int
-    reused: bool
-    rows: Mapping[str, int] = field(default_factory=dict)
-    vector_search: str = "exact"
-    unusable: str | None = None
-
-
-def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:
-    """The files of a table that is published whole: one, or for the graph one per partition of documents."""
-    if table not in GRAPH.tables:
-        return [None]
-    return [p for p in sorted(partitions) if partitions[p] == DOCUMENTS.name]
+_LEAST_REBUILT = 600_000
+"""Postings, a few row groups: as long as no more came since the last rebuild, they cost a query nothing."""
 
 
 class DuckDBPublisher:
@@ -98,7 +55,7 @@ class DuckDBPublisher:
         folder: Path,
         index: IndexSettings,
         embedding: EmbeddingSettings,
-        terms: TermSettings,
+        term_settings: TermSettings,
         search: SearchSettings,
         recorded: Mapping[str, object],
         *,
@@ -112,56 +69,77 @@ class DuckDBPublisher:
         """
         self.guard, self.seen = guard, seen
         self.lake, self.folder = lake, folder
-        self.index, self.embedding, self.terms = index, embedding, terms
+        self.index, self.embedding, self.terms = index, embedding, term_settings
         self.recorded, self.search = recorded, search
-        self.whole = (*_WHOLE, *graph.TABLES) if has_graph else _WHOLE
+        self.whole = (*WHOLE, *graph.TABLES) if has_graph else WHOLE
 
     @property
     def layout(self) -> str:
         """Hash of what must be equal for rows of an older version to be taken over."""
-        return parts_hash([LAYOUT, self.terms.digest(), self.embedding.digest()])[:16]
+        made_by = (terms.VERSION, context.VERSION)
+        return parts_hash([LAYOUT, *made_by, self.terms.digest(), self.embedding.digest()])[:16]
 
     def publish(self, partitions: Mapping[str, str]) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its family.
 
-        Nothing is built when the current version holds just that. Rows of unchanged partitions
-        come from the current version, all others from the lake. A crash at any point leaves the
-        current version as it is. CheckFailedError names the rule that the new file breaks.
+        Nothing is built when the current version holds just that. What differs from the current version
+        is replaced in a copy of it; where it cannot be used, or enough came to it, all is made from the
+        lake. A crash at any point leaves the current version as it is. CheckFailedError names the rule
+        that the new file breaks.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock():
             self._sweep()
             hashes = self._content_hashes(partitions)
-            settings = json.dumps(self.recorded, sort_keys=True)
             version = self._version(hashes)
             place = self.folder / f"weft-{version}.duckdb"
             previous = self._usable_previous()
             if previous and previous.name == place.name:
                 return Published(version, place, False, len(partitions), 0, True)
+            made_of = self._ingredients(partitions, hashes, version)
+            previous = previous if previous and self._can_go_on(previous) else None
             try:
-                result = self._build(previous, partitions, hashes, version, settings, place)
+                result = self._build(made_of, previous, place)
             except duckdb.Error as error:
                 if previous is None or is_of_full_disk(error):
                     raise
                 # The previous version is damaged where its manifest does not show it: do without.
-                made = self._build(None, partitions, hashes, version, settings, place)
+                made = self._build(made_of, None, place)
                 result = replace(made, unusable=str(error).splitlines()[0])
             self._prune(keep=place)
             return result
 
-    def _build(
-        self,
-        previous: Path | None,
-        partitions: Mapping[str, str],
-        hashes: Mapping[str, Mapping[str, str]],
-        version: str,
-        settings: str,
-        place: Path,
-    ) -> Published:
-        """Build a version aside and switch to it."""
+    def _ingredients(
+        self, partitions: Mapping[str, str], hashes: Mapping[str, Mapping[str, str]], version: str
+    ) -> Ingredients:
+        settings = json.dumps(self.recorded, sort_keys=True)
+        facts = {"version": version, "layout": self.layout, "settings": settings}
+        return Ingredients(
+            self.lake,
+            partitions,
+            hashes,
+            self.seen,
+            self.index,
+            self.embedding,
+            self.terms,
+            self.search,
+            facts,
+        )
+
+    def _can_go_on(self, previous: Path) -> bool:
+        """False if all is to be made anew: an HNSW index must be, and an inverted index that is out of order."""
+        with _opened(previous) as connection:
+            facts = dict(connection.execute("FROM manifest").fetchall())
+        since = int(facts["postings_since_rebuild"])
+        much = max(_LEAST_REBUILT, self.index.rebuild_share * json.loads(facts["rows"])["postings"])
+        return facts["vector_search"] != "hnsw" and self.index.ann_min_vectors is None and since <= much
+
+    def _build(self, made_of: Ingredients, previous: Path | None, place: Path) -> Published:
+        """Build a version aside, of the previous one if there is one, and switch to it."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         try:
-            result = _Build(self, building, previous, hashes, partitions).run(version, settings)
+            build = IndexUpdate(made_of, building, previous) if previous else IndexBuild(made_of, building)
+            result = replace(build.run(), path=place)
             if self.guard:
                 self.guard(building, self.current())
             _durable(building)
@@ -209,9 +187,7 @@ class DuckDBPublisher:
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Content hash of every table of every partition, and of what is published whole under the key ''."""
-        hashes = {
-            p: {t: self._content_hash(t, p) for t in _TABLES[partitions[p]]} for p in sorted(partitions)
-        }
+        hashes = {p: {t: self._content_hash(t, p) for t in TABLES[partitions[p]]} for p in sorted(partitions)}
         for partition in (p for p in hashes if partitions[p] == MAIL.name):
             hashes[partition] |= slow_hashes(self.lake, partition)
         hashes[""] = {
@@ -293,301 +269,6 @@ class DuckDBPublisher:
             yield
 
 
-class _Build:
-    """One version being built."""
-
-    def __init__(
-        self,
-        publisher: DuckDBPublisher,
-        place: Path,
-        previous: Path | None,
-        hashes: Mapping[str, Mapping[str, str]],
-        partitions: Mapping[str, str],
-    ):
-        self.publisher, self.lake, self.place = publisher, publisher.lake, place
-        self.previous, self.hashes, self.partitions = previous, hashes, partitions
-        self.now = datetime.now(UTC)
-
-    def run(self, version: str, settings: str) -> Published:
-        """Fill the file at `place`, check it, close it."""
-        with duckdb.connect(str(self.place), config={"memory_limit": _MEMORY_LIMIT}) as connection:
-            # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
-            connection.execute("SET enable_progress_bar = false")
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("SET preserve_insertion_order = true")
-            self.connection = connection
-            self._attach_previous()
-            changed = self._changed()
-            self._tables(changed)
-            self._readiness(changed)
-            self._inverted_index()
-            self._term_forms()
-            self._vectors()
-            vector_search = self._hnsw()
-            rows = self._manifest(version, settings, vector_search)
-            self._check()
-            with self._one_transaction():
-                self._views_and_macros()
-                self._comment()
-            if self.previous:
-                connection.execute("DETACH prev")
-            connection.execute("CHECKPOINT")
-            connection.execute(f"SET memory_limit = '{_READING_LIMIT}'")
-            write_arrays(connection, folder_of(self.place), self.facts)
-        place = self.publisher.folder / f"weft-{version}.duckdb"
-        return Published(
-            version,
-            place,
-            True,
-            len(self.partitions),
-            len(changed),
-            self.previous is not None,
-            rows,
-            vector_search,
-        )
-
-    def _attach_previous(self) -> None:
-        if self.previous:
-            self.connection.execute(f"ATTACH '{_quoted(self.previous)}' AS prev (READ_ONLY)")
-        else:
-            self.connection.execute("ATTACH ':memory:' AS prev")
-            self.connection.execute(
-                "CREATE TABLE prev.partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
-            )
-        for name in (*_WHOLE, *graph.TABLES):
-            parts = whole_parts(name, self.partitions) if name in self.publisher.whole else []
-            self._from_lake(f"lake_{name}", name, parts)
-
-    def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
-        """A temporary view over stored files, with the column `partition`."""
-        declared = self.lake.tables[table]
-        if not partitions:
-            columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
-            self.connection.execute(
-                f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0"
-            )
-            return
-        columns = ", ".join(f'"{c.name}"' for c in declared.columns)
-        selects = [
-            f"SELECT {columns}, '{_quoted(p or '')}' AS partition "
-            f"FROM read_parquet('{_quoted(self.lake.verified(file, p) if p else self.lake.local(file))}')"
-            for p in partitions
-            for file in files_of(table, self.hashes.get(p or "", {}))
-        ]
-        self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
-
-    def _changed(self) -> list[str]:
-        """Partitions whose rows must be taken from the lake."""
-        now = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
-        self.connection.execute(
-            "CREATE TABLE partitions (partition VARCHAR, table_name VARCHAR, hash VARCHAR)"
-        )
-        if now:
-            self.connection.executemany("INSERT INTO partitions VALUES (?, ?, ?)", now)
-        self.connection.execute(
-            published.CHANGED_FROM_NOTHING if self.previous is None else published.CHANGED
-        )
-        return [
-            r[0]
-            for r in self.connection.execute("SELECT partition FROM changed ORDER BY partition").fetchall()
-        ]
-
-    def _tables(self, changed: list[str]) -> None:
-        for family, tables in _TABLES.items():
-            for name in tables:
-                self._from_lake(f"new_{name}", name, [p for p in changed if self.partitions[p] == family])
-        for name, statement in published.TABLES.items():
-            made_here = published.MADE_HERE.get(name)
-            columns = f"* EXCLUDE ({made_here})" if made_here else "*"
-            kept = published.KEPT.format(name=name, columns=columns) if self.previous else ""
-            before = "prev.quarantine" if self.previous else published.NO_QUARANTINE
-            self.connection.execute(statement.format(kept=kept, before=before))
-
-    def _readiness(self, changed: Sequence[str]) -> None:
-        """What can be found and when it got how far; what was there before keeps its times."""
-        stored = self.lake.footer("readiness") is not None
-        self._from_lake("lake_readiness", "readiness", [None] if stored else [])
-        before = [published_readiness.BEFORE_STORED]
-        if self.previous:
-            before.append(published_readiness.BEFORE_PUBLISHED)
-        statement = published_readiness.READINESS.format(before=" UNION ALL ".join(before))
-        self.connection.register("stage_times", self._stage_times(changed))
-        self.connection.execute(statement, {"now": self.now})
-        self.connection.unregister("stage_times")
-
-    def _stage_times(self, changed: Sequence[str]) -> pa.Table:
-        """The columns of `published_readiness.STAGES` for each partition."""
-        seen = self.publisher.seen.times() if self.publisher.seen else {}
-        embedded = self.lake.written_at("embeddings")
-        rows = []
-        for partition in changed:
-            family = self.partitions[partition]
-            parsed = self.lake.written_at(_TABLES[family][0], partition)
-            chunked = self.lake.written_at(CHUNKS_OF[family], partition)
-            slow = self.lake.written_at("slow_chunks", partition) or chunked
-            rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
-        columns = list(zip(*rows, strict=True)) or [()] * len(published_readiness.STAGES)
-        return pa.table(
-            dict(zip(published_readiness.STAGES.names, columns, strict=True)), published_readiness.STAGES
-        )
-
-    def _inverted_index(self) -> None:
-        if not self.previous:
-            self._inverted_index_anew()
-            return
-        for statement in published.COUNTED_ONTO:
-            self.connection.execute(statement)
-        reading = self.connection.cursor()
-        merged = merged_postings(
-            reading.execute(published.KEPT_POSTINGS).to_arrow_reader(_POSTINGS_AT_ONCE),
-            self._numbers(published.TERM_NUMBERS, "terms"),
-            self._numbers(published.CHUNK_NUMBERS, "chunks"),
-            table := self.connection.execute(published.ADDED_POSTINGS).to_arrow_table(),
-        )
-        self._create("postings", pa.RecordBatchReader.from_batches(table.schema, merged))
-
-    def _inverted_index_anew(self) -> None:
-        """Terms, postings and lengths of all chunks, sorted in files beside this one."""
-        files = PostingFiles(self.place.with_suffix(".postings"), self._count("chunks"))
-        restated = (
-            self.connection.execute(published.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
-        )
-        for partition in sorted(self.partitions):
-            (table,) = (
-                t for t in _TABLES[self.partitions[partition]] if schemas.TERMS is self.lake.tables[t]
-            )
-            chunks = self.connection.execute(published.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
-            for file in files_of(table, self.hashes[partition]):
-                files.add(self.lake.local(file, partition), chunks, restated)
-        chunks = self.connection.execute(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
-        files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
-        batches = files.batches()
-        first = next(batches)
-        self._create("postings", pa.RecordBatchReader.from_batches(first.schema, batches))
-        self._create("terms", files.terms())
-        self._create("chunk_lengths", files.chunk_lengths())
-        _remove([files.folder])
-
-    def _create(self, table: str, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Create a table of rows in their order."""
-        self.connection.register("made", rows)
-        self.connection.execute(f"CREATE TABLE {table} AS FROM made")
-        self.connection.unregister("made")
-
-    def _count(self, table: str) -> int:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
-        return int(count)
-
-    def _numbers(self, statement: str, table: str) -> np.ndarray:
-        """The new number of each row of a table of the previous version, by its old one; GONE where it has none."""
-        found = self.connection.execute(statement).fetchnumpy()
-        numbers = np.full(self._count(f"prev.{table}"), GONE, dtype=np.int32)
-        numbers[found["old_no"]] = found["new_no"]
-        return numbers
-
-    def _term_forms(self) -> None:
-        """Which words of the texts are which terms, for searching without a stemmer."""
-        removed = published.REMOVED_TEXTS if self.previous else None
-        for name, statement in (("added_forms", published.ADDED_TEXTS), ("removed_forms", removed)):
-            self.connection.register(name, self._forms_in(statement).to_arrow())
-        kept = published.KEPT_FORMS if self.previous else ""
-        self.connection.execute(published.TERM_FORMS.format(kept=kept))
-        for name in ("added_forms", "removed_forms"):
-            self.connection.unregister(name)
-
-    def _forms_in(self, statement: str | None) -> pl.DataFrame:
-        """`word_forms` of the texts that a statement selects, some at a time."""
-        settings = self.publisher.terms
-        found = [word_forms(pl.Series("text", [], dtype=pl.String), settings)]
-        if statement:
-            texts = self.connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE)
-            columns = (pl.Series("text", batch.column("text")) for batch in texts)
-            found += made_ahead(lambda column: word_forms(column, settings), columns, _MOST_AT_ONCE)
-        return pl.concat(found).group_by("form", "term").agg(pl.col("texts").sum())
-
-    def _vectors(self) -> None:
-        """The vector of each chunk; ModelMismatchError if those in the lake are of another model."""
-        wanted = (self.publisher.embedding.model_id, self.publisher.embedding.dimensions)
-        held = self.connection.execute("SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL")
-        if others := [row for row in held.fetchall() if row != wanted]:
-            raise ModelMismatchError(
-                f"nothing was published: the table embeddings of the lake holds vectors of {others[0][0]} with "
-                f"{others[0][1]} dimensions, the settings name {wanted[0]} with {wanted[1]}: run `weft build`"
-            )
-        self.connection.execute(published.EMBEDDINGS.format(dimensions=self.publisher.embedding.dimensions))
-        self.connection.execute(published.REFUSALS)
-
-    def _hnsw(self) -> str:
-        """Build the HNSW index where there are enough vectors; returns how vectors are searched."""
-        least = self.publisher.index.ann_min_vectors
-        if least is None or self._count("embeddings") < least:
-            return "exact"
-        load_vss(self.connection)
-        self.connection.execute("SET hnsw_enable_experimental_persistence = true")
-        self.connection.execute(
-            "CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')"
-        )
-        return "hnsw"
-
-    def _manifest(self, version: str, settings: str, vector_search: str) -> dict[str, int]:
-        names = [
-            r[0]
-            for r in self.connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND "
-                "database_name = current_database()"
-            ).fetchall()
-        ]
-        rows = {
-            name: int((self.connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,))[0])
-            for name in sorted(names)
-        }
-        entries = {
-            "version": version,
-            "layout": self.publisher.layout,
-            "layout_version": LAYOUT,
-            "model": self.publisher.embedding.model_id,
-            "dimensions": str(self.publisher.embedding.dimensions),
-            "vector_search": vector_search,
-            "settings": settings,
-            "duckdb": duckdb.__version__,
-            "rows": json.dumps(rows, sort_keys=True),
-            "published_at": self.now.isoformat(timespec="seconds"),
-        }
-        self.facts = entries
-        self.connection.execute("CREATE TABLE manifest (key VARCHAR, value VARCHAR)")
-        self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(entries.items()))
-        return rows
-
-    def _check(self) -> None:
-        """CheckFailedError for the first rule that the new file breaks."""
-        for rule, statement in published.RULES.items():
-            (broken,) = self.connection.execute(statement).fetchone() or (0,)
-            if broken:
-                raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
-
-    @contextlib.contextmanager
-    def _one_transaction(self) -> Iterator[None]:
-        """Hundreds of small statements are written once; one that fails ends the build, and the file with it."""
-        self.connection.begin()
-        yield
-        self.connection.commit()
-
-    def _views_and_macros(self) -> None:
-        for name, statement in published_macros.VIEWS.items():
-            self.connection.execute(f'CREATE VIEW "{name}" AS {statement}')
-        made = published_macros.macros(self.publisher.search, self.publisher.terms)
-        for name, macro in made.items():
-            self.connection.execute(f'CREATE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}')
-            self.connection.execute(f"COMMENT ON MACRO TABLE \"{name}\" IS '{_quoted(macro.comment)}'")
-
-    def _comment(self) -> None:
-        for name, (comment, columns) in published.COMMENTS.items():
-            what = "VIEW" if name in published_macros.VIEWS else "TABLE"
-            self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{_quoted(comment)}'")
-            for column, meaning in columns.items():
-                self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{_quoted(meaning)}\'')
-
-
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A published file, read-only; duckdb.IOException if its end is missing, which DuckDB meets when it reads there."""
@@ -598,11 +279,6 @@ def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         if file.stat().st_size < (whole := blocks + _DUCKDB_HEADERS):
             raise duckdb.IOException(f"{file.name} is cut off: {file.stat().st_size:,} of {whole:,} bytes")
         yield connection
-
-
-def _quoted(value: object) -> str:
-    """A value inside a SQL string literal."""
-    return str(value).replace("'", "''")
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -641,7 +317,7 @@ class PartitionPublisher:
             u.partition: u.family
             for u in self.sources.discover()
             if u.partition in made
-            and (u.partition not in left or lake.has_tables(_TABLES[u.family], u.partition))
+            and (u.partition not in left or lake.has_tables(TABLES[u.family], u.partition))
         }
         done = self.publisher.publish(partitions)
         return {

@@ -30,11 +30,12 @@ from transforms.errors import IndexUnavailableError
 from transforms.vector_codes import WORD, CodedVectors, sign_codes
 from transforms.vectors import stacked
 
-FORMAT = "2"
+FORMAT = "3"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _VECTORS_AT_ONCE = 1 << 15
 _TFS_PER_WORD = 4
+_WIDTH = -(-len(lexical.FIELDS) // _TFS_PER_WORD) * _TFS_PER_WORD
 _TERMS_PER_GUIDE = 512
 """Terms between two that are kept in memory to be searched first."""
 _TERMS_KNOWN = 1 << 16
@@ -56,7 +57,7 @@ class SearchArrays:
     ids: np.ndarray
 
 
-class _SortedTerms:
+class SortedTerms:
     """Numbers of terms by binary search in their sorted UTF-8 bytes."""
 
     def __init__(self, data: np.ndarray, ends: np.ndarray):
@@ -66,11 +67,15 @@ class _SortedTerms:
         """The number of a term; None if there is none."""
 
     def _number(self, term: str, /) -> int | None:
-        wanted = term.encode()
-        high = bisect.bisect_right(self.guides, wanted) * _TERMS_PER_GUIDE
+        place, is_there = self.place(term.encode())
+        return place if is_there else None
+
+    def place(self, term: bytes) -> tuple[int, bool]:
+        """How many terms stand before a term, and whether it is there."""
+        high = bisect.bisect_right(self.guides, term) * _TERMS_PER_GUIDE
         between = range(max(0, high - _TERMS_PER_GUIDE), min(high, self.count))
-        place = bisect.bisect_left(between, wanted, key=self._at)
-        return between[place] if place < len(between) and self._at(between[place]) == wanted else None
+        place = between.start + bisect.bisect_left(between, term, key=self._at)
+        return place, place < between.stop and self._at(place) == term
 
     def _at(self, number: int) -> bytes:
         return self.data[self.ends[number] : self.ends[number + 1]].tobytes()
@@ -97,7 +102,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
 
 
 def _opened(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> SearchArrays:
-    if not _fits(folder, facts):
+    if not fits(folder, facts):
         try:
             write_arrays(connection, folder, facts)
         except OSError:
@@ -109,16 +114,21 @@ def _opened(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str
 
 def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all."""
+    with appearing(folder, facts) as aside:
+        _write_terms(connection, aside)
+        _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
+        _write_vectors(connection, aside, _count(connection, "chunks"), int(facts["dimensions"]))
+        write_hit_rows(connection, aside, _count(connection, "chunks"))
+        write_narrow(connection, aside)
+
+
+@contextlib.contextmanager
+def appearing(folder: Path, facts: dict[str, str]) -> Iterator[Path]:
+    """A folder to write arrays to, which takes the place of `folder` when all is written."""
     aside = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
     aside.mkdir(parents=True)
     try:
-        chunks = _count(connection, "chunks")
-        _write_terms(connection, aside)
-        _write_postings(connection, aside)
-        _write_chunks(connection, aside, chunks)
-        _write_vectors(connection, aside, chunks, int(facts["dimensions"]))
-        write_hit_rows(connection, aside, chunks)
-        _write_ids(connection, aside)
+        yield aside
         (aside / _FACTS).write_text(json.dumps(_identity(facts)))
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileExistsError):
@@ -127,11 +137,18 @@ def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dic
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write what costs little, because it is a few bytes for each chunk and id."""
+    _write_chunks(connection, folder, _count(connection, "chunks"))
+    _write_ids(connection, folder)
+
+
 def _identity(facts: dict[str, str]) -> dict[str, str]:
     return {"format": FORMAT} | {key: facts[key] for key in ("version", "published_at")}
 
 
-def _fits(folder: Path, facts: dict[str, str]) -> bool:
+def fits(folder: Path, facts: dict[str, str]) -> bool:
+    """True if a folder holds the arrays of the version with this manifest."""
     try:
         return bool(json.loads((folder / _FACTS).read_text()) == _identity(facts))
     except (OSError, ValueError):
@@ -140,7 +157,7 @@ def _fits(folder: Path, facts: dict[str, str]) -> bool:
 
 def _mapped(folder: Path) -> SearchArrays:
     held = {path.stem: _array(path) for path in folder.glob("*.npy")}
-    terms = _SortedTerms(held["term_bytes"], held["term_ends"])
+    terms = SortedTerms(held["term_bytes"], held["term_ends"])
     postings = lexical.Postings(
         terms, held["starts"], held["chunks"], held["codes"], held["counts"], held["lengths"]
     )
@@ -173,7 +190,7 @@ def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[
 
 def _write_terms(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """The sorted bytes of all terms, where each ends, and where its postings begin."""
-    table = connection.execute("SELECT term, df FROM terms ORDER BY term_id").to_arrow_table()
+    table = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
     terms = table.column("term").cast(pa.large_binary()).combine_chunks()
     ends = np.concatenate([[0], np.cumsum(pc.binary_length(terms).to_numpy())]).astype(np.int64)
     joined = b"".join(terms.to_pylist())
@@ -185,33 +202,31 @@ def _write_terms(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     )
 
 
-def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_sorted: bool) -> None:
     """Chunk numbers of all postings by term, their codes, and the frequencies per field that each code stands for.
 
     Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
-    the number of a combination.
+    the number of a combination, in the order of their bytes. Postings that came onto an earlier version stand
+    behind the others in the file, which is then not sorted by term.
     """
+    keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
     known: dict[bytes, int] = {}
     codes: list[np.ndarray] = []
-    last = -1
+    last = (-1, -1)
     with _Written(folder / "chunks.npy", np.int32, (_count(connection, "postings"),)) as chunks:
-        for batch in _batches(connection, _POSTINGS):
-            part = batch.column("chunk_no").to_numpy()
-            keys = batch.column("term_id").to_numpy().astype(np.int64) << 32 | part
-            if len(keys) and (keys[0] <= last or (np.diff(keys) <= 0).any()):
+        for batch in _batches(connection, _POSTINGS if is_sorted else _SORTED_POSTINGS):
+            if not batch.num_rows:
+                continue
+            term, key = (batch.column(name).to_numpy() for name in ("term_no", "chunk_key"))
+            ascends = (term[1:] > term[:-1]) | ((term[1:] == term[:-1]) & (key[1:] > key[:-1]))
+            if (int(term[0]), int(key[0])) <= last or not ascends.all():
                 raise IndexUnavailableError(
                     "the postings of this index are out of order: `weft build` makes a new one"
                 )
-            last = int(keys[-1]) if len(keys) else last
-            chunks.add(part)
-            codes.append(_coded(batch, known))
-    width = -(-len(lexical.FIELDS) // _TFS_PER_WORD) * _TFS_PER_WORD
-    words = np.frombuffer(b"".join(known), dtype=np.uint16).reshape(-1, width)
-    np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
-    small = np.uint16 if len(known) <= 1 << 16 else np.uint32
-    with _Written(folder / "codes.npy", small, (sum(map(len, codes)),)) as written:
-        for of_batch in codes:
-            written.add(of_batch)
+            last = int(term[-1]), int(key[-1])
+            chunks.add(np.searchsorted(keys, key))
+            codes.append(coded(batch, known))
+    write_codes(folder, np.concatenate([np.zeros(0, np.uint16), *codes]), known)
 
 
 class _Written:
@@ -233,7 +248,25 @@ class _Written:
         np.ascontiguousarray(part, dtype=self.type).tofile(self.file)
 
 
-def _coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
+def known_codes(counts: np.ndarray) -> dict[bytes, int]:
+    """The code of each combination of frequencies, as `coded` knows it, from the `counts` that were written."""
+    words = np.zeros((len(counts), _WIDTH), dtype=np.uint16)
+    words[:, : counts.shape[1]] = counts
+    return {row.tobytes(): code for code, row in enumerate(words)}
+
+
+def write_codes(folder: Path, codes: np.ndarray, known: dict[bytes, int]) -> None:
+    """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes."""
+    occurs = np.bincount(codes, minlength=len(known)) > 0
+    in_order = sorted(word for word, code in known.items() if occurs[code])
+    words = np.frombuffer(b"".join(in_order), dtype=np.uint16).reshape(-1, _WIDTH)
+    np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
+    numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
+    numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
+    np.save(folder / "codes.npy", numbers[codes])
+
+
+def coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
     """The code of each posting; combinations that are new are added to `known`."""
     words = [batch.column(n).to_numpy() for n in batch.schema.names if n.startswith("word")]
     packed = np.ascontiguousarray(np.stack(words, axis=1))
@@ -248,7 +281,9 @@ def _coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Field lengths, document, thread and class of each chunk by number; chunks by thread."""
     lengths = np.zeros((len(lexical.FIELDS), count), dtype=np.int32)
-    for batch in _batches(connection, "FROM chunk_lengths"):
+    for batch in _batches(
+        connection, "SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key)"
+    ):
         numbers = batch.column("chunk_no").to_numpy()
         for row, field in enumerate(lexical.FIELDS):
             lengths[row, numbers] = batch.column(f"{field}_length").to_numpy()
@@ -307,12 +342,18 @@ def _word(fields: tuple[str, ...]) -> str:
     )
 
 
-_POSTINGS = "SELECT term_id, chunk_no, {} FROM postings".format(
-    ", ".join(
-        f"{_word(lexical.FIELDS[start : start + _TFS_PER_WORD])} AS word{start}"
-        for start in range(0, len(lexical.FIELDS), _TFS_PER_WORD)
-    )
+WORDS = ", ".join(
+    f"{_word(lexical.FIELDS[start : start + _TFS_PER_WORD])} AS word{start}"
+    for start in range(0, len(lexical.FIELDS), _TFS_PER_WORD)
 )
+"""The frequencies of a posting as the columns that `coded` reads."""
+
+_POSTINGS = f"SELECT term_id AS term_no, chunk_key, {WORDS} FROM postings"
+_SORTED_POSTINGS = f"""
+SELECT term_no, chunk_key, {WORDS} FROM postings
+JOIN (SELECT term_id, row_number() OVER (ORDER BY term) AS term_no FROM terms) USING (term_id)
+ORDER BY term_no, chunk_key
+"""
 
 _VECTORS = "SELECT chunk_no, vector FROM embeddings ORDER BY chunk_no"
 
@@ -329,4 +370,5 @@ _CHUNKS = """
 SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.doc_id) AS thread,
   coalesce(c.content_class = 'log', false) AS is_log
 FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+ORDER BY c.chunk_no
 """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from dagster_project import composition
+from dagster_project.resources.search_arrays import folder_of
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 
 MAIL = ("messages", "attachments", "quarantine")
@@ -90,7 +93,7 @@ def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(built: Wor
         result = built.build()
         assert result.published and result.published["built_on_previous"]
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
-    counts = """SELECT text_tf, quote_tf FROM postings JOIN terms USING (term_id) JOIN chunks USING (chunk_no)
+    counts = """SELECT text_tf, quote_tf FROM postings JOIN terms USING (term_id) JOIN chunks USING (chunk_key)
       WHERE term = 'candid' AND doc_id = 'm811@example.org'"""
     assert built.sql(counts) == [(0, 1)], "an unmarked quote is searched as a quote"
     kinds = dict(
@@ -129,6 +132,25 @@ def test_what_goes_and_changes_is_published_as_if_it_had_never_been_otherwise(
     assert not list(built.settings.root.rglob("dev.2004-02.parquet"))
     with built.instance() as instance:
         assert sorted(instance.get_dynamic_partitions("units")) == left
+
+
+def test_all_is_made_anew_once_enough_came(built: Workspace):
+    with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
+        connection.execute("UPDATE manifest SET value = '10000000' WHERE key = 'postings_since_rebuild'")
+    built.write("dev/dev.2004-03.mbox", [Mail(800, "One more.", "more")])
+    result = built.build()
+    assert result.published and not result.published["built_on_previous"]
+    assert "previous_version_unusable" not in result.published
+    since = "SELECT value FROM manifest WHERE key = 'postings_since_rebuild'"
+    assert built.column(since) == ["0"]
+
+
+def test_arrays_that_are_gone_are_made_of_a_file_that_is_out_of_order(built: Workspace, tmp_path: Path):
+    built.write("dev/dev.2004-03.mbox", [Mail(800, "Aardvarks among compactors.", "more")])
+    result = built.build()
+    assert result.published and result.published["built_on_previous"]
+    shutil.rmtree(folder_of((built.index / "CURRENT").resolve()))
+    assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,52 +1,45 @@
-"""Postings that are taken over and merged are those that are counted anew."""
+"""Merged postings are those of a sort of all postings, whatever goes, comes and gets another number."""
 
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.merged_postings import GONE, merged_postings
+from transforms.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
 
-SCHEMA = pa.schema([("term_id", pa.int32()), ("chunk_no", pa.int32()), ("text_tf", pa.uint16())])
-POSTINGS = st.dictionaries(st.tuples(st.integers(0, 8), st.integers(0, 8)), st.integers(1, 9), max_size=40)
+TERMS = "abcdefgh"
+ROWS = st.dictionaries(st.tuples(st.sampled_from(TERMS), st.integers(0, 9)), st.integers(0, 5), max_size=40)
 
 
-def table(rows: dict[tuple[int, int], int]) -> pa.Table:
-    ordered = sorted(rows.items())
-    columns = (
-        zip(*((term, chunk, tf) for (term, chunk), tf in ordered), strict=True) if rows else ((), (), ())
+def arrays(rows: dict[tuple[str, int], int]) -> tuple[list[str], SortedPostings]:
+    """Postings by term and chunk as arrays, with the terms."""
+    terms = sorted({term for term, _ in rows})
+    ordered = sorted(rows)
+    starts = np.searchsorted([terms.index(t) for t, _ in ordered], range(len(terms) + 1))
+    chunks = np.array([c for _, c in ordered], dtype=np.int32)
+    return terms, SortedPostings(
+        starts.astype(np.int64), chunks, np.array([rows[k] for k in ordered], np.uint16)
     )
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
-@settings(deadline=None)
-@given(
-    POSTINGS,
-    POSTINGS,
-    st.sets(st.integers(0, 8)),
-    st.sets(st.integers(0, 8)),
-    st.sets(st.integers(0, 8)),
-    st.integers(1, 7),
-)
-def test_a_merge_is_the_union_in_order(
-    old: dict[tuple[int, int], int],
-    new: dict[tuple[int, int], int],
-    terms_gone: set[int],
-    chunks_gone: set[int],
-    chunks_new: set[int],
-    size: int,
+@given(before=ROWS, gone=st.sets(st.integers(0, 9)), came=ROWS)
+def test_merged_postings_are_those_of_a_sort(
+    before: dict[tuple[str, int], int], gone: set[int], came: dict[tuple[str, int], int]
 ):
-    # Every chunk number that is new moves the older ones behind it.
-    numbers = [n for n in range(18) if n not in chunks_new]
-    chunk_of = np.array([GONE if n in chunks_gone else numbers[n] for n in range(9)], dtype=np.int32)
-    term_of = np.array([GONE if n in terms_gone else 2 * n for n in range(9)], dtype=np.int32)
-    kept = {
-        (int(term_of[t]), int(chunk_of[c])): tf
-        for (t, c), tf in old.items()
-        if t not in terms_gone and c not in chunks_gone
-    }
-    added = {key: tf for key, tf in new.items() if key not in kept}
-    made = merged_postings(table(old).to_batches(max_chunksize=size), term_of, chunk_of, table(added))
-    assert pa.Table.from_batches(made, SCHEMA) == table(kept | added)
+    chunk_of = np.full(10, GONE, dtype=np.int32)
+    staying = [n for n in range(10) if n not in gone]
+    chunk_of[staying] = [2 * i + 1 for i in range(len(staying))]  # odd numbers are taken, even ones free
+    added = {(term, 2 * chunk): code for (term, chunk), code in came.items()}
+    wanted = added | {(t, int(chunk_of[c])): code for (t, c), code in before.items() if c not in gone}
+    terms, held = arrays(before)
+    new_terms, new = arrays(added)
+    places = np.searchsorted(terms, new_terms) if terms else np.zeros(len(new_terms), dtype=np.int64)
+    are_new = np.array([term not in terms for term in new_terms], dtype=bool)
+    change = AddedTerms(places, are_new, np.diff(new.starts))
+    made, is_empty = merged_postings(held, chunk_of, change, new.chunks, new.codes)
+    expected_terms, expected = arrays(wanted)
+    left = {t for t, empty in zip(terms, is_empty, strict=True) if not empty} | set(new_terms)
+    assert sorted(left) == expected_terms
+    for one, other in zip(made, expected, strict=True):
+        assert one.tolist() == other.tolist()

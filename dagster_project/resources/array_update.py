@@ -1,0 +1,151 @@
+"""The arrays beside a published file made of those of the version before: what is new is put between what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from dagster_project.resources.hit_rows import update_hit_rows
+from dagster_project.resources.search_arrays import (
+    WORDS,
+    SortedTerms,
+    appearing,
+    coded,
+    known_codes,
+    write_codes,
+    write_narrow,
+)
+from transforms.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
+from transforms.vector_codes import sign_codes
+from transforms.vectors import stacked
+
+_VECTORS_AT_ONCE = 1 << 15
+
+
+def update_arrays(
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], before: Path
+) -> None:
+    """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
+
+    They are the same bytes as if they were made anew, but for the rows of hits, whose order nobody is promised.
+    ValueError if they do not fit each other.
+    """
+    old_no, new_no, is_recounted = _numbers(connection)
+    held = np.load(before / "lengths.npy", mmap_mode="r").shape[1]
+    was_there = old_no >= 0
+    source = np.full(len(new_no), -1, dtype=np.int32)
+    source[new_no[was_there]] = old_no[was_there]
+    chunk_of = np.full(held, GONE, dtype=np.int32)
+    stays = was_there & ~is_recounted
+    chunk_of[old_no[stays]] = new_no[stays]
+    with appearing(folder, facts) as aside:
+        _update_postings(connection, aside, before, chunk_of)
+        _update_vectors(connection, aside, before, source)
+        update_hit_rows(connection, aside, before, source)
+        write_narrow(connection, aside)
+
+
+def _numbers(connection: duckdb.DuckDBPyConnection) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each chunk its number before (-1 for none) and now, and whether its terms were counted again."""
+    rows = connection.execute(_NUMBERS).fetchnumpy()
+    return rows["old_no"], rows["new_no"], rows["is_recounted"]
+
+
+def _update_postings(
+    connection: duckdb.DuckDBPyConnection, folder: Path, before: Path, chunk_of: np.ndarray
+) -> None:
+    data, ends, starts, chunks, codes = (
+        np.load(before / f"{name}.npy", mmap_mode="r").view(np.ndarray)
+        for name in ("term_bytes", "term_ends", "starts", "chunks", "codes")
+    )
+    came = connection.execute(_CAME).to_arrow_table()
+    terms = [term.encode() for term in came.column("term").to_pylist()]
+    found = SortedTerms(data, ends)
+    places = [found.place(term) for term in terms]
+    added = AddedTerms(
+        np.array([place for place, _ in places], dtype=np.int64),
+        np.array([not is_there for _, is_there in places], dtype=bool),
+        came.column("df").to_numpy().astype(np.int64),
+    )
+    rows = connection.execute(_ADDED).to_arrow_table().combine_chunks()
+    known = known_codes(np.load(before / "counts.npy"))
+    new = [coded(batch, known) for batch in rows.to_batches()]
+    made, is_empty = merged_postings(
+        SortedPostings(starts, chunks, codes),
+        chunk_of,
+        added,
+        rows.column("chunk_no").to_numpy(),
+        np.concatenate([np.zeros(0, codes.dtype), *new]),
+    )
+    counts = connection.execute(
+        "SELECT (SELECT count(*) FROM terms), (SELECT count(*) FROM postings)"
+    ).fetchone()
+    if (len(made.starts) - 1, len(made.chunks)) != counts:
+        raise ValueError(f"the arrays in {before} are not those of its file")
+    np.save(folder / "starts.npy", made.starts)
+    np.save(folder / "chunks.npy", made.chunks)
+    write_codes(folder, made.codes, known)
+    _update_terms(
+        folder,
+        data,
+        ends,
+        is_empty,
+        [(p, t) for (p, there), t in zip(places, terms, strict=True) if not there],
+    )
+
+
+def _update_terms(
+    folder: Path, data: np.ndarray, ends: np.ndarray, is_empty: np.ndarray, new: list[tuple[int, bytes]]
+) -> None:
+    """Write the terms without those that are empty, and with new ones before those that have their places."""
+    # At one place, the new ones come first.
+    changes = [
+        *((place, 0, term) for place, term in new),
+        *((int(p), 1, b"") for p in np.flatnonzero(is_empty)),
+    ]
+    parts, start = [], 0
+    for place, is_gone, term in sorted(changes):
+        parts += [data[ends[start] : ends[place]].tobytes(), term]
+        start = place + is_gone
+    parts.append(data[ends[start] :].tobytes())
+    sizes = np.diff(ends)
+    sizes = np.insert(sizes, [place for place, _ in new], [len(term) for _, term in new])
+    gone = np.insert(is_empty, [place for place, _ in new], False)
+    np.save(folder / "term_bytes.npy", np.frombuffer(b"".join(parts), dtype=np.uint8))
+    np.save(folder / "term_ends.npy", np.concatenate([[0], np.cumsum(sizes[~gone])]).astype(np.int64))
+
+
+def _update_vectors(
+    connection: duckdb.DuckDBPyConnection, folder: Path, before: Path, source: np.ndarray
+) -> None:
+    old, old_codes = (np.load(before / f"{name}.npy", mmap_mode="r") for name in ("vectors", "vector_codes"))
+    count, dimensions = len(source), old.shape[1]
+    make = np.lib.format.open_memmap
+    vectors = make(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(count, dimensions))
+    codes = make(folder / "vector_codes.npy", mode="w+", dtype=np.uint64, shape=(len(old_codes), count))
+    if len(old):
+        for start in range(0, count, _VECTORS_AT_ONCE):
+            part = slice(start, start + _VECTORS_AT_ONCE)
+            vectors[part] = old.take(source[part], axis=0, mode="clip")
+        for word, row in zip(codes, old_codes, strict=True):
+            word[:] = row.take(source, mode="clip")
+    anew = connection.execute(_EMBEDDED_ANEW).fetchnumpy()["chunk_no"]
+    vectors[anew] = 0
+    table = connection.execute(_VECTORS_ANEW).to_arrow_table()
+    vectors[table.column("chunk_no").to_numpy()] = stacked(table, dimensions)
+    codes[:, anew] = sign_codes(vectors[anew])
+    absent = connection.execute("SELECT chunk_no FROM embedding_refusals ORDER BY chunk_no").fetchnumpy()
+    np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
+    vectors.flush()
+    codes.flush()
+
+
+_NUMBERS = """
+SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FROM recounted) AS is_recounted FROM numbers
+"""
+_CAME = "SELECT term, df FROM came_to_terms ORDER BY term"
+_ADDED = f"SELECT chunk_no, {WORDS} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
+_EMBEDDED_ANEW = "SELECT chunk_no FROM chunks WHERE chunk_id IN (FROM embedded_anew) ORDER BY chunk_no"
+_VECTORS_ANEW = "SELECT chunk_no, vector FROM embeddings WHERE chunk_id IN (FROM embedded_anew)"

@@ -1,0 +1,376 @@
+"""One version of the published file being made from the lake alone: its tables, inverted index, vectors and macros."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from assets import graph
+from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH
+from dagster_project.resources import published, published_macros, published_readiness
+from dagster_project.resources.ahead import made_ahead
+from dagster_project.resources.duckdb_extensions import load_vss
+from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.posting_files import PostingFiles
+from dagster_project.resources.published_files import LAYOUT
+from dagster_project.resources.search_arrays import folder_of, write_arrays
+from dagster_project.resources.seen_units import SeenUnits
+from dagster_project.resources.slow_lane import files_of
+from transforms import schemas
+from transforms.errors import CheckFailedError, ModelMismatchError
+from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
+from transforms.terms import word_forms
+
+_MEMORY_LIMIT = "2GB"
+"""What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+_READING_LIMIT = "1GB"
+"""What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
+_TEXTS_AT_ONCE = 10_000
+_MOST_AT_ONCE = 4
+"""Batches of texts in memory at once, some 100 MB each."""
+WHOLE = (
+    "memberships",
+    "threads",
+    "thread_tree",
+    "families",
+    "inferred_quotes",
+    *published.LINKS_FROM,
+    "chunk_context",
+    "context_terms",
+    "corpus_measures",
+    "embeddings",
+    "embedding_refusals",
+)
+"""What the lake holds whole and each published file is made from; graph.TABLES come to it where there is a graph."""
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+TABLES = {family.name: family.tables for family in FAMILIES}
+"""The tables of the partitions of each family."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publish did."""
+
+    version: str
+    path: Path
+    is_new: bool
+    partitions: int
+    changed: int
+    reused: bool
+    rows: Mapping[str, int] = field(default_factory=dict)
+    vector_search: str = "exact"
+    unusable: str | None = None
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What a version is made from: the lake, the partitions in it with their families, hashes and settings.
+
+    `hashes` has those of the tables of each partition, and of the tables that are whole below the key ''.
+    """
+
+    lake: ParquetLake
+    partitions: Mapping[str, str]
+    hashes: Mapping[str, Mapping[str, str]]
+    seen: SeenUnits | None
+    index: IndexSettings
+    embedding: EmbeddingSettings
+    terms: TermSettings
+    search: SearchSettings
+    facts: Mapping[str, str]
+    """What the manifest says beside what the file itself gives: version, layout, settings as JSON."""
+
+
+def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:
+    """The files of a table that is published whole: one, or for the graph one per partition of documents."""
+    if table not in GRAPH.tables:
+        return [None]
+    return [p for p in sorted(partitions) if partitions[p] == DOCUMENTS.name]
+
+
+class IndexBuild:
+    """The file at `place`, made from nothing. `IndexUpdate` makes it of another."""
+
+    def __init__(self, made_of: Ingredients, place: Path):
+        self.made_of, self.lake, self.place = made_of, made_of.lake, place
+        self.hashes, self.partitions = made_of.hashes, made_of.partitions
+        self.now = datetime.now(UTC)
+
+    def run(self) -> Published:
+        """Fill the file at `place`, check it, close it, write the arrays beside it."""
+        with duckdb.connect(str(self.place), config={"memory_limit": _MEMORY_LIMIT}) as connection:
+            # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
+            connection.execute("SET enable_progress_bar = false")
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET preserve_insertion_order = true")
+            self.connection = connection
+            for name in (*WHOLE, *graph.TABLES):
+                parts = whole_parts(name, self.partitions) if name in self.hashes[""] else []
+                self._from_lake(f"lake_{name}", name, parts)
+            self._check_model()
+            changed = self._fill()
+            vector_search = self._hnsw()
+            rows = self._manifest(vector_search)
+            self._check()
+            with self._one_transaction():
+                self._views_and_macros()
+                self._comment()
+            connection.execute("CHECKPOINT")
+            connection.execute(f"SET memory_limit = '{_READING_LIMIT}'")
+            self._write_arrays()
+        return Published(
+            self.made_of.facts["version"],
+            self.place,
+            True,
+            len(self.partitions),
+            len(changed),
+            self._is_update,
+            rows,
+            vector_search,
+        )
+
+    _is_update = False
+
+    def _fill(self) -> list[str]:
+        """Make all tables but the manifest; returns the partitions whose rows were taken from the lake."""
+        run = self.connection.execute
+        changed = sorted(self.partitions)
+        with self._registered("partitions_now", self._tables_of_partitions()):
+            run("CREATE TABLE partitions AS FROM partitions_now")
+        for name, rows in published.WHOLE.items():
+            run(f"CREATE TABLE {name} AS {rows}")
+        self._lake_rows_of(changed)
+        for name, rows in published.PARTITIONED.items():
+            run(f"CREATE TABLE {name} AS {self._with_own_columns(name, rows)}")
+        run("UPDATE quarantine SET first_seen = $now", {"now": self.now})
+        run(published.NUMBERS)
+        run(published.NUMBERED)
+        self._readiness(changed)
+        self._inverted_index()
+        with self._registered("added_forms", self._forms_in(published.TEXTS)):
+            run(published.TERM_FORMS)
+        run(f"CREATE TABLE embeddings AS {self._embedded('FROM chunks')}")
+        run(published.REFUSALS)
+        return changed
+
+    def _inverted_index(self) -> None:
+        """Terms, postings and lengths of all chunks, sorted in files beside this one."""
+        run = self.connection.execute
+        files = PostingFiles(self.place.with_suffix(".postings"), self._count("chunks"))
+        restated = run(published.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
+        for partition in sorted(self.partitions):
+            (table,) = (t for t in TABLES[self.partitions[partition]] if schemas.TERMS is self.lake.tables[t])
+            chunks = run(published.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
+            for file in files_of(table, self.hashes[partition]):
+                files.add(self.lake.local(file, partition), chunks, restated)
+        chunks = run(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
+        files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
+        keys = run("SELECT chunk_key FROM chunks ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
+        batches = (_keyed(batch, keys) for batch in files.batches())
+        first = next(batches)
+        self._create("postings", pa.RecordBatchReader.from_batches(first.schema, batches))
+        self._create("terms", files.terms())
+        self._create("chunk_lengths", _keyed(files.chunk_lengths(), keys))
+        shutil.rmtree(files.folder)
+
+    def _create(self, table: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Create a table of rows in their order."""
+        with self._registered("made", rows):
+            self.connection.execute(f"CREATE TABLE {table} AS FROM made")
+
+    def _count(self, table: str) -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+        return int(count)
+
+    def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
+        """A temporary view over stored files, with the column `partition`."""
+        declared = self.lake.tables[table]
+        if not partitions:
+            columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
+            self.connection.execute(
+                f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0"
+            )
+            return
+        columns = ", ".join(f'"{c.name}"' for c in declared.columns)
+        selects = [
+            f"SELECT {columns}, '{quoted(p or '')}' AS partition "
+            f"FROM read_parquet('{quoted(self.lake.verified(file, p) if p else self.lake.local(file))}')"
+            for p in partitions
+            for file in files_of(table, self.hashes.get(p or "", {}))
+        ]
+        self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
+
+    def _lake_rows_of(self, changed: Sequence[str]) -> None:
+        """The views `new_<table>` over the files of these partitions."""
+        for family, tables in TABLES.items():
+            for name in tables:
+                self._from_lake(f"new_{name}", name, [p for p in changed if self.partitions[p] == family])
+
+    @staticmethod
+    def _with_own_columns(name: str, rows: str) -> str:
+        """A statement with the columns that a publish makes itself, empty, before its own."""
+        if name not in published.MADE_HERE:
+            return rows
+        column, kind = published.MADE_HERE[name].split()
+        return f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
+
+    def _tables_of_partitions(self) -> pa.Table:
+        """The table `partitions`."""
+        rows = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
+        columns = list(zip(*rows, strict=True)) or [(), (), ()]
+        names = ("partition", "table_name", "hash")
+        return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+
+    @contextlib.contextmanager
+    def _registered(self, name: str, table: pa.Table | pa.RecordBatchReader) -> Iterator[None]:
+        """A table under a name of its own for some statements."""
+        self.connection.register(name, table)
+        yield
+        self.connection.unregister(name)
+
+    def _readiness(self, changed: Sequence[str]) -> None:
+        """What can be found and when it got how far; what the lake keeps of before keeps its times."""
+        self._stored_readiness()
+        rows = published_readiness.rows([published_readiness.BEFORE_STORED])
+        with self._registered("stage_times", self._stage_times(changed)):
+            self.connection.execute(f"CREATE TABLE readiness AS {rows}", {"now": self.now})
+
+    def _stored_readiness(self) -> None:
+        """The view `lake_readiness` of what the lake keeps, in case that no earlier version can be used."""
+        stored = self.lake.footer("readiness") is not None
+        self._from_lake("lake_readiness", "readiness", [None] if stored else [])
+
+    def _stage_times(self, changed: Sequence[str]) -> pa.Table:
+        """The columns of `published_readiness.STAGES` for each partition."""
+        seen = self.made_of.seen.times() if self.made_of.seen else {}
+        embedded = self.lake.written_at("embeddings")
+        rows = []
+        for partition in changed:
+            family = self.partitions[partition]
+            parsed = self.lake.written_at(TABLES[family][0], partition)
+            chunked = self.lake.written_at(CHUNKS_OF[family], partition)
+            slow = self.lake.written_at("slow_chunks", partition) or chunked
+            rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
+        columns = list(zip(*rows, strict=True)) or [()] * len(published_readiness.STAGES)
+        return pa.table(
+            dict(zip(published_readiness.STAGES.names, columns, strict=True)), published_readiness.STAGES
+        )
+
+    def _forms_in(self, statement: str) -> pa.Table:
+        """`word_forms` of the texts that a statement selects, some at a time: which words are which terms."""
+        settings = self.made_of.terms
+        found = [word_forms(pl.Series("text", [], dtype=pl.String), settings)]
+        texts = self.connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE)
+        columns = (pl.Series("text", batch.column("text")) for batch in texts)
+        found += made_ahead(lambda column: word_forms(column, settings), columns, _MOST_AT_ONCE)
+        return pl.concat(found).group_by("form", "term").agg(pl.col("texts").sum()).to_arrow()
+
+    def _check_model(self) -> None:
+        """ModelMismatchError if the vectors of the lake are of another model than the settings name."""
+        wanted = (self.made_of.embedding.model_id, self.made_of.embedding.dimensions)
+        held = self.connection.execute("SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL")
+        if others := [row for row in held.fetchall() if row != wanted]:
+            raise ModelMismatchError(
+                f"nothing was published: the table embeddings of the lake holds vectors of {others[0][0]} with "
+                f"{others[0][1]} dimensions, the settings name {wanted[0]} with {wanted[1]}: run `weft build`"
+            )
+
+    def _embedded(self, chunks: str) -> str:
+        """The statement that selects the vector of each chunk that another one selects."""
+        return published.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, chunks=chunks)
+
+    def _hnsw(self) -> str:
+        """Build the HNSW index where there are enough vectors; returns how vectors are searched."""
+        least = self.made_of.index.ann_min_vectors
+        if least is None or self._count("embeddings") < least:
+            return "exact"
+        load_vss(self.connection)
+        self.connection.execute("SET hnsw_enable_experimental_persistence = true")
+        self.connection.execute(
+            "CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')"
+        )
+        return "hnsw"
+
+    def _manifest(self, vector_search: str) -> dict[str, int]:
+        names = [
+            r[0]
+            for r in self.connection.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND table_name <> 'manifest' AND "
+                "database_name = current_database()"
+            ).fetchall()
+        ]
+        rows = {name: self._count(name) for name in sorted(names)}
+        self.facts = {
+            **self.made_of.facts,
+            "layout_version": LAYOUT,
+            "model": self.made_of.embedding.model_id,
+            "dimensions": str(self.made_of.embedding.dimensions),
+            "vector_search": vector_search,
+            "duckdb": duckdb.__version__,
+            "rows": json.dumps(rows, sort_keys=True),
+            "published_at": self.now.isoformat(timespec="seconds"),
+            "postings_since_rebuild": str(self._postings_since_rebuild()),
+        }
+        self.connection.execute("CREATE OR REPLACE TABLE manifest (key VARCHAR, value VARCHAR)")
+        self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(self.facts.items()))
+        return rows
+
+    def _postings_since_rebuild(self) -> int:
+        """Postings that came or went since all tables were made from nothing."""
+        return 0
+
+    def _check(self) -> None:
+        """CheckFailedError for the first rule that the new file breaks."""
+        for rule, statement in published.RULES.items():
+            (broken,) = self.connection.execute(statement).fetchone() or (0,)
+            if broken:
+                raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
+
+    @contextlib.contextmanager
+    def _one_transaction(self) -> Iterator[None]:
+        """Hundreds of small statements are written once; one that fails ends the build, and the file with it."""
+        self.connection.begin()
+        yield
+        self.connection.commit()
+
+    def _views_and_macros(self) -> None:
+        for name, statement in published_macros.VIEWS.items():
+            self.connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {statement}')
+        made = published_macros.macros(self.made_of.search, self.made_of.terms)
+        for name, macro in made.items():
+            self.connection.execute(
+                f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}'
+            )
+            self.connection.execute(f"COMMENT ON MACRO TABLE \"{name}\" IS '{quoted(macro.comment)}'")
+
+    def _comment(self) -> None:
+        for name, (comment, columns) in published.COMMENTS.items():
+            what = "VIEW" if name in published_macros.VIEWS else "TABLE"
+            self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{quoted(comment)}'")
+            for column, meaning in columns.items():
+                self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{quoted(meaning)}\'')
+
+    def _write_arrays(self) -> None:
+        write_arrays(self.connection, folder_of(self.place), self.facts)
+
+
+def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:
+    """Rows with the key of their chunk in place of its number."""
+    place = rows.schema.get_field_index("chunk_no")
+    return rows.set_column(place, "chunk_key", pa.array(keys[rows.column(place).to_numpy()]))
+
+
+def quoted(value: object) -> str:
+    """A value inside a SQL string literal."""
+    return str(value).replace("'", "''")

@@ -1,0 +1,161 @@
+"""One version of the published file being made of the one before: a copy in which what differs is replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from dagster_project.resources import published, published_changes, published_readiness
+from dagster_project.resources.array_update import update_arrays
+from dagster_project.resources.full_disk import is_of_full_disk
+from dagster_project.resources.index_build import IndexBuild, Ingredients
+from dagster_project.resources.published_changes import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
+from dagster_project.resources.published_readiness import IN_SCOPE
+from dagster_project.resources.search_arrays import fits, folder_of
+
+_AT_ONCE = 1 << 24
+
+
+class IndexUpdate(IndexBuild):
+    """The file at `place`, made of a copy of `previous`.
+
+    What its rows cost is what changed: new numbers and statistics reach all rows, but in narrow columns alone.
+    """
+
+    _is_update = True
+
+    def __init__(self, made_of: Ingredients, place: Path, previous: Path):
+        super().__init__(made_of, place)
+        self.previous = previous
+        copied(previous, place)
+
+    def _fill(self) -> list[str]:
+        run = self.connection.execute
+        run("SET checkpoint_threshold = '1TB'")  # once, at the end
+        self.before = dict(run("FROM manifest").fetchall())
+        for name, rows in published.WHOLE.items():
+            self._compare(name, rows)
+        changed = self._changed()
+        for name in published.WHOLE:
+            self._replace(name)
+        self._lake_rows_of(changed)
+        run(published_changes.FIRST_SEEN_BEFORE)
+        for name, rows in published.PARTITIONED.items():
+            self._compare(name, rows, OF_TOUCHED)
+        run(published_changes.TEXTS_BEFORE)
+        for name in published.PARTITIONED:
+            self._replace(name, OF_TOUCHED)
+        run(published_changes.FIRST_SEEN, {"now": self.now})
+        run(published.NUMBERS)
+        run(published.NUMBERED)
+        self._readiness(changed)
+        self._inverted_index()
+        self._term_forms()
+        self._vectors()
+        for statement in published_changes.TOLD:
+            run(statement)
+        return changed
+
+    def _compare(self, table: str, rows: str, scope: str = "true") -> None:
+        """Make `differing_<table>`: the keys of the rows that are not what the lake has now."""
+        self.connection.execute(f"CREATE TEMP VIEW rows_of_{table} AS {rows}")
+        self._run(DIFFERING, table, scope)
+
+    def _replace(self, table: str, scope: str = "true") -> None:
+        self._run(REMOVED, table, scope)
+        self._run(INSERTED, table, scope)
+
+    def _run(self, statement: str, table: str, scope: str) -> None:
+        columns = ", ".join(self._columns(table))
+        self.connection.execute(statement.format(table=table, key=KEYS[table], columns=columns, scope=scope))
+
+    def _columns(self, table: str) -> list[str]:
+        """The columns of a table that come from the lake."""
+        rows = self.connection.execute(
+            "SELECT column_name FROM duckdb_columns() WHERE table_name = ? AND database_name = current_database() "
+            "ORDER BY column_index",
+            [table],
+        ).fetchall()
+        made_here = published.MADE_HERE.get(table, "").split()[:1]
+        return [f'"{name}"' for (name,) in rows if name not in made_here]
+
+    def _changed(self) -> list[str]:
+        """The partitions whose rows must be compared with the lake."""
+        run = self.connection.execute
+        with self._registered("partitions_now", self._tables_of_partitions()):
+            run(published_changes.CHANGED)
+            run(published_changes.TOUCHED)
+            run("DELETE FROM partitions")
+            run("INSERT INTO partitions FROM partitions_now")
+        return [r[0] for r in run("SELECT partition FROM changed ORDER BY partition").fetchall()]
+
+    def _readiness(self, changed: Sequence[str]) -> None:
+        """What is there keeps its times."""
+        run = self.connection.execute
+        self._stored_readiness()
+        run(published_readiness.SCOPE)
+        before = [published_readiness.BEFORE_STORED, published_readiness.BEFORE_PUBLISHED]
+        with self._registered("stage_times", self._stage_times(changed)):
+            run(
+                f"CREATE TEMP TABLE rows_of_readiness AS {published_readiness.rows(before, IN_SCOPE)}",
+                {"now": self.now},
+            )
+        self._run(DIFFERING, "readiness", IN_SCOPE)
+        self._replace("readiness", IN_SCOPE)
+
+    def _inverted_index(self) -> None:
+        run = self.connection.execute
+        run(published_changes.RECOUNTED)
+        run(published_changes.COUNTED)
+        for statement in published.COUNTED:
+            run(statement)
+        for statement in published_changes.INVERTED:
+            run(statement)
+
+    def _term_forms(self) -> None:
+        added = self._forms_in(published_changes.TEXTS_NOW)
+        removed = self._forms_in("FROM texts_before")
+        with self._registered("added_forms", added), self._registered("removed_forms", removed):
+            for statement in published_changes.FORMS:
+                self.connection.execute(statement)
+
+    def _vectors(self) -> None:
+        run = self.connection.execute
+        run(published_changes.REFUSED_BEFORE)
+        run(published.REFUSALS)
+        run(published_changes.EMBEDDED_ANEW)
+        for statement in published_changes.RENUMBERED:
+            run(statement)
+        run(f"INSERT INTO embeddings {self._embedded(published_changes.CHUNKS_EMBEDDED_ANEW)}")
+
+    def _postings_since_rebuild(self) -> int:
+        (moved,) = self.connection.execute(published_changes.MOVED_POSTINGS).fetchone() or (0,)
+        return int(self.before["postings_since_rebuild"]) + int(moved)
+
+    def _write_arrays(self) -> None:
+        """Those of the version before are taken over where they are there and whole."""
+        before = folder_of(self.previous)
+        try:
+            if fits(before, self.before):
+                return update_arrays(self.connection, folder_of(self.place), self.facts, before)
+        except (OSError, ValueError, IndexError, pa.ArrowException) as error:
+            if is_of_full_disk(error):
+                raise
+        return super()._write_arrays()
+
+
+def copied(source: Path, target: Path) -> None:
+    """Copy a file; where the file system can, the copy shares its blocks until they are written to."""
+    with source.open("rb") as read, target.open("xb") as write:
+        left = source.stat().st_size
+        try:
+            while left and (done := os.copy_file_range(read.fileno(), write.fileno(), left)):
+                left -= done
+        except OSError:
+            if left != source.stat().st_size:
+                raise
+            shutil.copyfileobj(read, write, _AT_ONCE)

@@ -1,0 +1,168 @@
+"""What one version of the published file differs in from the one before, as DuckDB statements on a copy of that one."""
+
+from __future__ import annotations
+
+from dagster_project.resources import published
+from dagster_project.resources.published import key_of
+
+KEYS = {
+    "memberships": "message_id",
+    "threads": "thread_id",
+    "thread_tree": "message_id",
+    "families": "message_id",
+    "corpus_measures": "list_id",
+    "inferred_quotes": "message_id",
+    "chunk_context": "chunk_id",
+    "links": "from_id",
+    "chunk_classes": "chunk_id",
+    "chunk_similarities": "chunk_id",
+    "stripe_orders": "doc_id",
+    "keywords": "keyword",
+    "chunk_keywords": "chunk_id",
+    "prompt_hashes": "chunk_id",
+    "messages": "message_id",
+    "attachments": "message_id",
+    "blocks": "message_id",
+    "documents": "doc_id",
+    "nodes": "doc_id",
+    "conversations": "conversation_id",
+    "conversation_windows": "doc_id",
+    "exclusions": "doc_id",
+    "quarantine": "place",
+    "chunks": "chunk_id",
+    "readiness": "doc_id",
+}
+"""A column without nulls by which the rows of each table are taken over or replaced, all that share a value together."""
+
+# Rows are compared by their hashes, so that no text is held: those of a key that are equal cancel out.
+DIFFERING = """
+CREATE TEMP TABLE differing_{table} AS
+SELECT key FROM (
+  SELECT {key} AS key, hash({columns})::HUGEINT AS print, 1 AS side FROM {table} WHERE {scope}
+  UNION ALL SELECT {key}, hash({columns})::HUGEINT, -1 FROM rows_of_{table}
+) GROUP BY key HAVING sum(print * side) <> 0 OR sum(side) <> 0
+"""
+REMOVED = "DELETE FROM {table} WHERE {scope} AND {key} IN (FROM differing_{table})"
+INSERTED = "INSERT INTO {table} BY NAME SELECT {columns} FROM rows_of_{table} WHERE {key} IN (FROM differing_{table})"
+
+OF_TOUCHED = "partition IN (FROM touched)"
+"""The rows of a table that can differ: of partitions that changed or are gone."""
+
+# Partitions whose rows come from the lake: their files changed, which of their mails are canonical did, or what a
+# join adds to one of their chunks.
+CHANGED = """
+CREATE TEMP TABLE changed AS
+WITH canonical_now AS (
+  SELECT source || '/' || unit AS partition, message_id, stored_message_id FROM rows_of_memberships
+  WHERE is_canonical AND message_id IN (FROM differing_memberships)
+), canonical_before AS (
+  SELECT source || '/' || unit AS partition, message_id, stored_message_id FROM memberships
+  WHERE is_canonical AND message_id IN (FROM differing_memberships)
+)
+SELECT DISTINCT partition FROM (
+  SELECT partition FROM (FROM partitions_now EXCEPT FROM partitions)
+  UNION ALL SELECT partition FROM (FROM canonical_now EXCEPT FROM canonical_before)
+  UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
+  UNION ALL SELECT partition FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
+  UNION ALL SELECT partition FROM chunks WHERE doc_id IN (FROM differing_inferred_quotes)
+) WHERE partition IN (SELECT partition FROM partitions_now)
+"""
+
+TOUCHED = """
+CREATE TEMP TABLE touched AS
+FROM changed UNION SELECT partition FROM partitions WHERE partition NOT IN (SELECT partition FROM partitions_now)
+"""
+
+TEXTS_BEFORE = (
+    f"CREATE TEMP TABLE texts_before AS {published.TEXTS} WHERE chunk_id IN (FROM differing_chunks)"
+)
+TEXTS_NOW = f"{published.TEXTS} WHERE chunk_id IN (FROM differing_chunks)"
+
+FIRST_SEEN_BEFORE = """
+CREATE TEMP TABLE seen_before AS
+SELECT source, unit, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL
+"""
+FIRST_SEEN = """
+UPDATE quarantine q SET first_seen = coalesce((
+  SELECT b.first_seen FROM seen_before b WHERE b.source = q.source AND b.unit = q.unit AND b.place = q.place
+    AND b.bytes_sha256 IS NOT DISTINCT FROM q.bytes_sha256), $now) WHERE first_seen IS NULL
+"""
+
+# A quote that no mark shows is counted as one: another quote in a mail changes the counts of its chunks.
+RECOUNTED = f"""
+CREATE TEMP TABLE recounted AS
+SELECT chunk_id, {key_of("chunk_id")} AS chunk_key FROM (
+  SELECT key AS chunk_id FROM differing_chunks UNION SELECT key FROM differing_chunk_context
+  UNION SELECT chunk_id FROM chunks WHERE doc_id IN (FROM differing_inferred_quotes)
+)
+"""
+COUNTED = """
+CREATE TEMP TABLE counted AS
+SELECT chunk_id, chunk_key, partition FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM recounted)
+"""
+
+_GONE = "chunk_key IN (SELECT chunk_key FROM recounted)"
+INVERTED = (
+    f"""
+CREATE TEMP TABLE gone_from_terms AS
+SELECT term_id, count(*)::INTEGER AS df FROM postings WHERE {_GONE} GROUP BY term_id
+""",
+    f"DELETE FROM postings WHERE {_GONE}",
+    "UPDATE terms SET df = terms.df - g.df FROM gone_from_terms g WHERE g.term_id = terms.term_id",
+    """
+CREATE TEMP TABLE came_to_terms AS
+WITH came AS (SELECT term, count(*)::INTEGER AS df FROM added GROUP BY term),
+highest AS (SELECT coalesce(max(term_id), -1) AS term_id FROM terms)
+SELECT coalesce(t.term_id, highest.term_id + row_number() OVER (PARTITION BY t.term_id IS NULL ORDER BY came.term))::INTEGER
+  AS term_id, came.term, came.df, t.term_id IS NULL AS is_new
+FROM came LEFT JOIN terms t USING (term) CROSS JOIN highest
+""",
+    "UPDATE terms SET df = terms.df + c.df FROM came_to_terms c WHERE c.term_id = terms.term_id",
+    "INSERT INTO terms SELECT term_id, term, df FROM came_to_terms WHERE is_new ORDER BY term_id",
+    "DELETE FROM terms WHERE df = 0",
+    f"""
+INSERT INTO postings SELECT term_id, chunk_key, {published.TFS} FROM added JOIN came_to_terms USING (term)
+ORDER BY term_id, chunk_key
+""",
+    f"DELETE FROM chunk_lengths WHERE {_GONE}",
+    f"INSERT INTO chunk_lengths {published.ADDED_LENGTHS}",
+)
+"""What brings the inverted index from the chunks before to those of now."""
+MOVED_POSTINGS = "SELECT (SELECT count(*) FROM added) + (SELECT coalesce(sum(df), 0) FROM gone_from_terms)"
+
+TOLD = (
+    """
+CREATE TEMP TABLE restored AS
+SELECT key AS doc_id FROM differing_messages UNION FROM differing_documents UNION FROM differing_conversation_windows
+UNION FROM differing_attachments UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunks)
+""",
+    """
+CREATE TEMP TABLE retold AS
+FROM restored UNION FROM differing_blocks UNION FROM differing_nodes UNION FROM differing_thread_tree
+UNION SELECT message_id FROM thread_tree WHERE thread_id IN (FROM differing_threads)
+""",
+)
+"""The documents whose texts are to be stored for hits, and those of whose chunks something else is told, too."""
+
+FORMS = (
+    """
+CREATE TEMP TABLE form_changes AS
+SELECT form, any_value(term) AS term, sum(texts)::INTEGER AS change
+FROM (SELECT form, term, texts FROM added_forms UNION ALL SELECT form, term, -texts FROM removed_forms) GROUP BY form
+""",
+    "UPDATE term_forms SET chunk_count = chunk_count + change FROM form_changes c WHERE c.form = term_forms.form",
+    "INSERT INTO term_forms SELECT form, term, change FROM form_changes ANTI JOIN term_forms USING (form)",
+    "DELETE FROM term_forms WHERE chunk_count <= 0",
+)
+
+EMBEDDED_ANEW = """
+CREATE TEMP TABLE embedded_anew AS
+SELECT chunk_id FROM recounted UNION SELECT chunk_id FROM refused_before
+UNION SELECT chunk_id FROM embedding_refusals
+"""
+REFUSED_BEFORE = "CREATE TEMP TABLE refused_before AS SELECT chunk_id FROM embedding_refusals"
+RENUMBERED = (
+    "DELETE FROM embeddings WHERE chunk_id IN (FROM embedded_anew)",
+    "UPDATE embeddings SET chunk_no = new_no FROM numbers WHERE old_no = embeddings.chunk_no AND old_no <> new_no",
+)
+CHUNKS_EMBEDDED_ANEW = "FROM chunks WHERE chunk_id IN (FROM embedded_anew)"
