@@ -32,9 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.build import build
-from dagster_project.evaluation import open_index
 from dagster_project.instance import open_instance
-from dagster_project.resources.published_files import CURRENT
+from dagster_project.opened_index import FollowedIndex
 from dagster_project.resources.search_index import query_current
 from dagster_project.settings import load_settings
 from transforms.errors import WeftError
@@ -86,18 +85,14 @@ def by_sql(config: Path) -> Callable[[str], str]:
 
 
 def by_search(config: Path) -> Callable[[str], str]:
-    """A question as a program asks it that keeps the index open and opens it again when another is current."""
-    settings = load_settings(config)
-    opened = [open_index(settings)]
+    """A question as a program asks it that keeps the index open and follows what is current."""
+    followed = FollowedIndex(load_settings(config))
 
     def ask(query: str) -> str:
-        if opened[0].path != (settings.root / "index" / CURRENT).resolve():
-            opened.pop().close()
-            opened.append(open_index(settings))
-        found = opened[0].search([query])
-        if not found.hits.num_rows:
+        index = followed.index()
+        if not index.search([query]).hits.num_rows:
             raise LookupError(f"no hits for {query!r}")
-        return opened[0].manifest["version"]
+        return index.manifest["version"]
 
     return ask
 

@@ -18,8 +18,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from dagster_project.context_command import context_of, given_conversation
-from dagster_project.opened_index import open_index
-from dagster_project.resources.published_files import CURRENT
+from dagster_project.opened_index import FollowedIndex
 from dagster_project.resources.reading import asking, reading
 from dagster_project.resources.search_index import Filters, SearchIndex
 from dagster_project.settings import Settings
@@ -80,27 +79,9 @@ class Block(BaseModel):
     block: str = Field(description="text by others, under headings that cite it")
 
 
-class _Current:
-    """The current version of the index, opened again when another is published."""
-
-    def __init__(self, settings: Settings):
-        self.settings, self.folder = settings, settings.root / "index"
-        self._index: SearchIndex | None = None
-
-    def index(self) -> SearchIndex:
-        """The index as it is now."""
-        held = self._index
-        if held is not None and held.path == (self.folder / CURRENT).resolve():
-            return held
-        self._index = open_index(self.settings)
-        if held is not None:
-            held.close()
-        return self._index
-
-
 def mcp_server(settings: Settings) -> MCPServer[Any]:
     """The server for these settings; every answer keeps to the limits of `[mcp]`, and faults name their kind."""
-    limits, current = settings.mcp, _Current(settings)
+    limits, current = settings.mcp, FollowedIndex(settings)
     server: MCPServer[Any] = MCPServer("weft", instructions=_INSTRUCTIONS, log_level="WARNING")
     one_at_a_time = threading.Lock()
 
@@ -189,7 +170,7 @@ def _hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: b
     return Hits(outcome=outcome, label=found.labels[0], index_version=index.manifest["version"], hits=hits)
 
 
-def _text(current: _Current, id_: str, byte_start: int, most: int) -> Text:
+def _text(current: FollowedIndex, id_: str, byte_start: int, most: int) -> Text:
     found = reading(asking(current.index().connection), id_)
     stored = found.text.encode()
     if not 0 <= byte_start <= len(stored):

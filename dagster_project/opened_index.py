@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import random
+import threading
+from pathlib import Path
+
+import duckdb
+
 from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import Settings
+from transforms.errors import WeftError
+
+_LOOKED_EVERY = 1.0
+"""Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
+programs do not open it at once."""
+_NICENESS = 10
 
 
 def open_index(settings: Settings) -> SearchIndex:
@@ -13,3 +27,62 @@ def open_index(settings: Settings) -> SearchIndex:
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+
+
+class FollowedIndex:
+    """The current version, held open.
+
+    Another that is published is opened and asked a question beside it, by a thread of low priority; then it takes the
+    place of the older, so that nobody waits for it. One thread at a time may ask.
+    """
+
+    def __init__(self, settings: Settings):
+        self.settings, self._link = settings, settings.root / "index" / CURRENT
+        self._held: SearchIndex | None = None
+        self._next: SearchIndex | None = None
+        self._refused: Path | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def index(self) -> SearchIndex:
+        """The version that answers now; IndexUnavailableError or ModelMismatchError if it cannot be opened."""
+        if self._held is None:
+            self._held = open_index(self.settings)
+            self._thread.start()
+        elif self._refused is not None and self._refused == self._link.resolve():
+            self._replace(open_index(self.settings))
+        elif (opened := self._next) is not None:
+            self._next = None
+            self._replace(opened)
+        assert self._held is not None
+        return self._held
+
+    def close(self) -> None:
+        """Let go of all versions."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for index in (self._held, self._next):
+            if index is not None:
+                index.close()
+        self._held = self._next = None
+
+    def _replace(self, opened: SearchIndex) -> None:
+        if self._held is not None:
+            self._held.close()
+        self._held, self._refused = opened, None
+
+    def _follow(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        while not self._over.wait(_LOOKED_EVERY):
+            current, held = self._link.resolve(), self._held
+            if self._next is not None or held is None or current in (held.path, self._refused):
+                continue
+            self._over.wait(random.uniform(0, _LOOKED_EVERY))
+            try:
+                opened = open_index(self.settings)
+                opened.search(["?"])
+            except (WeftError, OSError, duckdb.Error):
+                self._refused = current  # who asks next is told why
+            else:
+                self._next = opened

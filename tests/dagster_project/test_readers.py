@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import duckdb
 import pytest
 
-from dagster_project.evaluation import open_index
+from dagster_project.opened_index import FollowedIndex, open_index
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.search_index import query_current
 from tests.archives import Mail, Workspace
@@ -41,16 +43,13 @@ def by_new_search(work: Workspace) -> str:
         return index.manifest["version"]
 
 
-def following_search(work: Workspace) -> Callable[[Workspace], str]:
-    """A search that keeps the index open until another version is current, as `weft mcp` does."""
-    opened = [open_index(work.settings)]
+def following_search(followed: FollowedIndex) -> Callable[[Workspace], str]:
+    """A search that keeps the index open and follows what is current, as `weft mcp` does."""
 
     def ask(work: Workspace) -> str:
-        if opened[0].path != (work.index / CURRENT).resolve():
-            opened.pop().close()
-            opened.append(open_index(work.settings))
-        assert opened[0].search(["compactor"]).hits.num_rows
-        return opened[0].manifest["version"]
+        index = followed.index()
+        assert index.search(["compactor"]).hits.num_rows
+        return index.manifest["version"]
 
     return ask
 
@@ -74,8 +73,14 @@ class Reader(threading.Thread):
 
 
 @pytest.fixture
-def readers(built: Workspace) -> list[Reader]:
-    ways = [by_sql, by_new_search, following_search(built)]
+def followed(built: Workspace) -> Iterator[FollowedIndex]:
+    with closing(FollowedIndex(built.settings)) as index:
+        yield index
+
+
+@pytest.fixture
+def readers(built: Workspace, followed: FollowedIndex) -> list[Reader]:
+    ways = [by_sql, by_new_search, following_search(followed)]
     return [Reader(built, way) for way in ways for _ in range(OF_SQL if way is by_sql else 1)]
 
 
@@ -100,3 +105,29 @@ def test_readers_meet_no_fault_and_no_older_version_while_versions_are_published
         seen = [published.index(version) for version in reader.versions]
         assert seen == sorted(seen)
         assert len(set(seen)) > 1, "the reader saw a switch"
+
+
+def point_to(work: Workspace, name: str) -> None:
+    """Make a file the current version at once, as publishing does."""
+    link = work.index / "next"
+    link.symlink_to(name)
+    link.replace(work.index / CURRENT)
+
+
+def test_what_is_followed_changes_when_the_other_is_open_and_a_fault_is_told(
+    built: Workspace, followed: FollowedIndex
+):
+    first = followed.index()
+    (built.index / "weft-0.duckdb").write_bytes(b"no database")
+    point_to(built, "weft-0.duckdb")
+    assert followed.index() is first, "nobody waits for what is not open yet"
+    with pytest.raises(WeftError, match="weft-0.duckdb"):
+        while followed.index() is first:
+            time.sleep(0.05)
+    point_to(built, first.path.name)
+    shutil.copy(first.path, built.index / "weft-1.duckdb")
+    shutil.copytree(first.path.with_suffix(".arrays"), built.index / "weft-1.arrays")
+    point_to(built, "weft-1.duckdb")
+    while (now := followed.index()) is first:
+        time.sleep(0.05)
+    assert now.path.name == "weft-1.duckdb" and now.search(["compactor"]).hits.num_rows
