@@ -116,7 +116,7 @@ def ranges(
     for own, begin in zip(numbers, starts, strict=True):
         held[own] += np.diff(begin)
     block = (np.cumsum(held) - held) // rows
-    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), term_count]
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), term_count] if term_count else []
     for first, end in zip(edges[:-1], edges[1:], strict=True):
         places = (np.searchsorted(own, (first, end)).tolist() for own in numbers)
         yield Range(first, end, tuple((low, high) for low, high in places))
