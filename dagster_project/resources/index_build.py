@@ -71,6 +71,7 @@ class Published:
     rows: Mapping[str, int] = field(default_factory=dict)
     vector_search: str = "exact"
     unusable: str | None = None
+    """What of the version before could not be taken over, and why."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,11 @@ class IndexBuild:
             self._is_update,
             rows,
             vector_search,
+            self._unusable,
         )
 
     _is_update = False
+    _unusable: str | None = None
 
     def _fill(self) -> list[str]:
         """Make all tables but the manifest; returns the partitions whose rows were taken from the lake."""

@@ -142,9 +142,11 @@ class IndexUpdate(IndexBuild):
         try:
             if fits(before, self.before):
                 return update_arrays(self.connection, folder_of(self.place), self.facts, before)
-        except (OSError, ValueError, IndexError, pa.ArrowException) as error:
+            self._unusable = f"{before} is missing or of another version"
+        except (OSError, EOFError, ValueError, LookupError, pa.ArrowException) as error:
             if is_of_full_disk(error):
                 raise
+            self._unusable = f"{before} is damaged ({error})"
         return super()._write_arrays()
 
 

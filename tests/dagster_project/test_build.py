@@ -153,6 +153,14 @@ def test_arrays_that_are_gone_are_made_of_a_file_that_is_out_of_order(built: Wor
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
 
 
+def test_damaged_arrays_are_made_anew_and_told(built: Workspace):
+    (folder_of((built.index / "CURRENT").resolve()) / "starts.npy").write_bytes(b"")
+    built.write("dev/dev.2004-03.mbox", [Mail(800, "Aardvarks among compactors.", "more")])
+    result = built.build()
+    assert result.published and "damaged" in result.published["previous_version_unusable"]
+    assert built.column("SELECT count(*) FROM search_text('aardvark')") == [1]
+
+
 @pytest.mark.parametrize(
     ("sections", "remade"),
     [
