@@ -254,7 +254,10 @@ def test_an_assistant_sees_a_new_version_in_its_session(library: Workspace, tmp_
         async with Client(Served(work.config, None).connection()) as client:
             before = await client.call_tool("get", {"id": "m70@example.org"})
             await anyio.to_thread.run_sync(publish)
-            return before, await client.call_tool("get", {"id": "m70@example.org"})
+            with anyio.fail_after(60):
+                while (after := await client.call_tool("get", {"id": "m70@example.org"})).is_error:
+                    await anyio.sleep(0.2)  # until the new version is open
+            return before, after
 
     def publish() -> None:
         work.write("dev.2004-02.mbox", [Mail(70, "A later mail about the compactor.", "Later")])
