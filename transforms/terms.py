@@ -184,7 +184,10 @@ def _tally(found: Sequence[tuple[_Found, pl.DataFrame]]) -> _Tally:
 
 
 def parts(text: str, settings: TermSettings) -> list[str]:
-    """The terms of the words of one text, each once, in order; identifiers in their parts alone."""
+    """The terms of the words of one text, each once, in order; those with underscores in their parts alone.
+
+    Every text that holds these words in any case has these terms, which is not so of the parts of camelCase.
+    """
     found = pl.Series([text], dtype=pl.String).str.to_lowercase().str.extract_all(WORD).explode()
     words = found.drop_nulls().str.split("_").explode()
     return sorted(set(stems([word for word in words.to_list() if word], settings)))
