@@ -34,6 +34,11 @@ from transforms.terms import word_forms
 
 _MEMORY_LIMIT = "2GB"
 """What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+_OPENED: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": _MEMORY_LIMIT,
+    "storage_compatibility_version": "v1.2.0",
+}
+"""How a new file is opened; files that DuckDB before 1.2 could read have no compression for long texts."""
 _READING_LIMIT = "1GB"
 """What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
 _TEXTS_AT_ONCE = 10_000
@@ -110,7 +115,7 @@ class IndexBuild:
 
     def run(self) -> Published:
         """Fill the file at `place`, check it, close it, write the arrays beside it."""
-        with duckdb.connect(str(self.place), config={"memory_limit": _MEMORY_LIMIT}) as connection:
+        with duckdb.connect(str(self.place), config=_OPENED) as connection:
             # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
             connection.execute("SET enable_progress_bar = false")
             connection.execute("SET TimeZone = 'UTC'")
@@ -155,7 +160,7 @@ class IndexBuild:
             run(f"CREATE TABLE {name} AS {rows}")
         self._lake_rows_of(changed)
         for name, rows in published.PARTITIONED.items():
-            run(f"CREATE TABLE {name} AS {self._with_own_columns(name, rows)}")
+            self._create_from(name, self._with_own_columns(name, rows))
         run("UPDATE quarantine SET first_seen = $now", {"now": self.now})
         run(published.NUMBERS)
         run(published.NUMBERED)
@@ -191,6 +196,16 @@ class IndexBuild:
         """Create a table of rows in their order."""
         with self._registered("made", rows):
             self.connection.execute(f"CREATE TABLE {table} AS FROM made")
+
+    def _create_from(self, table: str, rows: str) -> None:
+        """Create a table of what a statement selects, columns that are seldom read compressed."""
+        compressed = published.COMPRESSED.get(table, ())
+        columns = ", ".join(
+            f'"{name}" {kind}' + (" USING COMPRESSION zstd" if name in compressed else "")
+            for name, kind, *_ in self.connection.execute(f"DESCRIBE {rows}").fetchall()
+        )
+        self.connection.execute(f"CREATE TABLE {table} ({columns})")
+        self.connection.execute(f"INSERT INTO {table} {rows}")
 
     def _count(self, table: str) -> int:
         (count,) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)

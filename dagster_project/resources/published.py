@@ -98,6 +98,9 @@ FROM (
 }
 """The tables that the lake holds by partition: the rows of the partitions that the views `new_...` show."""
 
+COMPRESSED = {"chunks": ("text_embed", *(c for c in terms.FIELDS.values() if c.endswith("_lex")))}
+"""Columns that few searches read, though they are a third of a file: smaller is worth more there than sooner at hand."""
+
 MADE_HERE = {"chunks": "chunk_no INTEGER", "quarantine": "first_seen TIMESTAMPTZ"}
 """Columns that a publish makes when the rows are there."""
 
