@@ -98,11 +98,13 @@ class ChunkIndex:
         return [
             ranking.fused_candidates(
                 n,
-                ranking.ExactScores(scores[n], None, least=0),
-                ranking.ExactScores(vectors[n], None),
+                ranking.Fusion(
+                    ranking.ExactScores(scores[n], None, least=0),
+                    ranking.ExactScores(vectors[n], None),
+                    self.settings,
+                ),
                 None,
                 places,
-                self.settings,
             )["chunk_no"]
             .head(_DEPTH)
             .to_list()

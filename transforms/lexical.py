@@ -19,6 +19,8 @@ _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
+_MARKED = 16
+"""Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _ROUNDING = 1e-5
 """What sums of single-precision impacts may be off, as a share of the highest score there could be."""
 
@@ -245,8 +247,17 @@ class TermScores:
     def _occurrences(self, chunks: np.ndarray) -> Iterator[tuple[_TermList, np.ndarray, np.ndarray]]:
         """Each term's list, which of the chunks are in it, and their places there."""
         wanted = chunks.astype(np.int32)
+        marks = None
         for term_list in self.lists:
-            yield term_list, *term_list.held(wanted)
+            if _MARKED * len(wanted) < max(len(term_list.chunks), self.chunk_count >> 4):
+                yield term_list, *term_list.held(wanted)
+                continue
+            if marks is None:
+                marks = np.full(self.chunk_count, -1, dtype=np.int32)
+                marks[wanted] = np.arange(len(wanted), dtype=np.int32)
+            marked = marks.take(term_list.chunks)
+            places = np.flatnonzero(marked >= 0)
+            yield term_list, marked[places], places
 
     @property
     def high(self) -> float:

@@ -31,6 +31,10 @@ FUSED = {
 not hold the chunk; document and thread are numbers."""
 
 
+_LOOKED_AT = 4
+"""Chunks that are compared in full at first, for each document that is wanted of a query."""
+
+
 @dataclass(frozen=True)
 class Places:
     """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
@@ -103,41 +107,82 @@ class ExactScores:
         return np.maximum(self.scores[chunks], self.low).astype(np.float64)
 
 
-def fused_candidates(
-    query: int,
-    lexical: Scores,
-    vector: Scores,
-    allowed: np.ndarray | None,
-    places: Places,
-    settings: SearchSettings,
-    logs: np.ndarray | None = None,
-    feedback: Scores | None = None,
-) -> pl.DataFrame:
+class Fusion:
+    """One score for each candidate of a query, of the scores of its words and those of its vector.
+
+    `words` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
+    `candidates_lexical` of `lexical` (which are `words`, unless these are of a query with terms added), the best
+    `candidates_vector`, and of words with terms added as many as of the others. `logs` masks chunks whose score is
+    weighed by `log_weight`.
+    """
+
+    def __init__(
+        self,
+        lexical: Scores,
+        vector: Scores,
+        settings: SearchSettings,
+        logs: np.ndarray | None = None,
+        feedback: Scores | None = None,
+    ):
+        self.lexical, self.vector, self.settings, self.logs = lexical, vector, settings, logs
+        self.words = lexical if feedback is None else feedback
+        self.by_lexical = lexical.best(settings.candidates_lexical)
+        self.by_vector = vector.best(settings.candidates_vector)
+        lists = (self.by_lexical, self.by_vector, self.words.best(settings.candidates_lexical))
+        self.found = np.unique(np.concatenate(lists))
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The fused scores of these chunks, float64.
+
+        `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed
+        chunks; `rrf` adds 1 / (rrf_k + rank) for each list of candidates that holds the chunk
+        (Cormack, Clarke and Buettcher 2009).
+        """
+        if self.settings.fusion == "rrf":
+            lists = (self.by_lexical, self.by_vector)
+            parts = [
+                np.where(ranks > 0, 1.0 / (self.settings.rrf_k + np.maximum(ranks, 1)), 0.0)
+                for ranks in (_ranks(chunks, ordered) for ordered in lists)
+            ]
+            return self._weighed(chunks, parts[0] + parts[1])
+        return self._blended(chunks, self.vector.of(chunks))
+
+    def at_most(self, chunks: np.ndarray) -> np.ndarray:
+        """What the scores of these chunks, none of which was found itself, cannot exceed; no vector is looked at."""
+        if self.settings.fusion == "rrf":
+            return np.zeros(len(chunks))
+        nearest = self.vector.of(self.by_vector[-1:]) if len(self.by_vector) else np.array([self.vector.high])
+        return self._blended(chunks, nearest)
+
+    def _blended(self, chunks: np.ndarray, similar: np.ndarray) -> np.ndarray:
+        weight, words, vector = self.settings.lexical_weight, self.words, self.vector
+        lexical = scaled(words.of(chunks), words.low, words.high)
+        return self._weighed(
+            chunks, weight * lexical + (1 - weight) * scaled(similar, vector.low, vector.high)
+        )
+
+    def _weighed(self, chunks: np.ndarray, fused: np.ndarray) -> np.ndarray:
+        if self.logs is None:
+            return fused
+        return np.where(self.logs[chunks], self.settings.log_weight * fused, fused)
+
+
+def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
-    `allowed` masks the chunks that a filter keeps; all scores know of it. `feedback` are lexical scores of the
-    query with terms added, which then are what is blended; they bring candidates of their own.
-    Candidates are the best `candidates_lexical` chunks with a lexical score above 0, the best
-    `candidates_vector`, and with a thread weight all chunks of their threads. Scores are fused by
-    `_fused`; `logs` masks chunks whose score is then weighed by `log_weight`.
+    `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
+    with a thread weight all chunks of their threads that could be among the `pool` best documents.
     """
-    by_lexical = lexical.best(settings.candidates_lexical)
-    by_vector = vector.best(settings.candidates_vector)
-    by_feedback = by_lexical if feedback is None else feedback.best(settings.candidates_lexical)
-    found = np.union1d(np.union1d(by_lexical, by_vector), by_feedback)
+    settings, found = fusion.settings, fusion.found
     if not len(found):
         return pl.DataFrame(schema=FUSED)
-    chosen = _with_threads(found, allowed, places) if settings.thread_weight else found
-    ranks = {"lexical_rank": _ranks(chosen, by_lexical), "vector_rank": _ranks(chosen, by_vector)}
-    scores = {"lexical_score": lexical.of(chosen), "vector_score": vector.of(chosen)}
-    words = lexical if feedback is None else feedback
-    both = (
-        scaled(words.of(chosen), words.low, words.high),
-        scaled(scores["vector_score"], vector.low, vector.high),
-    )
-    fused = _fused(both, tuple(ranks.values()), settings)
-    if logs is not None:
-        fused = np.where(logs[chosen], settings.log_weight * fused, fused)
+    chosen = found
+    if settings.thread_weight:
+        chosen, threads = _with_threads(found, allowed, places)
+        if settings.similarity_threshold is None:
+            chosen = _within_reach(chosen, threads, places, fusion)
+        chosen = np.sort(chosen)
+    fused = fusion.of(chosen)
     order = np.lexsort((chosen, -fused))
     columns = {
         "query": np.full(len(chosen), query, dtype=np.int32),
@@ -147,46 +192,96 @@ def fused_candidates(
         "score": fused,
         "fused_score": fused,
         "thread_score": np.zeros(len(chosen)),
-        **scores,
+        "lexical_score": fusion.lexical.of(chosen),
+        "vector_score": fusion.vector.of(chosen),
     }
     made = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
-    for name, values in ranks.items():
-        placed = pa.array(values[order], mask=values[order] == 0)
-        made.append(pl.Series(name, placed, FUSED[name]))
+    for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
+        ranks = _ranks(chosen, ordered)[order]
+        made.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
     return pl.DataFrame(made)
 
 
-def _fused(
-    scaled: tuple[np.ndarray, np.ndarray], ranks: tuple[np.ndarray, ...], settings: SearchSettings
-) -> np.ndarray:
-    """One score for each candidate, float64.
-
-    `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed
-    chunks; `rrf` adds 1 / (rrf_k + rank) for each list of candidates that holds the chunk
-    (Cormack, Clarke and Buettcher 2009).
-    """
-    if settings.fusion == "rrf":
-        parts = [np.where(r > 0, 1.0 / (settings.rrf_k + np.maximum(r, 1)), 0.0) for r in ranks]
-        return np.asarray(parts[0] + parts[1])
-    lexical, vector = scaled
-    return settings.lexical_weight * lexical + (1 - settings.lexical_weight) * vector
+def first_candidates(count: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> np.ndarray:
+    """The chunks with the `count` highest fused scores of all candidates, best first, ties by number."""
+    chosen = fusion.found
+    if fusion.settings.thread_weight and len(chosen):
+        fused = fusion.of(chosen)
+        least = fused[top_k(fused, count)].min()
+        members, _ = _with_threads(chosen, allowed, places)
+        # What was found stays whatever it is bounded by.
+        chosen = np.union1d(chosen, members[fusion.at_most(members) >= least])
+    return chosen[top_k(fusion.of(chosen), count)]
 
 
-def _with_threads(found: np.ndarray, allowed: np.ndarray | None, places: Places) -> np.ndarray:
-    """All allowed chunks in the threads of the found ones, in order."""
+def _with_threads(
+    found: np.ndarray, allowed: np.ndarray | None, places: Places
+) -> tuple[np.ndarray, np.ndarray]:
+    """All allowed chunks in the threads of the found ones, thread by thread, and the number of its thread from 0."""
     chunks, starts = places.members
     threads = np.unique(places.thread[found])
     sizes = starts[threads + 1] - starts[threads]
     # The places of the members of each thread, one after the other.
     steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    chosen = np.sort(chunks[np.repeat(starts[threads], sizes) + steps])
-    return chosen if allowed is None else chosen[allowed[chosen]]
+    chosen = chunks[np.repeat(starts[threads], sizes) + steps]
+    numbers = np.repeat(np.arange(len(threads)), sizes)
+    return (chosen, numbers) if allowed is None else (chosen[allowed[chosen]], numbers[allowed[chosen]])
+
+
+def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusion: Fusion) -> np.ndarray:
+    """Those of the chosen chunks that were found or could be one of the `pool` best documents with their thread's share.
+
+    `threads` numbers their threads. Scores are bounded by what needs no vector; as soon as enough documents
+    are known with theirs, what cannot reach them is left (as the threshold algorithm does, Fagin et al. 2003).
+    A chunk that is left could not lift another one of its thread among the best: it would be there itself.
+    """
+    settings = fusion.settings
+    wanted = max(settings.pool, settings.limit)
+    looked_at = _LOOKED_AT * wanted
+    if len(chosen) <= looked_at:
+        return chosen
+    found = np.isin(chosen, fusion.found, kind="sort")
+    score = fusion.at_most(chosen)
+    known = found.copy()
+    score[known] = fusion.of(chosen[known])
+    count = int(threads[-1]) + 1
+    while True:
+        reach = score + settings.thread_weight * _most(score, threads, count)[threads]
+        first = np.argpartition(-reach, looked_at - 1)[:looked_at]
+        first = first[~known[first]]
+        score[first] = fusion.of(chosen[first])
+        known[first] = True
+        sure = (
+            score[known] + settings.thread_weight * _most(score[known], threads[known], count)[threads[known]]
+        )
+        _, documents = np.unique(places.document[chosen[known]], return_inverse=True)
+        best = _most(sure, documents, int(documents.max()) + 1)
+        if len(best) >= wanted:
+            break
+        looked_at *= _LOOKED_AT
+        if looked_at >= len(chosen):
+            return chosen
+    reach = score + settings.thread_weight * _most(score, threads, count)[threads]
+    edge = np.partition(best, len(best) - wanted)[len(best) - wanted]
+    return chosen[found | (reach >= edge)]
+
+
+def _most(scores: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+    """The highest score of each of so many groups, -inf for none."""
+    made = np.full(count, -np.inf)
+    np.maximum.at(made, groups, scores)
+    return made
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     """Rank from 1 of each chosen position in an ordered list, 0 where it is not in it."""
     ranks = np.zeros(len(chosen), dtype=np.int32)
-    ranks[np.searchsorted(chosen, ordered)] = np.arange(1, len(ordered) + 1)
+    order = np.argsort(chosen, kind="stable")
+    places = np.searchsorted(chosen, ordered, sorter=order)
+    listed = np.flatnonzero(places < len(chosen))
+    at = order[places[listed]]
+    held = chosen[at] == ordered[listed]
+    ranks[at[held]] = listed[held] + 1
     return ranks
 
 

@@ -434,24 +434,21 @@ class SearchIndex:
             if not asked[number]:
                 continue  # nothing but signs and blanks is asked
             logs = None if ranking.is_diagnostic(batch.queries[number], settings) else self.logs
-            mask, given = batch.masks[number], (batch.first + number, scores[number], vector)
-            found = ranking.fused_candidates(*given, mask, self.places, settings, logs)
+            mask = batch.masks[number]
+            fusion = ranking.Fusion(scores[number], vector, settings, logs)
             if feedback.is_wanted(scores[number].high, scores[number].most, settings):
-                wide = self._with_feedback(asked[number], found, mask, settings)
-                found = (
-                    found
-                    if wide is None
-                    else ranking.fused_candidates(*given, mask, self.places, settings, logs, wide)
-                )
-            parts.append(found)
+                first = ranking.first_candidates(settings.feedback_chunks, fusion, mask, self.places)
+                wide = self._with_feedback(asked[number], first, mask, settings)
+                if wide is not None:
+                    fusion = ranking.Fusion(scores[number], vector, settings, logs, wide)
+            parts.append(ranking.fused_candidates(batch.first + number, fusion, mask, self.places))
         return pl.concat(parts)
 
     def _with_feedback(
-        self, asked: Sequence[str], found: pl.DataFrame, mask: Mask, settings: SearchSettings
+        self, asked: Sequence[str], chunks: np.ndarray, mask: Mask, settings: SearchSettings
     ) -> lexical.TermScores | None:
-        """The lexical scores of a query with terms of its first candidates; None if one is of a kind without any."""
-        chunks = found.get_column("chunk_no").head(settings.feedback_chunks)
-        rows = self.arrays.rows.of(chunks)
+        """The lexical scores of a query with terms of some chunks; None if one is of a kind without any."""
+        rows = self.arrays.rows.of(chunks.tolist())
         if any(row["source_kind"] not in settings.feedback_kinds for row in rows.values()):
             return None
         texts = [

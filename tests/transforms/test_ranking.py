@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.hits import place
 from transforms.pipeline import processed
-from transforms.ranking import FUSED, ExactScores, Places, fused_candidates, is_diagnostic
+from transforms.ranking import (
+    FUSED,
+    ExactScores,
+    Fusion,
+    Places,
+    first_candidates,
+    fused_candidates,
+    is_diagnostic,
+)
 from transforms.selection import top_k
 from transforms.settings import SearchSettings
 
@@ -45,15 +53,13 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
         np.array(threads if threads is not None else range(count), dtype=np.int32),
     )
     mask = None if allowed is None else np.array(allowed)
-    fused = fused_candidates(
-        0,
+    fusion = Fusion(
         ExactScores(np.array(lexical, dtype=np.float32), mask, least=0),
         ExactScores(np.array(vector, dtype=np.float32), mask),
-        mask,
-        places,
         settings,
         None if logs is None else np.array(logs),
     )
+    fused = fused_candidates(0, fusion, mask, places)
     assert dict(fused.schema) == FUSED
     settings = settings.model_copy(update={"limit": limit, "rerank": "off"})
     return processed(fused, None, settings).hits.with_columns(rank=place())
@@ -109,6 +115,57 @@ def test_a_mail_receives_the_share_of_the_best_of_its_thread():
     found = hits([10, 4, 5], [0, 0, 0], threads=[0, 0, 1], settings=settings)
     assert found["chunk_no"].to_list() == [0, 1, 2]
     assert found["thread_score"].to_list() == pytest.approx([0.5, 0.5, 1 / 12])
+
+
+@examples(200)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 3),
+    st.sampled_from(["blend", "rrf"]),
+    st.floats(0, 1.5),
+    st.booleans(),
+)
+def test_leaving_what_cannot_be_among_the_best_changes_no_hit(
+    seed: int, limit: int, fusion: str, share: float, filtered: bool
+):
+    chance = np.random.default_rng(seed)
+    count = int(chance.integers(20, 120))
+    given = SearchSettings(
+        thread_weight=share, fusion=fusion, candidates_lexical=4, candidates_vector=4, pool=limit, limit=limit
+    )
+    scores = np.where(chance.random(count) < 0.5, 0, chance.integers(0, 20, count)), chance.random(count)
+    told = {
+        "messages": np.sort(chance.integers(0, count // 2, count)),
+        "threads": np.sort(chance.integers(0, 6, count)),
+        "allowed": (chance.random(count) < 0.8).tolist() if filtered else None,
+        "logs": chance.random(count) < 0.2,
+    }
+    # With a threshold nothing is left, and this one lets everything through.
+    every = given.model_copy(update={"similarity_threshold": -1.0})
+    expected = hits(*scores, **told, limit=limit, settings=every)
+    assert hits(*scores, **told, limit=limit, settings=given).equals(expected)
+
+
+def test_long_threads_are_compared_in_full_only_where_they_could_be_among_the_best():
+    chance = np.random.default_rng(0)
+    lexical = np.append(chance.random(10_000), [5.0] * 60)
+    fusion = Fusion(
+        ExactScores(lexical, None), ExactScores(chance.random(10_060), None), SearchSettings(pool=10, limit=5)
+    )
+    own = np.arange(10_060, dtype=np.int32)
+    made = fused_candidates(0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32)))
+    assert len(made) < 200
+    assert set(fusion.found.tolist()) <= set(made["chunk_no"].to_list())
+
+
+def test_the_first_candidates_are_those_of_the_highest_fused_score():
+    chance = np.random.default_rng(1)
+    settings = SearchSettings(candidates_lexical=3, candidates_vector=3, similarity_threshold=-1)
+    for _ in range(20):
+        fusion = Fusion(*(ExactScores(chance.random(200), None) for _ in range(2)), settings)
+        places = Places(np.arange(200, dtype=np.int32), chance.integers(0, 5, 200).astype(np.int32))
+        every = fused_candidates(0, fusion, None, places)
+        assert first_candidates(7, fusion, None, places).tolist() == every["chunk_no"].to_list()[:7]
 
 
 def test_what_a_filter_leaves_out_is_no_hit_and_sets_no_scale():
