@@ -142,9 +142,6 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         "document_chunks",
         "conversation_chunks",
         "memberships",
-        "message_terms",
-        "document_terms",
-        "conversation_terms",
         "chunk_context",
     ]
 
@@ -165,15 +162,11 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         document_chunks: ibis.Table,
         conversation_chunks: ibis.Table,
         memberships: ibis.Table,
-        message_terms: ibis.Table,
-        document_terms: ibis.Table,
-        conversation_terms: ibis.Table,
         chunk_context: ibis.Table,
     ) -> Iterator[dg.AssetCheckResult]:
         published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
         rules = checks.broken(
             published,
-            message_terms.union(document_terms, conversation_terms),
             chunk_context,
             embeddings,
             embedding_refusals,

@@ -25,6 +25,9 @@ CHUNK_COLUMNS = (
     "quote_anchor_chars", "anchor_source", "has_patch_markers", "needs_parent",
 )  # fmt: skip
 
+_TEXTS = ("text_lex", "quote_lex")
+"""Texts of CHUNK_COLUMNS: what is measured of them is measured of bodies, and those of attachments are the most."""
+
 
 class MailTables(NamedTuple):
     """What is measured: tables of mails that are each present once.
@@ -62,7 +65,10 @@ def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
     blocks = quote_blocks(lake.blocks)
     pairs = quoted_sample(blocks, tree, settings)
     bodies = compared_bodies(once(lake.messages, ("message_id", "body")), pairs).to_pyarrow()
-    chunks = once(lake.chunks, CHUNK_COLUMNS, "doc_id").to_pyarrow()
+    shown = lake.chunks.mutate(
+        **{name: lake.chunks.attachment_id.isnull().ifelse(lake.chunks[name], None) for name in _TEXTS}
+    )
+    chunks = once(shown, CHUNK_COLUMNS, "doc_id").to_pyarrow()
     mail = MailTables(
         once(lake.messages, MESSAGE_COLUMNS).to_pyarrow(),
         chunks,
@@ -243,36 +249,45 @@ def _one() -> pl.Expr:
 
 def _duplicates(chunks: pl.DataFrame, settings: MeasureSettings) -> list[pl.DataFrame]:
     """Chunks most of whose text stands in other mails too: by their own text, and by all they show."""
-    bodies = chunks.filter(pl.col("attachment_id").is_null())
+    bodies = (
+        chunks.filter(pl.col("attachment_id").is_null())
+        .select("list_id", "doc_id", *_TEXTS)
+        .with_columns(mail=pl.col("doc_id").rank("dense"))
+        .with_row_index("chunk")
+    )
     own = _lines(bodies, "text_lex", settings)
     quoted = _lines(bodies, "quote_lex", settings)
-    both = pl.concat([own, quoted])
+    lists = bodies.select("chunk", "list_id")
     return [
-        _share("near_duplicate_chunks", _repeated(both, settings), "is_duplicate", _one()),
-        _share("near_duplicate_authored", _repeated(own, settings), "is_duplicate", _one()),
+        _share(measure, _repeated(lines, settings).join(lists, on="chunk"), "is_duplicate", _one())
+        for measure, lines in (
+            ("near_duplicate_chunks", pl.concat([own, quoted])),
+            ("near_duplicate_authored", own),
+        )
     ]
 
 
 def _lines(chunks: pl.DataFrame, column: str, settings: MeasureSettings) -> pl.DataFrame:
-    """Columns list_id, chunk_id, doc_id, line (a hash) and chars: the longer lines of a column of text."""
+    """Columns chunk, mail, line (a hash) and chars: the longer lines of a column of text."""
     line = pl.col("line").str.replace_all(r"\s+", " ").str.strip_chars()
     return (
-        chunks.select("list_id", "chunk_id", "doc_id", line=pl.col(column).str.split("\n"))
+        chunks.lazy()
+        .select("chunk", "mail", line=pl.col(column).str.split("\n"))
         .explode("line")
         .with_columns(line=line)
         .with_columns(chars=pl.col("line").str.len_chars())
         .filter(pl.col("chars") >= settings.line_chars)
         .with_columns(line=pl.col("line").hash(seed=0))
+        .collect()
     )
 
 
 def _repeated(lines: pl.DataFrame, settings: MeasureSettings) -> pl.DataFrame:
-    """Columns list_id, chunk_id and is_duplicate, for chunks that have lines to compare."""
-    mails = lines.select("line", "doc_id").unique().group_by("line").agg(mails=pl.len())
-    shared = (
-        pl.col("chars").filter(pl.col("mails") > 1).sum() >= settings.duplicate_share * pl.col("chars").sum()
-    )
-    return lines.join(mails, on="line").group_by("list_id", "chunk_id").agg(is_duplicate=shared)
+    """Columns chunk and is_duplicate, for chunks that have lines to compare."""
+    alone = pl.col("mail").min() == pl.col("mail").max()
+    shared = lines.group_by("line").agg(is_shared=~alone)
+    repeated = pl.col("chars").filter("is_shared").sum() >= settings.duplicate_share * pl.col("chars").sum()
+    return lines.join(shared, on="line").group_by("chunk").agg(is_duplicate=repeated)
 
 
 def _mail_measures(

@@ -287,7 +287,6 @@ def _with_a_chunk_twice(work: Workspace) -> None:
     [
         (_without_a_vector, "every_chunk_has_its_vector"),
         (_of_another_model, "vectors_are_of_the_model"),
-        (_without_terms, "every_chunk_has_its_terms"),
         (_with_a_chunk_twice, "chunk_ids_are_unique"),
     ],
 )
@@ -301,6 +300,16 @@ def test_a_broken_rule_stops_the_publish(built: Workspace, instance: dg.DagsterI
     assert not result.success
     assert not [m for m in _materializations(result) if m.asset_key == dg.AssetKey("search_index")]
     assert (built.index / "CURRENT").resolve() == before
+
+
+def test_a_chunk_without_terms_stops_the_publish(built: Workspace, instance: dg.DagsterInstance):
+    (built.index / "CURRENT").unlink()
+    _without_terms(built)
+    result = _run_checks_and_publisher(built, instance)
+    assert not result.success
+    (failed,) = (e for e in result.all_events if e.is_step_failure)
+    assert "break the rule that a chunk has terms" in str(failed.step_failure_data.error)
+    assert not (built.index / "CURRENT").exists()
 
 
 def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:

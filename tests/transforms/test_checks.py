@@ -18,7 +18,6 @@ Tables = dict[str, list[dict[str, Any]]]
 def sound() -> Tables:
     return {
         "chunks": [{"chunk_id": i, "checksum": f"hash-{i}", "text_embed": i} for i in ("a", "b")],
-        "terms": [{"chunk_id": i, "term": "fox"} for i in ("a", "b")],
         "context": [{"chunk_id": "b", "checksum": "hash-of-b-with-parent", "text_embed": "b+"}],
         "embeddings": [
             {"text_hash": h, "model": "m", "dimensions": 2, "task": "document"}
@@ -30,7 +29,6 @@ def sound() -> Tables:
 
 DECLARED = {
     "chunks": schemas.CHUNKS,
-    "terms": schemas.TERMS,
     "context": schemas.CHUNK_CONTEXT,
     "embeddings": schemas.embeddings(2),
     "refusals": schemas.EMBEDDING_REFUSALS,
@@ -76,7 +74,6 @@ def test_empty_tables_break_no_rule():
             ["hash-of-b-with-parent"],
             id="none with context",
         ),
-        pytest.param(lambda t: t["terms"].pop(), "every_chunk_has_its_terms", ["b"], id="no terms"),
         pytest.param(
             lambda t: t["embeddings"][0].update(model="x"),
             "vectors_are_of_the_model",
