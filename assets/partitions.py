@@ -157,7 +157,9 @@ def stage_partitions(
     staged: list[dict[str, Staged]] = [{} for _ in outputs]
     versions = {k.path[-1]: v or "" for k, v in context.assets_def.code_versions_by_key.items()}
     keys = context.partition_keys
-    for partition in keys:
+
+    def stage(partition: str) -> int:
+        """Make the tables of one partition; returns the rows of the first. What it held goes with it."""
         loaded = [p.read(partition) for p in inputs]
         given = [part.table for part in loaded]
         hashes = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
@@ -171,7 +173,11 @@ def stage_partitions(
                 name, partition, data, code_version=versions[name], inputs=made_from
             )
             _record(context, name, partition, parts[partition], facts, alone=len(keys) == 1)
-        progress.step(outputs[0], partition, tables[0].num_rows)
+        return tables[0].num_rows
+
+    for partition in keys:
+        progress.step(outputs[0], partition, stage(partition))
+        pa.default_memory_pool().release_unused()
     return staged
 
 

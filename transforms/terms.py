@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,8 @@ from transforms.settings import TermSettings
 
 VERSION = "4"
 _CODED = {"code": pl.Int64, "term": pl.String}
+_TEXT_AT_ONCE = 1 << 23
+"""Bytes of text whose words are counted at once; they take some twenty times as much memory."""
 _HALF = np.uint64(32)
 """Bits of a number that a term has of a pair of text and term."""
 FIELDS = {
@@ -252,6 +255,14 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
         for name, frame in fields.items()
     ]
     texts = pl.concat(parts)
+    read = texts.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(read // _TEXT_AT_ONCE)) + 1).tolist(), len(texts)]
+    made = [_field_terms(texts[a:b], settings) for a, b in itertools.pairwise(edges)]
+    return pa.concat_tables(made)
+
+
+def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
+    """The `terms` table of texts with chunk_id and field."""
     counted = counted_terms(texts.get_column("text"), settings)
     of = [texts.get_column(name).gather(counted.get_column("row")) for name in ("chunk_id", "field")]
     return schemas.TERMS.conform(counted.with_columns(of).select(schemas.TERMS.names).to_arrow())

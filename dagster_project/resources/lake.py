@@ -28,6 +28,7 @@ from dagster_project.resources.slow_lane import slow_partitions
 from transforms import schemas
 from transforms.errors import LakeDamageError, SettingsError
 
+_ROW_GROUP = 65_536
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _TEMPORARY = ".tmp-"
 _TRAILER = 8
@@ -139,7 +140,9 @@ class ParquetLake:
             writer = pq.ParquetWriter(
                 pa.PythonFile(sink, mode="w"), conformed.schema, compression="zstd", store_schema=True
             )
-            writer.write_table(conformed.combine_chunks(), row_group_size=65536)
+            # Each row group is one piece, however the table came in pieces; in whole it would be in memory twice.
+            for start in range(0, max(conformed.num_rows, 1), _ROW_GROUP):
+                writer.write_table(conformed.slice(start, _ROW_GROUP).combine_chunks(), _ROW_GROUP)
             content_hash = sink.digest.hexdigest()
             writer.add_key_value_metadata(
                 {
