@@ -5,7 +5,7 @@ These are the counts that the evaluation plan of the pginbox design (seed 000) a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import ibis
@@ -20,24 +20,27 @@ from transforms.threads import canonical
 VERSION = "2"
 
 MESSAGE_COLUMNS = ("message_id", "list_id", "defects")
-CHUNK_COLUMNS = (
-    "chunk_id", "doc_id", "parent_id", "attachment_id", "chunk_kind", "text_lex", "quote_lex", "char_count",
-    "quote_anchor_chars", "anchor_source", "has_patch_markers", "needs_parent",
+BODY_COLUMNS = (
+    "chunk_id", "doc_id", "parent_id", "chunk_kind", "char_count", "quote_anchor_chars", "anchor_source",
+    "has_patch_markers", "needs_parent",
 )  # fmt: skip
-
-_TEXTS = ("text_lex", "quote_lex")
-"""Texts of CHUNK_COLUMNS: what is measured of them is measured of bodies, and those of attachments are the most."""
+_TEXTS = {"text_lex": False, "quote_lex": True}
+"""The texts of a chunk whose lines are compared, and whether they are quoted."""
+_CHUNKS_AT_ONCE = 20_000
 
 
 class MailTables(NamedTuple):
     """What is measured: tables of mails that are each present once.
 
-    `messages` and `chunks` need MESSAGE_COLUMNS and CHUNK_COLUMNS; `tree` and `context` are
-    `thread_tree` and `chunk_context`; `attachments` needs message_id.
+    `messages` needs MESSAGE_COLUMNS, `bodies` is `body_chunks`, `lines` is `compared_lines`; `chunked` has the doc_id
+    of each mail that has chunks; `tree` and `context` are `thread_tree` and `chunk_context`; `attachments` needs
+    message_id.
     """
 
     messages: pa.Table
-    chunks: pa.Table
+    bodies: pa.Table
+    chunked: pa.Table
+    lines: pl.DataFrame
     tree: pa.Table
     context: pa.Table
     attachments: pa.Table
@@ -65,19 +68,59 @@ def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
     blocks = quote_blocks(lake.blocks)
     pairs = quoted_sample(blocks, tree, settings)
     bodies = compared_bodies(once(lake.messages, ("message_id", "body")), pairs).to_pyarrow()
-    shown = lake.chunks.mutate(
-        **{name: lake.chunks.attachment_id.isnull().ifelse(lake.chunks[name], None) for name in _TEXTS}
-    )
-    chunks = once(shown, CHUNK_COLUMNS, "doc_id").to_pyarrow()
+    body = lake.chunks.filter(lake.chunks.attachment_id.isnull())
+    texts = once(body, ("chunk_id", "doc_id", *_TEXTS), "doc_id")
     mail = MailTables(
         once(lake.messages, MESSAGE_COLUMNS).to_pyarrow(),
-        chunks,
+        once(body_chunks(body), (*BODY_COLUMNS, "authored_chars"), "doc_id").to_pyarrow(),
+        once(lake.chunks, ("doc_id",), "doc_id").select("doc_id").distinct().to_pyarrow(),
+        compared_lines(texts.to_pyarrow_batches(chunk_size=_CHUNKS_AT_ONCE), settings),
         tree,
         lake.context.select("chunk_id", "context_kind").to_pyarrow(),
         once(lake.attachments, ("message_id",)).to_pyarrow(),
     )
+    anchored = body.filter(body.anchor_source == "quote").semi_join(
+        ibis.memtable(pairs.select(doc_id="message_id").to_arrow()), "doc_id"
+    )
+    anchors = once(anchored, ("chunk_id", "doc_id", "anchor_source", "quote_lex"), "doc_id").to_pyarrow()
     quoted = quoted_lines(pairs, bodies, blocks, settings)
-    return corpus_measures(mail, quoted, anchors_found(pairs, bodies, chunks, settings), settings)
+    return corpus_measures(mail, quoted, anchors_found(pairs, bodies, anchors, settings), settings)
+
+
+def body_chunks(chunks: ibis.Table) -> ibis.Table:
+    """The chunks of bodies without their texts: BODY_COLUMNS and authored_chars, what is beside these left as it is."""
+    bodies = chunks.filter(chunks.attachment_id.isnull())
+    return bodies.mutate(authored_chars=bodies.text_lex.length()).drop(*_TEXTS)
+
+
+def compared_lines(bodies: Iterable[pa.RecordBatch], settings: MeasureSettings) -> pl.DataFrame:
+    """The longer lines of chunks, some of these in memory at a time: what is needed to find them again elsewhere.
+
+    Columns `chunk`, `mail` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`. `bodies` have chunk_id,
+    doc_id, text_lex and quote_lex.
+    """
+    line = pl.col("line").str.replace_all(r"\s+", " ").str.strip_chars()
+    hashed = {"chunk": pl.col("chunk_id").hash(seed=0), "mail": pl.col("doc_id").hash(seed=0)}
+    none = {
+        "chunk": pl.UInt64,
+        "mail": pl.UInt64,
+        "line": pl.UInt64,
+        "chars": pl.UInt32,
+        "is_quoted": pl.Boolean,
+    }
+    found = [pl.DataFrame(schema=none)]
+    for batch in bodies:
+        frame = pl.DataFrame(batch)
+        for column, is_quoted in _TEXTS.items():
+            found.append(
+                frame.select(**hashed, line=pl.col(column).str.split("\n"))
+                .explode("line")
+                .with_columns(line=line)
+                .with_columns(chars=pl.col("line").str.len_chars(), is_quoted=is_quoted)
+                .filter(pl.col("chars") >= settings.line_chars)
+                .with_columns(line=pl.col("line").hash(seed=0))
+            )
+    return pl.concat(found)
 
 
 def quote_blocks(blocks: ibis.Table) -> pl.DataFrame:
@@ -185,11 +228,12 @@ def corpus_measures(
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
     )
-    chunks = _frame(tables.chunks).join(lists, left_on="doc_id", right_on="message_id")
+    chunks = _frame(tables.bodies).join(lists, left_on="doc_id", right_on="message_id")
+    chunked = _frame(tables.chunked)["doc_id"]
     found = [
         *_chunk_measures(chunks, _frame(tables.context), settings),
-        *_duplicates(chunks, settings),
-        *_mail_measures(chunks, lists, settings),
+        *_duplicates(chunks, tables.lines, settings),
+        *_mail_measures(chunks, chunked, lists, settings),
         *_thread_measures(tables, lists, settings),
         _share("quoted_lines_in_parent", quoted.join(lists, on="message_id"), "found", "lines"),
         _share(
@@ -223,9 +267,8 @@ def _share(measure: str, frame: pl.DataFrame, part: str | pl.Expr, whole: str | 
 
 
 def _chunk_measures(
-    chunks: pl.DataFrame, context: pl.DataFrame, settings: MeasureSettings
+    bodies: pl.DataFrame, context: pl.DataFrame, settings: MeasureSettings
 ) -> list[pl.DataFrame]:
-    bodies = chunks.filter(pl.col("attachment_id").is_null())
     needing = bodies.filter("needs_parent").with_columns(
         has_parent=pl.col("chunk_id").is_in(
             context.filter(pl.col("context_kind").str.starts_with("parent"))["chunk_id"].implode()
@@ -247,39 +290,16 @@ def _one() -> pl.Expr:
     return pl.col("list_id").is_not_null().cast(pl.Int64)
 
 
-def _duplicates(chunks: pl.DataFrame, settings: MeasureSettings) -> list[pl.DataFrame]:
+def _duplicates(bodies: pl.DataFrame, lines: pl.DataFrame, settings: MeasureSettings) -> list[pl.DataFrame]:
     """Chunks most of whose text stands in other mails too: by their own text, and by all they show."""
-    bodies = (
-        chunks.filter(pl.col("attachment_id").is_null())
-        .select("list_id", "doc_id", *_TEXTS)
-        .with_columns(mail=pl.col("doc_id").rank("dense"))
-        .with_row_index("chunk")
-    )
-    own = _lines(bodies, "text_lex", settings)
-    quoted = _lines(bodies, "quote_lex", settings)
-    lists = bodies.select("chunk", "list_id")
+    lists = bodies.select("list_id", chunk=pl.col("chunk_id").hash(seed=0))
     return [
-        _share(measure, _repeated(lines, settings).join(lists, on="chunk"), "is_duplicate", _one())
-        for measure, lines in (
-            ("near_duplicate_chunks", pl.concat([own, quoted])),
-            ("near_duplicate_authored", own),
+        _share(measure, _repeated(compared, settings).join(lists, on="chunk"), "is_duplicate", _one())
+        for measure, compared in (
+            ("near_duplicate_chunks", lines),
+            ("near_duplicate_authored", lines.filter(~pl.col("is_quoted"))),
         )
     ]
-
-
-def _lines(chunks: pl.DataFrame, column: str, settings: MeasureSettings) -> pl.DataFrame:
-    """Columns chunk, mail, line (a hash) and chars: the longer lines of a column of text."""
-    line = pl.col("line").str.replace_all(r"\s+", " ").str.strip_chars()
-    return (
-        chunks.lazy()
-        .select("chunk", "mail", line=pl.col(column).str.split("\n"))
-        .explode("line")
-        .with_columns(line=line)
-        .with_columns(chars=pl.col("line").str.len_chars())
-        .filter(pl.col("chars") >= settings.line_chars)
-        .with_columns(line=pl.col("line").hash(seed=0))
-        .collect()
-    )
 
 
 def _repeated(lines: pl.DataFrame, settings: MeasureSettings) -> pl.DataFrame:
@@ -291,12 +311,11 @@ def _repeated(lines: pl.DataFrame, settings: MeasureSettings) -> pl.DataFrame:
 
 
 def _mail_measures(
-    chunks: pl.DataFrame, lists: pl.DataFrame, settings: MeasureSettings
+    bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame, settings: MeasureSettings
 ) -> list[pl.DataFrame]:
-    bodies = chunks.filter(pl.col("attachment_id").is_null())
     pairs = pl.col("chunk_kind").is_in(["quote_reply_pair", "review_pair"])
     mails = bodies.group_by("list_id", "doc_id").agg(
-        authored=pl.col("text_lex").str.len_chars().sum(),
+        authored=pl.col("authored_chars").sum(),
         is_reply=pairs.any(),
         is_review=((pl.col("chunk_kind") == "review_pair") & pl.col("has_patch_markers")).any(),
     )
@@ -304,7 +323,7 @@ def _mail_measures(
     return [
         _share("short_replies", mails.filter("is_reply"), short, _one()),
         _share("patch_reviews", mails, "is_review", _one()),
-        _share("mails_without_chunk", lists, ~pl.col("message_id").is_in(chunks["doc_id"].implode()), _one()),
+        _share("mails_without_chunk", lists, ~pl.col("message_id").is_in(chunked.implode()), _one()),
     ]
 
 

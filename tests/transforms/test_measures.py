@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ibis
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -42,7 +43,15 @@ def values() -> dict[str, tuple[int, int]]:
     quotes = pl.DataFrame(blocks).filter((pl.col("kind") == "quote") & (pl.col("quote_depth") == 1))
     settings = MeasureSettings(long_thread_messages=4)
     pairs = measures.quoted_sample(quotes, tree, settings)
-    tables = measures.MailTables(mails, chunks, tree, CHUNK_CONTEXT.empty(), ATTACHMENTS.empty())
+    tables = measures.MailTables(
+        mails,
+        measures.body_chunks(ibis.memtable(chunks)).to_pyarrow(),
+        chunks.select(["doc_id"]),
+        measures.compared_lines(chunks.to_batches(max_chunksize=3), settings),
+        tree,
+        CHUNK_CONTEXT.empty(),
+        ATTACHMENTS.empty(),
+    )
     bodies = mails.select(["message_id", "body"])
     measured = measures.corpus_measures(
         tables,
@@ -76,7 +85,13 @@ def test_a_list_without_mail_has_no_measures():
     empty = pa.table({"message_id": pa.array([], pa.string()), "list_id": pa.array([], pa.string()),
                       "defects": pa.array([], pa.list_(pa.string()))})  # fmt: skip
     tables = measures.MailTables(
-        empty, CHUNKS.empty(), THREAD_TREE.empty(), CHUNK_CONTEXT.empty(), ATTACHMENTS.empty()
+        empty,
+        measures.body_chunks(ibis.memtable(CHUNKS.empty())).to_pyarrow(),
+        CHUNKS.empty().select(["doc_id"]),
+        measures.compared_lines([], MeasureSettings()),
+        THREAD_TREE.empty(),
+        CHUNK_CONTEXT.empty(),
+        ATTACHMENTS.empty(),
     )
     none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "found": pl.Int64})
     anchors = none.rename({"message_id": "chunk_id"})
