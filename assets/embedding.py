@@ -137,8 +137,10 @@ def _estimate(
 
 def vectors_of(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
-) -> tuple[pa.Table, EmbeddingReport]:
-    """Columns `text_hash` and `vector` for the texts of `texts`, and what it took to make the missing ones.
+) -> tuple[int, Iterator[pa.Table], EmbeddingReport]:
+    """For how many texts of `texts` there are vectors, these, and what it took to make the missing ones.
+
+    Vectors come as tables with the columns `text_hash` and `vector`, by hash.
 
     A text that is altered before it is sent has the vector of what is sent, and in the cache its hash.
     A text that the model refuses has no vector but a reason in the report.
@@ -146,19 +148,21 @@ def vectors_of(
     given, sent = texts, _sent(texts, embedder)
     texts = sent.texts
     names, report = embed_missing(texts, embedder, cache, progress)
-    found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
-    if found.num_rows < len(names) - len(report.refused):
+    count, found = cache.vector_tables(embedder.model, embedder.dimensions, TASK, names)
+    if count < len(names) - len(report.refused):
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
         names, again = embed_missing(texts, embedder, cache, progress)
-        found = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
+        count, found = cache.vector_tables(embedder.model, embedder.dimensions, TASK, names)
         report.include(again)
     report.found, report.held, report.sent_as = sent.found, sent.held, sent.renamed
     if not sent.renamed:
-        return found, report
+        return count, found, report
     own = given.select("text_hash").distinct().order_by("text_hash").to_pyarrow()["text_hash"].to_pylist()
     sent_as = {name: sent.renamed.get(name, name) for name in own}
     report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
-    return _under_their_own_hash(found, sent_as), report
+    known = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
+    own_vectors = _under_their_own_hash(known, sent_as)
+    return own_vectors.num_rows, iter([own_vectors]), report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:

@@ -126,12 +126,12 @@ class Lake(Protocol):
         self,
         table: str,
         partition: str | None,
-        data: pa.Table,
+        data: pa.Table | Iterable[pa.Table],
         *,
         code_version: str,
         inputs: Mapping[str, str],
     ) -> Staged:
-        """`data` checked against the table's schema and written beside its place."""
+        """`data`, in one piece or several, checked against the table's schema and written beside its place."""
 
     def ids(self, table: str, partition: str) -> set[str]:
         """The first column of the table that is stored for the partition; empty if there is none."""
@@ -227,6 +227,11 @@ class EmbeddingCache(Protocol):
 
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
+
+    def vector_tables(
+        self, model: str, dimensions: int, task: str, hashes: Sequence[str]
+    ) -> tuple[int, Iterator[pa.Table]]:
+        """How many of `hashes` are known, and what `vectors` returns of them as tables, few of which fit in memory."""
 
     def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""

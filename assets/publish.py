@@ -5,7 +5,6 @@ from typing import Any
 
 import dagster as dg
 import ibis
-import pyarrow as pa
 
 from assets import embedding
 from assets.partitions import FAMILIES, SLOW, outs
@@ -58,16 +57,17 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         embedder: dg.ResourceParam[Embedder],
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
-    ) -> Iterator[dg.Output[pa.Table] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
         texts = published_texts(
             message_chunks, document_chunks, conversation_chunks, memberships, chunk_context
         )
         before = vectors.text_hashes(lake.stored("embeddings", ["text_hash", "model"]), embedder.model)
-        found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
+        count, found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
         model = embedder.model, embedder.dimensions
         cached = len(embedding_cache.hashes(*model, embedding.TASK))
-        facts = report.metadata() | {LIVE_SHARE: round(found.num_rows / max(cached, 1), 6)}
-        yield dg.Output(vectors.embeddings(found, *model), "embeddings", metadata=facts)
+        facts = report.metadata() | {LIVE_SHARE: round(count / max(cached, 1), 6)}
+        made = (vectors.embeddings(table, *model) for table in found)
+        yield dg.Output(made, "embeddings", metadata=facts)
         yield dg.Output(vectors.embedding_refusals(report.refused, *model), "embedding_refusals")
         share = report.reuse_of(before)
         yield _warning(REUSE, share >= _LEAST_REUSE, {"reuse_ratio": share})

@@ -37,10 +37,11 @@ def embed(
         GeminiSettings.model_validate({**quick, **settings}),
     )
     table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
-    found, report = vectors_of(table, embedder, ParquetEmbeddingCache(cache), LoggedProgress())
+    count, found, report = vectors_of(table, embedder, ParquetEmbeddingCache(cache), LoggedProgress())
     by_hash = {text_hash(t): t for t in texts}
-    names, made = found.column("text_hash").to_pylist(), found.column("vector").to_pylist()
-    return {by_hash[n]: v for n, v in zip(names, made, strict=True)}, report
+    rows = [row for part in found for row in part.to_pylist()]
+    assert len(rows) == count
+    return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report
 
 
 def started(cache: Path, url: str, first: int, last: int) -> BaseProcess:

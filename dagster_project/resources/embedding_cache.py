@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ _SMALL_BYTES = 64 << 20
 _MERGED_BYTES = 256 << 20
 _ROW_GROUP = 16384
 """Vectors that are read at once: some 16 MB."""
+_TABLE_ROWS = 1 << 16
 _TEMPORARY = ".tmp-"
 _CLAIMS = ".claims"
 _SET_ASIDE = ".damaged"
@@ -109,6 +111,21 @@ class ParquetEmbeddingCache:
         while True:
             try:
                 return self._gathered((model, dimensions, task), wanted)
+            except FileNotFoundError:
+                continue  # merged meanwhile
+
+    def vector_tables(
+        self, model: str, dimensions: int, task: str, hashes: Sequence[str]
+    ) -> tuple[int, Iterator[pa.Table]]:
+        """How many of `hashes` are known, and what `vectors` returns of them as tables, few of which fit in memory."""
+        wanted = sorted(set(hashes))
+        self.root.mkdir(parents=True, exist_ok=True)
+        while True:
+            spread = _Spread(tempfile.TemporaryFile(dir=self.root), dimensions)  # noqa: SIM115
+            try:
+                for places, rows in self._found((model, dimensions, task), wanted):
+                    spread.add(places, rows)
+                return spread.count, spread.tables(wanted)
             except FileNotFoundError:
                 continue  # merged meanwhile
 
@@ -247,14 +264,23 @@ class ParquetEmbeddingCache:
         return set(table.column("text_hash").to_pylist() if table else ())
 
     def _gathered(self, key: Key, wanted: list[str]) -> pa.Table:
-        """The vectors of `wanted` that are there, in memory once; FileNotFoundError if a segment vanished.
+        """The vectors of `wanted` that are there, in memory once; FileNotFoundError if a segment vanished."""
+        matrix = np.empty((len(wanted), key[1]), dtype=np.float32)
+        is_found = np.zeros(len(wanted), dtype=bool)
+        for places, rows in self._found(key, wanted):
+            matrix[places] = rows
+            is_found[places] = True
+        if not is_found.all():
+            matrix = matrix[is_found]
+        return _table(pa.array(wanted, pa.string()).filter(pa.array(is_found)), matrix)
+
+    def _found(self, key: Key, wanted: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Places among `wanted` and the vectors of these, segment by segment; FileNotFoundError if one vanished.
 
         A damaged segment is set aside; its texts count as never embedded.
         """
         _, dimensions, _ = key
         place_of = {name: place for place, name in enumerate(wanted)}
-        matrix = np.empty((len(wanted), dimensions), dtype=np.float32)
-        is_found = np.zeros(len(wanted), dtype=bool)
         for segment in self._segments(*key):
             for table in _row_groups(segment):
                 if table is None or not table.schema.equals(_schema(dimensions)):
@@ -263,11 +289,7 @@ class ParquetEmbeddingCache:
                 names = table.column("text_hash").to_pylist()
                 places = np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
                 rows = np.flatnonzero(places >= 0)
-                matrix[places[rows]] = stacked(table, dimensions)[rows]
-                is_found[places[rows]] = True
-        if not is_found.all():
-            matrix = matrix[is_found]
-        return _table(pa.array(wanted, pa.string()).filter(pa.array(is_found)), matrix)
+                yield places[rows], stacked(table, dimensions)[rows]
 
     def _merge(self, segments: Sequence[Path], folder: Path) -> bool:
         """One segment in place of many; False if another process is at it or nothing was won."""
@@ -315,6 +337,49 @@ class ParquetEmbeddingCache:
             folder.mkdir(parents=True, exist_ok=True)
             self._claims[key] = (folder / _CLAIMS).open("ab")
         return self._claims[key]
+
+
+class _Spread:
+    """Vectors that come in any order, laid down in a file and taken up again in the order of their places."""
+
+    def __init__(self, file: IO[bytes], dimensions: int):
+        self.file, self.dimensions = file, dimensions
+        self._rows = 0
+        self._parts: dict[int, list[tuple[int, np.ndarray]]] = {}
+        """By table the parts of the file that hold rows of it: the first row there, and the place of each."""
+
+    def add(self, places: np.ndarray, vectors: np.ndarray) -> None:
+        """Lay down the vectors of some places; equal places have equal vectors."""
+        order = np.argsort(places, kind="stable")
+        places = places[order]
+        self.file.write(np.ascontiguousarray(vectors[order], dtype=np.float32).data)
+        numbers = places // _TABLE_ROWS
+        for number in np.unique(numbers).tolist():
+            first, last = np.searchsorted(numbers, [number, number + 1])
+            self._parts.setdefault(number, []).append((self._rows + int(first), places[first:last]))
+        self._rows += len(places)
+
+    @property
+    def count(self) -> int:
+        """How many places have a vector."""
+        parts = ([places for _, places in held] for held in self._parts.values())
+        return sum(len(np.unique(np.concatenate(held))) for held in parts)
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Columns `text_hash` and `vector` of the places that are there, in their order; `names` are those of all."""
+        self.file.flush()
+        width = 4 * self.dimensions
+        for number in sorted(self._parts):
+            start = number * _TABLE_ROWS
+            made = np.empty((min(_TABLE_ROWS, len(names) - start), self.dimensions), dtype=np.float32)
+            is_found = np.zeros(len(made), dtype=bool)
+            for first, places in self._parts[number]:
+                read = os.pread(self.file.fileno(), len(places) * width, first * width)
+                made[places - start] = np.frombuffer(read, dtype=np.float32).reshape(-1, self.dimensions)
+                is_found[places - start] = True
+            own = pa.array(names[start : start + len(made)], pa.string())
+            yield _table(own.filter(pa.array(is_found)), made if is_found.all() else made[is_found])
+        self.file.close()
 
 
 def _schema(dimensions: int) -> pa.Schema:

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -122,27 +122,31 @@ class ParquetLake:
         self,
         table: str,
         partition: str | None,
-        data: pa.Table,
+        data: pa.Table | Iterable[pa.Table],
         *,
         code_version: str,
         inputs: Mapping[str, str],
     ) -> StagedFile:
         """`data` conformed to the table's schema and written beside its place, durable on return.
 
-        The content hash covers the encoded columns and nothing of the file's metadata, so equal
-        tables have equal hashes whatever they were made from.
+        Tables that come one by one are written one by one. The content hash covers the encoded columns and nothing
+        of the file's metadata, so equal tables have equal hashes whatever they were made from.
         """
         place = self.path(table, partition)
-        conformed = self.tables[table].conform(data).replace_schema_metadata(None)
+        declared, rows = self.tables[table], 0
+        schema = declared.empty().schema.remove_metadata()
+        given = [declared.conform(data)] if isinstance(data, pa.Table) else map(declared.conform, data)
         temporary = self._temporary_for(place)
-        with temporary.open("wb") as raw:
+        with _removed_on_fault(temporary), temporary.open("wb") as raw:
             sink = _HashingSink(raw)
             writer = pq.ParquetWriter(
-                pa.PythonFile(sink, mode="w"), conformed.schema, compression="zstd", store_schema=True
+                pa.PythonFile(sink, mode="w"), schema, compression="zstd", store_schema=True
             )
-            # Each row group is one piece, however the table came in pieces; in whole it would be in memory twice.
-            for start in range(0, max(conformed.num_rows, 1), _ROW_GROUP):
-                writer.write_table(conformed.slice(start, _ROW_GROUP).combine_chunks(), _ROW_GROUP)
+            for group in _row_groups(given):
+                writer.write_table(group.replace_schema_metadata(None), _ROW_GROUP)
+                rows += group.num_rows
+            if not rows:
+                writer.write_table(schema.empty_table(), _ROW_GROUP)
             content_hash = sink.digest.hexdigest()
             writer.add_key_value_metadata(
                 {
@@ -154,7 +158,7 @@ class ParquetLake:
             writer.close()
             raw.flush()
             os.fsync(raw.fileno())
-        return StagedFile(temporary, place, content_hash, conformed.num_rows)
+        return StagedFile(temporary, place, content_hash, rows)
 
     def footer(self, table: str, partition: str | None = None) -> Footer | None:
         """What the stored file says of itself; None if there is none or it cannot be read."""
@@ -413,7 +417,7 @@ class LakeIOManager(UPathIOManager):
         return file if file.exists() else None
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
-        data = obj if isinstance(obj, pa.Table) else obj.to_pyarrow()
+        data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj
         table = context.asset_key.path[-1]
         staged = self.lake.stage(
             table, None, data, code_version=context.asset_spec.code_version or "", inputs={}
@@ -426,6 +430,29 @@ class LakeIOManager(UPathIOManager):
             }
         )
         return staged
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Rows as they come, _ROW_GROUP at a time, each in one piece: however they came, they are written alike."""
+    left: list[pa.Table] = []
+    for table in tables:
+        left.append(table)
+        while (count := sum(part.num_rows for part in left)) >= _ROW_GROUP:
+            whole = pa.concat_tables(left)
+            yield whole.slice(0, _ROW_GROUP).combine_chunks()
+            left = [whole.slice(_ROW_GROUP)] if count > _ROW_GROUP else []
+    if any(part.num_rows for part in left):
+        yield pa.concat_tables(left).combine_chunks()
+
+
+@contextmanager
+def _removed_on_fault(path: Path) -> Iterator[None]:
+    """Delete a file whose writing fails."""
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _content_digest() -> blake2b:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dagster_project.resources import embedding_cache
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from transforms.errors import EmbeddingError
 from transforms.hashing import text_hash
@@ -32,6 +33,28 @@ def vectors(*angles: float) -> np.ndarray:
 
 def segments(cache: ParquetEmbeddingCache) -> list[Path]:
     return sorted(cache.root.rglob("*.parquet"))
+
+
+def some_at_a_time(cache: ParquetEmbeddingCache, names: list[str]) -> pa.Table:
+    """What `vector_tables` gives, in one; it must be as many as it says."""
+    count, tables = cache.vector_tables(*KEY, names)
+    parts = list(tables)
+    assert count == sum(part.num_rows for part in parts)
+    return pa.concat_tables(parts or [cache.vectors(*KEY, [])])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 64])
+def test_vectors_come_in_order_some_at_a_time(cache: ParquetEmbeddingCache, monkeypatch, rows: int):
+    monkeypatch.setattr(embedding_cache, "_TABLE_ROWS", rows)
+    names = [text_hash(str(n)) for n in range(9)]
+    assert some_at_a_time(cache, names).num_rows == 0
+    for first, last in ((5, 9), (0, 3), (2, 6)):  # some are stored twice
+        cache.store(*KEY, names[first:last], vectors(*range(first, last)))
+    wanted = [*names[1:8], UNKNOWN]
+    assert some_at_a_time(cache, wanted).equals(cache.vectors(*KEY, wanted))
+    cut(segments(cache)[0])
+    assert some_at_a_time(cache, wanted).equals(cache.vectors(*KEY, wanted))
+    assert cache.vectors(*KEY, wanted).num_rows < 7
 
 
 def test_an_empty_cache_knows_nothing(cache: ParquetEmbeddingCache):
@@ -158,6 +181,7 @@ def test_prune_drops_what_is_not_used_and_other_models_when_asked(cache: Parquet
 CLAIMER = """
 import sys
 from pathlib import Path
+from dagster_project.resources import embedding_cache
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 cache = ParquetEmbeddingCache(Path(sys.argv[1]))
 cache.claim("model", 4, "document", sys.argv[2:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dagster_project.resources import lake as lake_module
 from dagster_project.resources.lake import SPOILED, ParquetLake
 from tests.archives import flip
 from transforms import schemas
@@ -97,6 +99,24 @@ def test_a_table_that_is_not_as_declared_is_refused(lake: ParquetLake, wrong: pa
     with pytest.raises(SchemaError, match=said):
         stage(lake, wrong)
     assert not [p for p in Path(str(lake.base)).rglob("*") if p.is_file()]
+
+
+def test_tables_that_come_one_by_one_are_written_as_one(lake: ParquetLake, monkeypatch):
+    monkeypatch.setattr(lake_module, "_ROW_GROUP", 4)
+    whole = pa.table({"chunk_id": [f"c{n}" for n in range(11)], "field": ["text"] * 11, "term": ["t"] * 11,
+                      "tf": pa.array(range(11), pa.int32())})  # fmt: skip
+
+    def staged(data) -> str:
+        return lake.stage("terms", None, data, code_version="", inputs={}).content_hash
+
+    expected = staged(whole)
+    for edges in ([0, 11], [0, 0, 3, 4, 9, 11], range(12)):
+        assert staged(whole.slice(a, b - a) for a, b in itertools.pairwise(edges)) == expected
+    assert staged(iter([])) == staged(whole.slice(0, 0))
+    before = set(Path(str(lake.base)).rglob("*"))
+    with pytest.raises(SchemaError, match="tf"):
+        staged(iter([whole, whole.drop_columns(["tf"])]))
+    assert set(Path(str(lake.base)).rglob("*")) == before
 
 
 @pytest.mark.parametrize(
