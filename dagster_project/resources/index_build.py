@@ -186,13 +186,16 @@ class IndexBuild:
         files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
         keys = run("SELECT chunk_key FROM chunks ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
         batches = (_keyed(batch, keys) for batch in files.batches())
-        first = next(batches)
-        self._create("postings", pa.RecordBatchReader.from_batches(first.schema, batches))
+        self._create("postings", pa.Table.from_batches([next(batches)]))
+        # One by one: of a stream DuckDB takes in far more than it has written, and counts none of it.
+        for batch in batches:
+            with self._registered("made", pa.Table.from_batches([batch])):
+                run("INSERT INTO postings FROM made")
         self._create("terms", files.terms())
         self._create("chunk_lengths", _keyed(files.chunk_lengths(), keys))
         shutil.rmtree(files.folder)
 
-    def _create(self, table: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+    def _create(self, table: str, rows: pa.Table) -> None:
         """Create a table of rows in their order."""
         with self._registered("made", rows):
             self.connection.execute(f"CREATE TABLE {table} AS FROM made")

@@ -211,9 +211,9 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
     """
     keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
     known: dict[bytes, int] = {}
-    codes: list[np.ndarray] = []
-    last = (-1, -1)
-    with _Written(folder / "chunks.npy", np.int32, (_count(connection, "postings"),)) as chunks:
+    last, done, count = (-1, -1), 0, _count(connection, "postings")
+    codes = np.empty(count, dtype=np.uint16)
+    with _Written(folder / "chunks.npy", np.int32, (count,)) as chunks:
         for batch in _batches(connection, _POSTINGS if is_sorted else _SORTED_POSTINGS):
             if not batch.num_rows:
                 continue
@@ -225,8 +225,11 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
                 )
             last = int(term[-1]), int(key[-1])
             chunks.add(np.searchsorted(keys, key))
-            codes.append(coded(batch, known))
-    write_codes(folder, np.concatenate([np.zeros(0, np.uint16), *codes]), known)
+            made = coded(batch, known)
+            codes = codes.astype(np.promote_types(codes.dtype, made.dtype), copy=False)
+            codes[done : done + len(made)] = made
+            done += len(made)
+    write_codes(folder, codes, known)
 
 
 class _Written:
@@ -257,13 +260,18 @@ def known_codes(counts: np.ndarray) -> dict[bytes, int]:
 
 def write_codes(folder: Path, codes: np.ndarray, known: dict[bytes, int]) -> None:
     """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes."""
-    occurs = np.bincount(codes, minlength=len(known)) > 0
+    parts = [slice(start, start + _ROWS) for start in range(0, len(codes), _ROWS)]
+    occurs = np.zeros(len(known), dtype=bool)
+    for part in parts:
+        occurs[codes[part]] = True
     in_order = sorted(word for word, code in known.items() if occurs[code])
     words = np.frombuffer(b"".join(in_order), dtype=np.uint16).reshape(-1, _WIDTH)
     np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
     numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
     numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
-    np.save(folder / "codes.npy", numbers[codes])
+    with _Written(folder / "codes.npy", numbers.dtype.type, (len(codes),)) as written:
+        for part in parts:
+            written.add(numbers[codes[part]])
 
 
 def coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
