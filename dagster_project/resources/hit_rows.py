@@ -191,7 +191,8 @@ def _written(
     path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
     with pa.ipc.new_file(str(path), schema, options=_OPTIONS) as file:
         for batch in reader:
-            told.append(batch.select(told_schema.names))
+            # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
+            told.append(batch.select(told_schema.names).take(pa.array(np.arange(batch.num_rows))))
             for part in _parts(batch.select(columns), text):
                 file.write_batch(part)
                 starts.append(starts[-1] + part.num_rows)
