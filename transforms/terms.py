@@ -43,7 +43,7 @@ COMPOUND = (
 )
 """Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2, fs/erofs/zdata.c."""
 
-HUMPS = (r"([\p{Lu}\p{N}]+)(\p{Lu}\p{Ll})", r"(\p{Ll})(\p{Lu})")
+HUMPS = (r"([\p{Lu}\p{N}]+)([\p{Lu}][\p{Ll}])", r"([\p{Ll}])([\p{Lu}])")
 """Where the parts of camelCase meet, one pattern after the other: HTTP|Server, read|Block. RE2 and Polars know both."""
 
 PART_CHARS = 2
@@ -54,6 +54,21 @@ HOST = r"^[^/]*\.[^/]*/"
 
 DIFF_PREFIX = r"^[ab]/"
 """What a diff writes before the path of a file."""
+
+
+_ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}", "0-9"), (r"\p{M}", ""))
+"""What classes of characters, which stand in brackets, are in a text of ASCII alone."""
+
+
+def _in_ascii(pattern: str) -> re.Pattern[str]:
+    """A pattern for texts of ASCII: of a few short ones Polars spends more on making it anew than on matching."""
+    for name, members in _ASCII:
+        pattern = pattern.replace(name, members)
+    return re.compile(pattern, re.ASCII)
+
+
+_ASCII_NAMES = (_in_ascii(WORD), _in_ascii(COMPOUND))
+_ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
 
 
 @functools.cache
@@ -212,16 +227,12 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
 
     Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is made for many texts.
     """
-    given = pl.DataFrame({"text": [text for _, _, text in texts]}, {"text": pl.String})
-    words, compounds = given.select(
-        words=pl.col("text").str.extract_all(WORD), compounds=pl.col("text").str.extract_all(COMPOUND)
-    )
-    lists = words.to_list()
+    lists, compounds = names_in([text for _, _, text in texts])
     distinct = sorted(set[str]().union(*lists))
     term_of = dict(zip(distinct, stems([word.lower() for word in distinct], settings), strict=True))
     parts_of = identifier_parts(distinct)
     counted = Counter[tuple[int, str, str]]()
-    for (chunk, field, _), held, names in zip(texts, lists, compounds.to_list(), strict=True):
+    for (chunk, field, _), held, names in zip(texts, lists, compounds, strict=True):
         parts = [part for word in held for part in parts_of.get(word, ()) if part != word.lower()]
         found = [*map(term_of.__getitem__, held), *stems(parts, settings), *_whole_terms(names, settings)]
         counted.update((chunk, field, term) for term in found)
@@ -279,8 +290,7 @@ def query_terms(
     Terms of `stopwords` are left out of queries that have others. They are the terms of `counted_terms`, which
     is made for many texts; but an identifier that stands in a chunk, as `df` tells of a term, is asked without its parts.
     """
-    texts = pl.Series(list(queries), dtype=pl.String)
-    found = zip(*(texts.str.extract_all(pattern).to_list() for pattern in (WORD, COMPOUND)), strict=True)
+    found = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
     asked: list[tuple[int, str]] = []
     for query, (words, compounds) in enumerate(found):
@@ -293,13 +303,35 @@ def query_terms(
     return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(kept, pa.large_string())})
 
 
+def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
+    """What WORD and what COMPOUND finds in each of a few texts."""
+    words, compounds = ([pattern.findall(text) for text in texts] for pattern in _ASCII_NAMES)
+    if others := [place for place, text in enumerate(texts) if not text.isascii()]:
+        column = pl.Series([texts[place] for place in others], dtype=pl.String)
+        for lists, pattern in ((words, WORD), (compounds, COMPOUND)):
+            for place, found in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
+                lists[place] = found
+    return words, compounds
+
+
 def identifier_parts(words: Iterable[str]) -> dict[str, list[str]]:
     """The parts, in lower case, of those words that are identifiers."""
     cut = [word for word in words if "_" in word or any(map(str.isupper, word[1:]))]
-    if not cut:
-        return {}
-    lists = pl.Series("word", cut).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
-    return {word: [part.lower() for part in parts if part] for word, parts in zip(cut, lists, strict=True)}
+    lists = {word: _ascii_parts(word) for word in cut if word.isascii()}
+    if others := [word for word in cut if word not in lists]:
+        found = pl.Series("word", others).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
+        lists |= zip(others, found, strict=True)
+    return {word: [part.lower() for part in lists[word] if part] for word in cut}
+
+
+def _ascii_parts(word: str) -> list[str]:
+    """What `_parts` makes of a word of ASCII."""
+    marked = word
+    for hump in _ASCII_HUMPS:
+        marked = hump.sub(r"\1_\2", marked)
+    at_humps = marked.split("_")
+    shortest = min((len(part) for part in at_humps if part), default=0)
+    return at_humps if shortest >= PART_CHARS else word.split("_")
 
 
 def _whole_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:

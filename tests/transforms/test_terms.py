@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from transforms import terms as terms_module
 from transforms.schemas import CHUNKS
 from transforms.settings import TermSettings
 from transforms.terms import FIELDS, chunk_terms, context_terms, counted_terms, numbered_terms, query_terms
@@ -175,3 +176,27 @@ def test_the_terms_of_a_few_texts_are_those_of_many(texts: list[list[str]]):
     many = counted_terms(pl.Series(joined, dtype=pl.String), TermSettings())
     few = numbered_terms([(n, "text", text) for n, text in enumerate(joined)], TermSettings())
     assert sorted(few.select("chunk_no", "term", "tf").iter_rows()) == sorted(many.iter_rows())
+
+
+ASCII = st.text(st.sampled_from("aBcDEfgHIxyz019__..//++##--vVcveCVE ") | st.characters(max_codepoint=127))
+
+
+@examples(300)
+@given(st.lists(ASCII, min_size=1, max_size=4))
+def test_names_in_ascii_are_those_that_polars_finds(texts: list[str]):
+    column = pl.Series(texts, dtype=pl.String)
+    expected = [column.str.extract_all(p).to_list() for p in (terms_module.WORD, terms_module.COMPOUND)]
+    assert list(terms_module.names_in(texts)) == expected
+    beside = [*texts, "Größe fs/größe.c"]
+    assert [found[:-1] for found in terms_module.names_in(beside)] == expected
+    assert terms_module.names_in(beside)[1][-1] == ["fs/größe.c"]
+
+
+@examples(300)
+@given(st.lists(st.text("aBcDEfgHI019_", min_size=1), min_size=1, max_size=6))
+def test_parts_of_words_in_ascii_are_those_that_polars_cuts(words: list[str]):
+    # A letter that is no ASCII, behind an underscore, sends a word the other way and is a part of its own.
+    other_way = terms_module.identifier_parts([f"{word}_öö" for word in words])
+    for word, parts in terms_module.identifier_parts(words).items():
+        if "_" in word:
+            assert other_way[f"{word}_öö"] == [*parts, "öö"]
