@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -41,7 +43,8 @@ def update_arrays(
     stays = was_there & ~is_recounted
     chunk_of[old_no[stays]] = new_no[stays]
     with appearing(folder, facts) as aside:
-        _update_postings(connection, aside, before, chunk_of)
+        # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
+        _update_postings(connection, aside, before, chunk_of, json.loads(facts["rows"]))
         _update_vectors(connection, aside, before, source)
         update_hit_rows(connection, aside, before, source)
         write_narrow(connection, aside)
@@ -54,7 +57,11 @@ def _numbers(connection: duckdb.DuckDBPyConnection) -> tuple[np.ndarray, np.ndar
 
 
 def _update_postings(
-    connection: duckdb.DuckDBPyConnection, folder: Path, before: Path, chunk_of: np.ndarray
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    before: Path,
+    chunk_of: np.ndarray,
+    rows_of: Mapping[str, int],
 ) -> None:
     data, ends, starts, chunks, codes = (
         np.load(before / f"{name}.npy", mmap_mode="r").view(np.ndarray)
@@ -79,10 +86,7 @@ def _update_postings(
         rows.column("chunk_no").to_numpy(),
         np.concatenate([np.zeros(0, codes.dtype), *new]),
     )
-    counts = connection.execute(
-        "SELECT (SELECT count(*) FROM terms), (SELECT count(*) FROM postings)"
-    ).fetchone()
-    if (len(made.starts) - 1, len(made.chunks)) != counts:
+    if (len(made.starts) - 1, len(made.chunks)) != (rows_of["terms"], rows_of["postings"]):
         raise ValueError(f"the arrays in {before} are not those of its file")
     np.save(folder / "starts.npy", made.starts)
     np.save(folder / "chunks.npy", made.chunks)

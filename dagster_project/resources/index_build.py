@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -32,13 +32,8 @@ from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
 from transforms.terms import word_forms
 
-_MEMORY_LIMIT = "2GB"
-"""What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
-_OPENED: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": _MEMORY_LIMIT,
-    "storage_compatibility_version": "v1.2.0",
-}
-"""How a new file is opened; files that DuckDB before 1.2 could read have no compression for long texts."""
+_STORAGE = "v1.2.0"
+"""Files that DuckDB before this version could read have no compression for long texts."""
 _READING_LIMIT = "1GB"
 """What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
 _TEXTS_AT_ONCE = 10_000
@@ -115,12 +110,8 @@ class IndexBuild:
 
     def run(self) -> Published:
         """Fill the file at `place`, check it, close it, write the arrays beside it."""
-        with duckdb.connect(str(self.place), config=_OPENED) as connection:
-            # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
-            connection.execute("SET enable_progress_bar = false")
-            connection.execute("SET TimeZone = 'UTC'")
+        with self._opened(self._memory_limit) as connection:
             connection.execute("SET preserve_insertion_order = true")
-            self.connection = connection
             for name in (*WHOLE, *graph.TABLES):
                 parts = whole_parts(name, self.partitions) if name in self.hashes[""] else []
                 self._from_lake(f"lake_{name}", name, parts)
@@ -133,7 +124,14 @@ class IndexBuild:
                 self._views_and_macros()
                 self._comment()
             connection.execute("CHECKPOINT")
-            connection.execute(f"SET memory_limit = '{_READING_LIMIT}'")
+            left = {
+                name: connection.execute(f"FROM {name}").to_arrow_table() for name in self._told_to_arrays
+            }
+        # Opened again: what deleted rows take in memory, kilobytes for each two thousand, goes with the connection.
+        with self._opened(_READING_LIMIT, read_only=True) as connection:
+            for name, table in left.items():
+                with self._registered("rows_left", table):
+                    connection.execute(f"CREATE TEMP TABLE {name} AS FROM rows_left")
             self._write_arrays()
         return Published(
             self.made_of.facts["version"],
@@ -149,6 +147,21 @@ class IndexBuild:
 
     _is_update = False
     _unusable: str | None = None
+    _memory_limit = "2GB"
+    """What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+    _told_to_arrays: tuple[str, ...] = ()
+    """Temporary tables that the arrays are made by."""
+
+    @contextlib.contextmanager
+    def _opened(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The file at `place`, as `connection` too."""
+        config: dict[str, Any] = {"memory_limit": memory_limit, "storage_compatibility_version": _STORAGE}
+        with duckdb.connect(str(self.place), read_only=read_only, config=config) as connection:
+            # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
+            connection.execute("SET enable_progress_bar = false")
+            connection.execute("SET TimeZone = 'UTC'")
+            self.connection = connection
+            yield connection
 
     def _fill(self) -> list[str]:
         """Make all tables but the manifest; returns the partitions whose rows were taken from the lake."""

@@ -27,6 +27,11 @@ class IndexUpdate(IndexBuild):
     """
 
     _is_update = True
+    _memory_limit = "3GB"
+    """More than from nothing: rows deleted here and there cannot be spilled."""
+    _told_to_arrays = (
+        "numbers", "recounted", "came_to_terms", "added", "embedded_anew", "retold", "restored",
+    )  # fmt: skip
 
     def __init__(self, made_of: Ingredients, place: Path, previous: Path):
         super().__init__(made_of, place)
