@@ -1,9 +1,13 @@
-"""What is known of a published file without opening it: its name, how the current one is found, its layout."""
+"""What is known of a published file: its name, how the current one is found, its layout, and whether it is whole."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
+
+_HEADERS = 3 * 4096
+"""Bytes of a DuckDB file before its first block."""
 CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
 LAYOUT = "9"
@@ -13,3 +17,12 @@ LAYOUT = "9"
 def version_of(file: Path) -> str:
     """The version that a published file holds, by its name."""
     return file.stem.removeprefix("weft-")
+
+
+def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
+    """duckdb.IOException if the end of the open file is missing, which DuckDB meets only when it reads there."""
+    (blocks,) = connection.execute(
+        "SELECT block_size * total_blocks FROM pragma_database_size()"
+    ).fetchone() or (0,)
+    if file.stat().st_size < (whole := blocks + _HEADERS):
+        raise duckdb.IOException(f"{file.name} is cut off: {file.stat().st_size:,} of {whole:,} bytes")

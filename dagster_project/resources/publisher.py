@@ -30,7 +30,7 @@ from dagster_project.resources.index_build import (
 )
 from dagster_project.resources.index_update import IndexUpdate
 from dagster_project.resources.lake import ParquetLake
-from dagster_project.resources.published_files import CURRENT, LAYOUT, version_of
+from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import slow_hashes
@@ -40,8 +40,6 @@ from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
 
-_DUCKDB_HEADERS = 3 * 4096
-"""Bytes of a DuckDB file before its first block."""
 _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more came since the last rebuild, they cost a query nothing."""
 
@@ -271,13 +269,9 @@ class DuckDBPublisher:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A published file, read-only; duckdb.IOException if its end is missing, which DuckDB meets when it reads there."""
+    """A published file, read-only; duckdb.IOException if its end is missing."""
     with duckdb.connect(str(file), read_only=True) as connection:
-        (blocks,) = connection.execute(
-            "SELECT block_size * total_blocks FROM pragma_database_size()"
-        ).fetchone() or (0,)
-        if file.stat().st_size < (whole := blocks + _DUCKDB_HEADERS):
-            raise duckdb.IOException(f"{file.name} is cut off: {file.stat().st_size:,} of {whole:,} bytes")
+        require_whole(connection, file)
         yield connection
 
 

@@ -22,7 +22,7 @@ from dagster_project.resources.described_hits import described
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.filters import Conditions, Filters, Resolved, Understood
 from dagster_project.resources.hit_facts import HitFacts, Judging
-from dagster_project.resources.published_files import CURRENT, LAYOUT
+from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole
 from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_arrays import SearchArrays, open_arrays
 from transforms import feedback, labels, lexical, pipeline, ranking, terms
@@ -176,6 +176,11 @@ class SearchIndex:
         self.term_settings, self.settings = term_settings, settings
         with reading(path):
             self.connection = duckdb.connect(str(path), read_only=True)
+            try:
+                require_whole(self.connection, path)
+            except duckdb.Error:
+                self.connection.close()
+                raise
             self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
             self.connection.execute("SET TimeZone = 'UTC'")
             # Arrays beside a hollow file would hide what it lacks.
