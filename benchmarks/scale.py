@@ -36,6 +36,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         mail, made = folder / "mail", plan(arguments.share, arguments.seed)
+        if mail.exists():
+            parser.error(f"{mail} holds an archive, to which this one would be added: name an empty folder")
         text = pools(collections.corpora_folder())
         console.print(described(made))
         order = in_time(made)
