@@ -160,9 +160,9 @@ def vectors_of(
     own = given.select("text_hash").distinct().order_by("text_hash").to_pyarrow()["text_hash"].to_pylist()
     sent_as = {name: sent.renamed.get(name, name) for name in own}
     report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
-    known = cache.vectors(embedder.model, embedder.dimensions, TASK, names)
-    own_vectors = _under_their_own_hash(known, sent_as)
-    return own_vectors.num_rows, iter([own_vectors]), report
+    known = list(found)
+    renamed = [_under_their_own_hash(pa.concat_tables(known), sent_as)] if known else []
+    return sum(table.num_rows for table in renamed), iter(renamed), report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
