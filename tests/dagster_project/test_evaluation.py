@@ -371,7 +371,9 @@ def test_the_page_shows_plots_filters_queries_and_opens_one(opened: Any):
 def test_the_page_says_which_stage_dropped_a_right_answer_and_why(opened: Any):
     opened.select_option("#second", "strict")
     opened.locator("#queries summary").first.click()
-    strict, default = opened.locator("#queries .pair").first.locator("> div").all()
+    pair = opened.locator("#queries .pair").first
+    pair.wait_for()  # a folded part is drawn when the page hears of its opening, which is after the click
+    strict, default = pair.locator("> div").all()
     dropped = strict.locator("td.dropped").all_inner_texts()
     assert all(
         re.fullmatch(r"strong: score \d\.\d+ is below 0\.99 of the best", why) for why in dropped if why
