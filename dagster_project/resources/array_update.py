@@ -10,15 +10,14 @@ import duckdb
 import numpy as np
 
 from dagster_project.resources.hit_rows import update_hit_rows
-from dagster_project.resources.search_arrays import (
-    WORDS,
-    SortedTerms,
-    appearing,
+from dagster_project.resources.posting_arrays import (
+    FREQUENCIES,
     coded,
+    frequencies,
     known_codes,
     write_codes,
-    write_narrow,
 )
+from dagster_project.resources.search_arrays import SortedTerms, appearing, write_narrow
 from transforms.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
 from transforms.vector_codes import sign_codes
 from transforms.vectors import stacked
@@ -78,7 +77,7 @@ def _update_postings(
     )
     rows = connection.execute(_ADDED).to_arrow_table().combine_chunks()
     known = known_codes(np.load(before / "counts.npy"))
-    new = [coded(batch, known) for batch in rows.to_batches()]
+    new = [coded(frequencies(batch), known) for batch in rows.to_batches()]
     made, is_empty = merged_postings(
         SortedPostings(starts, chunks, codes),
         chunk_of,
@@ -90,7 +89,7 @@ def _update_postings(
         raise ValueError(f"the arrays in {before} are not those of its file")
     np.save(folder / "starts.npy", made.starts)
     np.save(folder / "chunks.npy", made.chunks)
-    write_codes(folder, made.codes, known)
+    write_codes(folder, [made.codes], known)
     _update_terms(
         folder,
         data,
@@ -150,6 +149,6 @@ _NUMBERS = """
 SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FROM recounted) AS is_recounted FROM numbers
 """
 _CAME = "SELECT term, df FROM came_to_terms ORDER BY term"
-_ADDED = f"SELECT chunk_no, {WORDS} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
+_ADDED = f"SELECT chunk_no, {FREQUENCIES} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
 _EMBEDDED_ANEW = "SELECT chunk_no FROM chunks WHERE chunk_id IN (FROM embedded_anew) ORDER BY chunk_no"
 _VECTORS_ANEW = "SELECT chunk_no, vector FROM embeddings WHERE chunk_id IN (FROM embedded_anew)"

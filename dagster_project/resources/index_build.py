@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from dagster_project.resources import published, published_macros, published_rea
 from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.posting_files import PostingFiles
 from dagster_project.resources.published_files import LAYOUT
 from dagster_project.resources.search_arrays import folder_of, write_arrays
@@ -149,6 +151,8 @@ class IndexBuild:
     _unusable: str | None = None
     _memory_limit = "2GB"
     """What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+    _postings: Path | None = None
+    """The arrays of postings, where they were written with the postings."""
     _told_to_arrays: tuple[str, ...] = ()
     """Temporary tables that the arrays are made by."""
 
@@ -159,6 +163,8 @@ class IndexBuild:
         with duckdb.connect(str(self.place), read_only=read_only, config=config) as connection:
             # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
             connection.execute("SET enable_progress_bar = false")
+            # They double the size of vectors, whose digits follow no rule, and make reading one ten times slower.
+            connection.execute("SET disabled_compression_methods = 'alp,alprd'")
             connection.execute("SET TimeZone = 'UTC'")
             self.connection = connection
             yield connection
@@ -178,9 +184,11 @@ class IndexBuild:
         run(published.NUMBERS)
         run(published.NUMBERED)
         self._readiness(changed)
-        self._inverted_index()
-        with self._registered("added_forms", self._forms_in(published.TEXTS)):
-            run(published.TERM_FORMS)
+        with self.connection.cursor() as texts, ThreadPoolExecutor(1) as beside:
+            forms = beside.submit(self._forms_in, texts, published.TEXTS)
+            self._inverted_index()
+            with self._registered("added_forms", forms.result()):
+                run(published.TERM_FORMS)
         run(f"CREATE TABLE embeddings AS {self._embedded('FROM chunks')}")
         run(published.REFUSALS)
         return changed
@@ -198,12 +206,16 @@ class IndexBuild:
         chunks = run(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
         files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
         keys = run("SELECT chunk_key FROM chunks ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
-        batches = (_keyed(batch, keys) for batch in files.batches())
-        self._create("postings", pa.Table.from_batches([next(batches)]))
-        # One by one: of a stream DuckDB takes in far more than it has written, and counts none of it.
-        for batch in batches:
-            with self._registered("made", pa.Table.from_batches([batch])):
-                run("INSERT INTO postings FROM made")
+        batches = files.batches()
+        self._create("postings", pa.Table.from_batches([_keyed(next(batches), keys)]))
+        self._postings = self.place.with_suffix(".posting_arrays")
+        self._postings.mkdir()
+        with PostingArrays(self._postings) as arrays:
+            # One by one: of a stream DuckDB takes in far more than it has written, and counts none of it.
+            for batch in batches:
+                arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
+                with self._registered("made", pa.Table.from_batches([_keyed(batch, keys)])):
+                    run("INSERT INTO postings FROM made")
         self._create("terms", files.terms())
         self._create("chunk_lengths", _keyed(files.chunk_lengths(), keys))
         shutil.rmtree(files.folder)
@@ -301,11 +313,11 @@ class IndexBuild:
             dict(zip(published_readiness.STAGES.names, columns, strict=True)), published_readiness.STAGES
         )
 
-    def _forms_in(self, statement: str) -> pa.Table:
+    def _forms_in(self, connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
         """`word_forms` of the texts that a statement selects, some at a time: which words are which terms."""
         settings = self.made_of.terms
         found = [word_forms(pl.Series("text", [], dtype=pl.String), settings)]
-        texts = self.connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE)
+        texts = connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE)
         columns = (pl.Series("text", batch.column("text")) for batch in texts)
         found += made_ahead(lambda column: word_forms(column, settings), columns, _MOST_AT_ONCE)
         return pl.concat(found).group_by("form", "term").agg(pl.col("texts").sum()).to_arrow()
@@ -396,7 +408,7 @@ class IndexBuild:
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{quoted(meaning)}\'')
 
     def _write_arrays(self) -> None:
-        write_arrays(self.connection, folder_of(self.place), self.facts)
+        write_arrays(self.connection, folder_of(self.place), self.facts, self._postings)
 
 
 def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:

@@ -122,8 +122,8 @@ class IndexUpdate(IndexBuild):
             run(statement)
 
     def _term_forms(self) -> None:
-        added = self._forms_in(published_changes.TEXTS_NOW)
-        removed = self._forms_in("FROM texts_before")
+        added = self._forms_in(self.connection, published_changes.TEXTS_NOW)
+        removed = self._forms_in(self.connection, "FROM texts_before")
         with self._registered("added_forms", added), self._registered("removed_forms", removed):
             for statement in published_changes.FORMS:
                 self.connection.execute(statement)

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_project.resources.hit_rows import HitRows, write_hit_rows
+from dagster_project.resources.posting_arrays import FREQUENCIES, PostingArrays, WrittenArray, frequencies
 from transforms import lexical, ranking
 from transforms.errors import IndexUnavailableError
 from transforms.vector_codes import WORD, CodedVectors, sign_codes
@@ -34,8 +36,6 @@ FORMAT = "3"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _VECTORS_AT_ONCE = 1 << 15
-_TFS_PER_WORD = 4
-_WIDTH = -(-len(lexical.FIELDS) // _TFS_PER_WORD) * _TFS_PER_WORD
 _TERMS_PER_GUIDE = 512
 """Terms between two that are kept in memory to be searched first."""
 _TERMS_KNOWN = 1 << 16
@@ -112,14 +112,30 @@ def _opened(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str
     return _mapped(folder)
 
 
-def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> None:
-    """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all."""
-    with appearing(folder, facts) as aside:
+def write_arrays(
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], postings: Path | None = None
+) -> None:
+    """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
+
+    `postings` is a folder with `PostingArrays` of it, if they are there; they are moved.
+    """
+    chunks = _count(connection, "chunks")
+    with (
+        appearing(folder, facts) as aside,
+        connection.cursor() as beside,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        beside.execute("SET TimeZone = 'UTC'")
+        hit_rows = pool.submit(write_hit_rows, beside, aside, chunks)
         _write_terms(connection, aside)
-        _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
-        _write_vectors(connection, aside, _count(connection, "chunks"), int(facts["dimensions"]))
-        write_hit_rows(connection, aside, _count(connection, "chunks"))
+        if postings is None:
+            _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
+        else:
+            for path in postings.iterdir():
+                path.rename(aside / path.name)
+        _write_vectors(connection, aside, chunks, int(facts["dimensions"]))
         write_narrow(connection, aside)
+        hit_rows.result()
 
 
 @contextlib.contextmanager
@@ -203,17 +219,10 @@ def _write_terms(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 
 def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_sorted: bool) -> None:
-    """Chunk numbers of all postings by term, their codes, and the frequencies per field that each code stands for.
-
-    Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
-    the number of a combination, in the order of their bytes. Postings that came onto an earlier version stand
-    behind the others in the file, which is then not sorted by term.
-    """
+    """The arrays of postings; those that came onto an earlier version stand behind the others in the file."""
     keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
-    known: dict[bytes, int] = {}
-    last, done, count = (-1, -1), 0, _count(connection, "postings")
-    codes = np.empty(count, dtype=np.uint16)
-    with _Written(folder / "chunks.npy", np.int32, (count,)) as chunks:
+    last = -1, -1
+    with PostingArrays(folder) as arrays:
         for batch in _batches(connection, _POSTINGS if is_sorted else _SORTED_POSTINGS):
             if not batch.num_rows:
                 continue
@@ -224,66 +233,7 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
                     "the postings of this index are out of order: `weft build` makes a new one"
                 )
             last = int(term[-1]), int(key[-1])
-            chunks.add(np.searchsorted(keys, key))
-            made = coded(batch, known)
-            codes = codes.astype(np.promote_types(codes.dtype, made.dtype), copy=False)
-            codes[done : done + len(made)] = made
-            done += len(made)
-    write_codes(folder, codes, known)
-
-
-class _Written:
-    """An array that is written piece by piece; mapped pages would count as memory of the process."""
-
-    def __init__(self, file: Path, type_: type[np.generic], shape: tuple[int, ...]):
-        self.file, self.type, self.shape = file.open("wb"), np.dtype(type_), shape
-        head = {"descr": np.lib.format.dtype_to_descr(self.type), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(self.file, head)
-
-    def __enter__(self) -> _Written:
-        return self
-
-    def __exit__(self, *fault: object) -> None:
-        self.file.close()
-
-    def add(self, part: np.ndarray) -> None:
-        """Write what follows."""
-        np.ascontiguousarray(part, dtype=self.type).tofile(self.file)
-
-
-def known_codes(counts: np.ndarray) -> dict[bytes, int]:
-    """The code of each combination of frequencies, as `coded` knows it, from the `counts` that were written."""
-    words = np.zeros((len(counts), _WIDTH), dtype=np.uint16)
-    words[:, : counts.shape[1]] = counts
-    return {row.tobytes(): code for code, row in enumerate(words)}
-
-
-def write_codes(folder: Path, codes: np.ndarray, known: dict[bytes, int]) -> None:
-    """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes."""
-    parts = [slice(start, start + _ROWS) for start in range(0, len(codes), _ROWS)]
-    occurs = np.zeros(len(known), dtype=bool)
-    for part in parts:
-        occurs[codes[part]] = True
-    in_order = sorted(word for word, code in known.items() if occurs[code])
-    words = np.frombuffer(b"".join(in_order), dtype=np.uint16).reshape(-1, _WIDTH)
-    np.save(folder / "counts.npy", words[:, : len(lexical.FIELDS)])
-    numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
-    numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
-    with _Written(folder / "codes.npy", numbers.dtype.type, (len(codes),)) as written:
-        for part in parts:
-            written.add(numbers[codes[part]])
-
-
-def coded(batch: pa.RecordBatch, known: dict[bytes, int]) -> np.ndarray:
-    """The code of each posting; combinations that are new are added to `known`."""
-    words = [batch.column(n).to_numpy() for n in batch.schema.names if n.startswith("word")]
-    packed = np.ascontiguousarray(np.stack(words, axis=1))
-    rows = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(packed.shape[1] * 8), len(packed), [None, pa.py_buffer(packed)]
-    ).dictionary_encode()
-    numbers = [known.setdefault(key, len(known)) for key in rows.dictionary.to_pylist()]
-    small = np.uint16 if len(known) <= 1 << 16 else np.uint32
-    return np.array(numbers, dtype=small)[rows.indices.to_numpy()]
+            arrays.add(np.searchsorted(keys, key), frequencies(batch))
 
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
@@ -315,7 +265,7 @@ def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: i
     codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
     absent = np.ones(count, dtype=bool)
     done = 0
-    with _Written(folder / "vectors.npy", np.float32, (count, dimensions)) as written:
+    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as written:
 
         def add(rows: np.ndarray, made: np.ndarray, until: int) -> int:
             part = np.zeros((until - done, dimensions), dtype=np.float32)
@@ -324,7 +274,9 @@ def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: i
             written.add(part)
             return until
 
-        for batch in connection.execute(_VECTORS).to_arrow_reader(_VECTORS_AT_ONCE):
+        numbers = connection.execute("SELECT chunk_no FROM embeddings").fetchnumpy()["chunk_no"]
+        in_order = "" if (np.diff(numbers) > 0).all() else "ORDER BY chunk_no"
+        for batch in connection.execute(f"{_VECTORS} {in_order}").to_arrow_reader(_VECTORS_AT_ONCE):
             rows = batch.column("chunk_no").to_numpy()
             absent[rows] = False
             done = add(rows, stacked(pa.Table.from_batches([batch]), dimensions), int(rows[-1]) + 1)
@@ -344,26 +296,14 @@ def _write_ids(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     np.save(folder / "ids.npy", np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])))
 
 
-def _word(fields: tuple[str, ...]) -> str:
-    return " + ".join(
-        f"{field}_tf::UBIGINT * {1 << 16 * place}::UBIGINT" for place, field in enumerate(fields)
-    )
-
-
-WORDS = ", ".join(
-    f"{_word(lexical.FIELDS[start : start + _TFS_PER_WORD])} AS word{start}"
-    for start in range(0, len(lexical.FIELDS), _TFS_PER_WORD)
-)
-"""The frequencies of a posting as the columns that `coded` reads."""
-
-_POSTINGS = f"SELECT term_id AS term_no, chunk_key, {WORDS} FROM postings"
+_POSTINGS = f"SELECT term_id AS term_no, chunk_key, {FREQUENCIES} FROM postings"
 _SORTED_POSTINGS = f"""
-SELECT term_no, chunk_key, {WORDS} FROM postings
+SELECT term_no, chunk_key, {FREQUENCIES} FROM postings
 JOIN (SELECT term_id, row_number() OVER (ORDER BY term) AS term_no FROM terms) USING (term_id)
 ORDER BY term_no, chunk_key
 """
 
-_VECTORS = "SELECT chunk_no, vector FROM embeddings ORDER BY chunk_no"
+_VECTORS = "SELECT chunk_no, vector FROM embeddings"
 
 _IDS = " UNION ALL ".join(
     f"SELECT md5_number_lower({name}) AS hash FROM {table}"

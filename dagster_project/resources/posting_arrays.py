@@ -1,0 +1,115 @@
+"""Postings as arrays in files, which a search maps into memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import lexical
+
+_ROWS = 1 << 20
+_WIDTH = -(-len(lexical.FIELDS) // 4) * 4
+_FREQUENCY = np.dtype("<u2")
+
+
+class WrittenArray:
+    """An array that is written row by row; mapped pages would count as memory of the process."""
+
+    def __init__(self, file: Path, type_: type[np.generic], *row: int):
+        """`row` is the shape of one row."""
+        self.file, self.type, self.row, self.count = file.open("wb"), np.dtype(type_), row, 0
+        self._write_head()
+
+    def __enter__(self) -> WrittenArray:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self.file.seek(0)
+        self._write_head()
+        self.file.close()
+
+    def _write_head(self) -> None:
+        """The head of the file, whose length does not depend on the number of rows."""
+        shape = (self.count, *self.row)
+        head = {"descr": np.lib.format.dtype_to_descr(self.type), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self.file, head)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Write the rows that follow."""
+        np.ascontiguousarray(rows, dtype=self.type).tofile(self.file)
+        self.count += len(rows)
+
+
+class PostingArrays:
+    """Chunk numbers of all postings by term, their codes, and the frequencies per field that each code stands for.
+
+    Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
+    the number of a combination, in the order of their bytes.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._chunks = WrittenArray(folder / "chunks.npy", np.int32)
+        self._codes: list[np.ndarray] = []
+        self._known: dict[bytes, int] = {}
+
+    def __enter__(self) -> PostingArrays:
+        return self
+
+    def __exit__(self, fault: type[BaseException] | None, *more: object) -> None:
+        self._chunks.__exit__()
+        if fault is None:
+            write_codes(self.folder, self._codes, self._known)
+
+    def add(self, chunks: np.ndarray, counts: np.ndarray) -> None:
+        """The postings that follow in order of term and chunk: their chunks, and their `frequencies`."""
+        self._chunks.add(chunks)
+        self._codes.append(coded(counts, self._known))
+
+
+def known_codes(counts: np.ndarray) -> dict[bytes, int]:
+    """The code of each combination of frequencies, as `coded` knows it, from the `counts` that were written."""
+    padded = np.zeros((len(counts), _WIDTH), dtype=_FREQUENCY)
+    padded[:, : counts.shape[1]] = counts
+    return {row.tobytes(): code for code, row in enumerate(padded)}
+
+
+def write_codes(folder: Path, codes: list[np.ndarray], known: dict[bytes, int]) -> None:
+    """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes."""
+    parts = [held[start : start + _ROWS] for held in codes for start in range(0, len(held), _ROWS)]
+    occurs = np.zeros(len(known), dtype=bool)
+    for part in parts:
+        occurs[part] = True
+    in_order = sorted(word for word, code in known.items() if occurs[code])
+    counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
+    np.save(folder / "counts.npy", counts[:, : len(lexical.FIELDS)])
+    numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
+    numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
+    with WrittenArray(folder / "codes.npy", numbers.dtype.type) as written:
+        for part in parts:
+            written.add(numbers[part])
+
+
+def coded(counts: np.ndarray, known: dict[bytes, int]) -> np.ndarray:
+    """The code of each posting with these `frequencies`; combinations that are new are added to `known`."""
+    width = counts.shape[1] * counts.itemsize
+    rows = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(counts), [None, pa.py_buffer(np.ascontiguousarray(counts))]
+    ).dictionary_encode()
+    numbers = [known.setdefault(key, len(known)) for key in rows.dictionary.to_pylist()]
+    small = np.uint16 if len(known) <= 1 << 16 else np.uint32
+    return np.array(numbers, dtype=small)[rows.indices.to_numpy()]
+
+
+def frequencies(batch: pa.RecordBatch) -> np.ndarray:
+    """The frequencies of postings in each field, uint16 of shape (postings, fields), padded to whole words."""
+    counts = np.zeros((batch.num_rows, _WIDTH), dtype=_FREQUENCY)
+    for place, field in enumerate(lexical.FIELDS):
+        counts[:, place] = batch.column(f"{field}_tf").to_numpy()
+    return counts
+
+
+FREQUENCIES = ", ".join(f"{field}_tf" for field in lexical.FIELDS)
+"""The columns that `frequencies` reads."""
