@@ -10,7 +10,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from assets.protocols import Embedded, Embedder, EmbeddingCache, Progress
+from assets.protocols import Embedded, Embedder, EmbeddingCache, FoundVectors, Progress
 from transforms import safety, vectors
 from transforms.errors import BudgetError, RefusedTextError
 from transforms.hashing import text_hash
@@ -67,10 +67,10 @@ class EmbeddingReport:
         self.truncated += other.truncated
         self.refused = other.refused
 
-    def reuse_of(self, before: set[str]) -> float:
-        """Share of the texts `before` that were not embedded again; 1 if there were none."""
+    def reuse_of(self, before: set[str], kept: int) -> float:
+        """Share of the texts `before`, and of as many as are `kept`, that were not embedded again; 1 if there were none."""
         again = {h for h in before if self.sent_as.get(h, h) in self.embedded}
-        return 1 - len(again) / len(before) if before else 1.0
+        return 1 - len(again) / (len(before) + kept) if before else 1.0
 
     def metadata(self) -> dict[str, int | float]:
         """The figures that are shown with the asset."""
@@ -136,33 +136,28 @@ def _estimate(
 
 
 def vectors_of(
-    texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
-) -> tuple[int, Iterator[pa.Table], EmbeddingReport]:
-    """For how many texts of `texts` there are vectors, these, and what it took to make the missing ones.
-
-    Vectors come as tables with the columns `text_hash` and `vector`, by hash.
+    texts: ibis.Table, names: Sequence[str], embedder: Embedder, cache: EmbeddingCache, progress: Progress
+) -> tuple[FoundVectors, EmbeddingReport]:
+    """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and what the missing ones took.
 
     A text that is altered before it is sent has the vector of what is sent, and in the cache its hash.
     A text that the model refuses has no vector but a reason in the report.
     """
-    given, sent = texts, _sent(texts, embedder)
-    texts = sent.texts
-    names, report = embed_missing(texts, embedder, cache, progress)
-    count, found = cache.vector_tables(embedder.model, embedder.dimensions, TASK, names)
-    if count < len(names) - len(report.refused):
+    sent = _sent(texts, embedder)
+    report = embed_missing(sent.texts, embedder, cache, progress)
+    model = embedder.model, embedder.dimensions, TASK
+    sent_as = {name: sent.renamed.get(name, name) for name in names} if sent.renamed else {}
+    wanted = sorted(set(sent_as.values())) if sent_as else names
+    found = cache.laid_out(*model, wanted)
+    if found.count < len(wanted) - len(report.refused):
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
-        names, again = embed_missing(texts, embedder, cache, progress)
-        count, found = cache.vector_tables(embedder.model, embedder.dimensions, TASK, names)
-        report.include(again)
+        report.include(embed_missing(sent.texts, embedder, cache, progress))
+        found = cache.laid_out(*model, wanted)
     report.found, report.held, report.sent_as = sent.found, sent.held, sent.renamed
-    if not sent.renamed:
-        return count, found, report
-    own = given.select("text_hash").distinct().order_by("text_hash").to_pyarrow()["text_hash"].to_pylist()
-    sent_as = {name: sent.renamed.get(name, name) for name in own}
+    if not sent_as:
+        return found, report
     report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
-    known = list(found)
-    renamed = [_under_their_own_hash(pa.concat_tables(known), sent_as)] if known else []
-    return sum(table.num_rows for table in renamed), iter(renamed), report
+    return _Renamed(sent_as, pa.concat_tables(found.between(0, len(wanted)))), report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
@@ -170,18 +165,31 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
     return safety.Sent(texts) if embedder.safety is None else safety.texts_sent(texts, embedder.safety)
 
 
-def _under_their_own_hash(found: pa.Table, sent_as: Mapping[str, str]) -> pa.Table:
-    """`found` (text_hash, vector) by the hashes of the texts, where it is by the hashes of what was sent."""
-    places = {name: i for i, name in enumerate(found.column("text_hash").to_pylist())}
-    own = [name for name, sent in sent_as.items() if sent in places]
-    rows = pa.array([places[sent_as[name]] for name in own], pa.int64())
-    return pa.table({"text_hash": pa.array(own, pa.string()), "vector": found.column("vector").take(rows)})
+class _Renamed:
+    """Vectors by the hashes of the texts, made of `found` (text_hash, vector) by the hashes of what was sent."""
+
+    def __init__(self, sent_as: Mapping[str, str], found: pa.Table):
+        self.names, self.found = list(sent_as), found
+        places = {name: i for i, name in enumerate(found.column("text_hash").to_pylist())}
+        self.rows = np.array([places.get(sent, -1) for sent in sent_as.values()], dtype=np.int64)
+
+    @property
+    def count(self) -> int:
+        return int((self.rows >= 0).sum())
+
+    def between(self, first: int, end: int) -> Iterator[pa.Table]:
+        own = [
+            name for name, row in zip(self.names[first:end], self.rows[first:end], strict=True) if row >= 0
+        ]
+        rows = self.rows[first:end]
+        vector = self.found.column("vector").take(pa.array(rows[rows >= 0]))
+        yield pa.table({"text_hash": pa.array(own, pa.string()), "vector": vector})
 
 
 def embed_missing(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
-) -> tuple[list[str], EmbeddingReport]:
-    """Give every text of `texts` (text_hash, text) a vector in the cache; all hashes, and what it took.
+) -> EmbeddingReport:
+    """Give every text of `texts` (text_hash, text) a vector in the cache; what it took.
 
     Each batch is stored when it is done. What other processes embed meanwhile is left to them. A text
     that the model refuses is not asked for again; the report says why.
@@ -203,7 +211,7 @@ def embed_missing(
     cache.compact(embedder.model, embedder.dimensions, TASK)
     without = set(names) - cache.hashes(embedder.model, embedder.dimensions, TASK)
     report.refused = cache.refusals(embedder.model, embedder.dimensions, TASK, sorted(without))
-    return names, report
+    return report
 
 
 def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache) -> dict[str, np.ndarray]:

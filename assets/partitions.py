@@ -99,6 +99,8 @@ GRAPH = Family(
     ("chunk_classes", "chunk_similarities", "stripe_orders", "chunk_keywords"),
 )
 """What the graph makes of each partition of documents, when vectors and keywords are there; only where it is enabled."""
+IN_PARTS = frozenset({"embeddings"})
+"""Tables over the whole lake that are stored in parts, of which an hour's new rows leave most as they are."""
 CONTEXT_TABLES = ("conversation_candidates", "conversation_documents", "conversation_context")
 """What is found for conversations in the published index; made after it, and no part of it."""
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -119,8 +119,30 @@ class Staged(Protocol):
     row_count: int
 
 
+class Footer(Protocol):
+    """What a stored table says of itself."""
+
+    code_version: str
+    inputs: Mapping[str, str]
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A table over the whole lake that is stored in parts, one for each partition that has rows of it.
+
+    `kept` stay as they are, `made` are the new ones: name, what it was made from, its rows. All others go.
+    """
+
+    kept: Collection[str]
+    made: Iterable[tuple[str, Mapping[str, str], Iterable[pa.Table]]]
+
+
 class Lake(Protocol):
     """Where tables are kept."""
+
+    def footer(self, table: str, partition: str | None = None) -> Footer | None:
+        """What the stored table says of itself; None if there is none or it is damaged."""
 
     def stage(
         self,
@@ -205,6 +227,17 @@ class TokenCounter(Protocol):
         """Tokens of each text."""
 
 
+class FoundVectors(Protocol):
+    """Vectors of some texts in a given order, few of which are in memory at a time."""
+
+    @property
+    def count(self) -> int:
+        """How many of the texts have a vector."""
+
+    def between(self, first: int, end: int) -> Iterator[pa.Table]:
+        """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
+
+
 class EmbeddingCache(Protocol):
     """Vectors by hash of text, model, dimensions and task."""
 
@@ -228,10 +261,8 @@ class EmbeddingCache(Protocol):
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
 
-    def vector_tables(
-        self, model: str, dimensions: int, task: str, hashes: Sequence[str]
-    ) -> tuple[int, Iterator[pa.Table]]:
-        """How many of `hashes` are known, and what `vectors` returns of them as tables, few of which fit in memory."""
+    def laid_out(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> FoundVectors:
+        """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
 
     def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""

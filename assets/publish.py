@@ -1,16 +1,19 @@
 """Vectors for what is published, the checks before it, and the one asset that publishes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 import ibis
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets import embedding
 from assets.partitions import FAMILIES, SLOW, outs
-from assets.protocols import Embedder, EmbeddingCache, Lake, Progress, Publisher
+from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
 from transforms import checks, safety, schemas, vectors
-from transforms.context import published_chunks, texts_to_embed
+from transforms.context import published_chunks, texts_by_partition, texts_to_embed
+from transforms.hashing import parts_hash
 from transforms.operations import LIVE_SHARE
 from transforms.settings import EmbeddingSettings, SafetySettings
 
@@ -22,7 +25,7 @@ _LEAST_REUSE = 0.99
 def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -> str:
     """The code version of the asset `embeddings`: it changes whenever a text may get another vector."""
     screens = f"-{safety.VERSION}-{screening.digest()}" if settings.is_remote else ""
-    return settings.digest() + screens
+    return f"{vectors.VERSION}-{settings.digest()}{screens}"
 
 
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
@@ -58,22 +61,101 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
     ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
-        texts = published_texts(
-            message_chunks, document_chunks, conversation_chunks, memberships, chunk_context
-        )
-        before = vectors.text_hashes(lake.stored("embeddings", ["text_hash", "model"]), embedder.model)
-        count, found, report = embedding.vectors_of(texts, embedder, embedding_cache, progress)
+        chunks = message_chunks, document_chunks, conversation_chunks
+        every = published_texts(*chunks, memberships, chunk_context)
+        parts = VectorParts(every, lake, embeddings_version(settings, screening))
+        mails, documents, windows = (table.filter(table.unit.isin(parts.units())) for table in chunks)
+        texts = parts.texts_to_make(published_texts(mails, documents, windows, memberships, chunk_context))
         model = embedder.model, embedder.dimensions
+        before = parts.texts_before(embedder.model)
+        found, report = embedding.vectors_of(texts, parts.names(), embedder, embedding_cache, progress)
+        report.texts += parts.kept_rows
         cached = len(embedding_cache.hashes(*model, embedding.TASK))
-        facts = report.metadata() | {LIVE_SHARE: round(count / max(cached, 1), 6)}
-        made = (vectors.embeddings(table, *model) for table in found)
-        yield dg.Output(made, "embeddings", metadata=facts)
+        live = (found.count + parts.kept_rows) / max(cached, 1)
+        facts = report.metadata() | {LIVE_SHARE: round(live, 6)}
+        yield dg.Output(parts.filled(found, *model), "embeddings", metadata=facts)
         yield dg.Output(vectors.embedding_refusals(report.refused, *model), "embedding_refusals")
-        share = report.reuse_of(before)
+        share = report.reuse_of(before, parts.kept_rows)
         yield _warning(REUSE, share >= _LEAST_REUSE, {"reuse_ratio": share})
         yield _warning(REFUSED, not report.refused, {"reasons": sorted(set(report.refused.values()))[:5]})
 
     return embeddings
+
+
+class VectorParts:
+    """The parts of the table `embeddings`: those that are right, and those to be made.
+
+    A text belongs to the first partition that has it. A part is right if it was made by this code version and has the
+    vector of each of its texts: one that lacks some, because the model refused them, is looked at again each time.
+    """
+
+    def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
+        """`texts` has the partition and text_hash of all that is published."""
+        self.lake = lake
+        texts_of = _by_partition(texts_by_partition(texts).to_pyarrow())
+        self.made_from = {
+            name: {"texts": parts_hash(hashes.to_pylist())} for name, hashes in texts_of.items()
+        }
+        self.kept_rows = 0
+        self.to_make: dict[str, pa.Array] = {}
+        for name, hashes in texts_of.items():
+            stored = lake.footer("embeddings", name)
+            is_right = stored and (stored.code_version, stored.inputs, stored.row_count) == (
+                code_version,
+                self.made_from[name],
+                len(hashes),
+            )
+            if is_right:
+                self.kept_rows += len(hashes)
+            else:
+                self.to_make[name] = hashes
+
+    def units(self) -> list[str]:
+        """The units of the partitions of parts to be made."""
+        return sorted({name.partition("/")[2] for name in self.to_make})
+
+    def names(self) -> list[str]:
+        """The hashes of the texts of all parts to be made, in their order."""
+        return [name for hashes in self.to_make.values() for name in hashes.to_pylist()]
+
+    def texts_to_make(self, texts: ibis.Table) -> ibis.Table:
+        """Those of `texts` that the parts to be made hold."""
+        if len(self.to_make) == len(self.made_from):
+            return texts
+        hashes = pa.chunked_array(list(self.to_make.values()), pa.string())
+        return texts.filter(texts.text_hash.isin(ibis.memtable(pa.table({"text_hash": hashes})).text_hash))
+
+    def texts_before(self, model: str) -> set[str]:
+        """The hashes of texts that had a vector of `model` in the parts to be made."""
+        columns = ["text_hash", "model"]
+        stored = (self.lake.stored("embeddings", columns, name) for name in self.to_make)
+        return set().union(*(vectors.text_hashes(table, model) for table in stored))
+
+    def filled(self, found: FoundVectors, model: str, dimensions: int) -> Parts:
+        """All parts; `found` has the vectors of those to be made."""
+
+        def made() -> Iterator[tuple[str, Mapping[str, str], Iterable[pa.Table]]]:
+            first = 0
+            for name, hashes in self.to_make.items():
+                rows = found.between(first, first + len(hashes))
+                yield name, self.made_from[name], (vectors.embeddings(t, model, dimensions) for t in rows)
+                first += len(hashes)
+
+        return Parts(self.made_from.keys() - self.to_make.keys(), made())
+
+
+def _by_partition(texts: pa.Table) -> dict[str, pa.Array]:
+    """The hashes of `texts` (partition, text_hash), sorted by partition, by their partition."""
+    if not texts.num_rows:
+        return {}
+    hashes = texts.column("text_hash").combine_chunks()
+    runs = pc.run_end_encode(texts.column("partition").combine_chunks())
+    ends = runs.run_ends.to_pylist()
+    starts = [0, *ends[:-1]]
+    return {
+        name: hashes.slice(start, end - start)
+        for name, start, end in zip(runs.values.to_pylist(), starts, ends, strict=True)
+    }
 
 
 def published_texts(
@@ -83,7 +165,7 @@ def published_texts(
     memberships: ibis.Table,
     chunk_context: ibis.Table,
 ) -> ibis.Table:
-    """Columns text_hash and text: what is embedded of the chunks that are published."""
+    """Columns partition, text_hash and text: what is embedded of the chunks that are published."""
     published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
     return texts_to_embed(published, chunk_context)
 

@@ -37,10 +37,11 @@ def embed(
         GeminiSettings.model_validate({**quick, **settings}),
     )
     table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
-    count, found, report = vectors_of(table, embedder, ParquetEmbeddingCache(cache), LoggedProgress())
     by_hash = {text_hash(t): t for t in texts}
-    rows = [row for part in found for row in part.to_pylist()]
-    assert len(rows) == count
+    names = list(by_hash)
+    found, report = vectors_of(table, names, embedder, ParquetEmbeddingCache(cache), LoggedProgress())
+    rows = [row for part in found.between(0, len(names)) for row in part.to_pylist()]
+    assert len(rows) == found.count
     return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report
 
 

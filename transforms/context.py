@@ -158,10 +158,17 @@ def published_chunks(
 
 
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
-    """Columns text_hash and text, one row per chunk: the text it is embedded by."""
+    """Columns partition, text_hash and text, one row per chunk: the text it is embedded by."""
     added = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
-    plain = chunks.select("chunk_id", "checksum", "text_embed")
+    plain = chunks.select("chunk_id", "source", "unit", "checksum", "text_embed")
     return plain.left_join(added, plain.chunk_id == added.chunk_id).select(
+        partition=lambda t: t.source + "/" + t.unit,
         text_hash=lambda t: ibis.coalesce(t.context_hash, t.checksum),
         text=lambda t: ibis.coalesce(t.context_text, t.text_embed),
     )
+
+
+def texts_by_partition(texts: ibis.Table) -> ibis.Table:
+    """Columns partition and text_hash, sorted: each of `texts` (partition, text_hash) once, in the first that has it."""
+    first = texts.group_by("text_hash").agg(partition=texts.partition.min())
+    return first.select("partition", "text_hash").order_by("partition", "text_hash")

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from transforms import schemas
 from transforms.errors import EmbeddingError
 
+VERSION = "2"
+
 
 def packed(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
     """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.

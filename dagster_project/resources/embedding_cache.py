@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
@@ -114,18 +115,15 @@ class ParquetEmbeddingCache:
             except FileNotFoundError:
                 continue  # merged meanwhile
 
-    def vector_tables(
-        self, model: str, dimensions: int, task: str, hashes: Sequence[str]
-    ) -> tuple[int, Iterator[pa.Table]]:
-        """How many of `hashes` are known, and what `vectors` returns of them as tables, few of which fit in memory."""
-        wanted = sorted(set(hashes))
+    def laid_out(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> LaidOutVectors:
+        """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
         self.root.mkdir(parents=True, exist_ok=True)
         while True:
-            spread = _Spread(tempfile.TemporaryFile(dir=self.root), dimensions)  # noqa: SIM115
+            found = LaidOutVectors(tempfile.TemporaryFile(dir=self.root), hashes, dimensions)  # noqa: SIM115
             try:
-                for places, rows in self._found((model, dimensions, task), wanted):
-                    spread.add(places, rows)
-                return spread.count, spread.tables(wanted)
+                for places, rows in self._found((model, dimensions, task), hashes):
+                    found.add(places, rows)
+                return found
             except FileNotFoundError:
                 continue  # merged meanwhile
 
@@ -339,14 +337,16 @@ class ParquetEmbeddingCache:
         return self._claims[key]
 
 
-class _Spread:
+class LaidOutVectors:
     """Vectors that come in any order, laid down in a file and taken up again in the order of their places."""
 
-    def __init__(self, file: IO[bytes], dimensions: int):
-        self.file, self.dimensions = file, dimensions
+    def __init__(self, file: IO[bytes], names: Sequence[str], dimensions: int):
+        """`names` are the hashes of the texts at all places; `file` is written to, and closed when nobody needs it."""
+        self.file, self.names, self.dimensions = file, names, dimensions
         self._rows = 0
         self._parts: dict[int, list[tuple[int, np.ndarray]]] = {}
-        """By table the parts of the file that hold rows of it: the first row there, and the place of each."""
+        """By block of places the parts of the file that hold vectors of it: the first row there, and the place of each."""
+        self._block = lru_cache(1)(self._taken_up)
 
     def add(self, places: np.ndarray, vectors: np.ndarray) -> None:
         """Lay down the vectors of some places; equal places have equal vectors."""
@@ -365,21 +365,26 @@ class _Spread:
         parts = ([places for _, places in held] for held in self._parts.values())
         return sum(len(np.unique(np.concatenate(held))) for held in parts)
 
-    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Columns `text_hash` and `vector` of the places that are there, in their order; `names` are those of all."""
-        self.file.flush()
-        width = 4 * self.dimensions
-        for number in sorted(self._parts):
+    def between(self, first: int, end: int) -> Iterator[pa.Table]:
+        """Columns `text_hash` and `vector` of those of the places `first` to `end` - 1 that have one."""
+        for number in range(first // _TABLE_ROWS, -(-end // _TABLE_ROWS)):
             start = number * _TABLE_ROWS
-            made = np.empty((min(_TABLE_ROWS, len(names) - start), self.dimensions), dtype=np.float32)
-            is_found = np.zeros(len(made), dtype=bool)
-            for first, places in self._parts[number]:
-                read = os.pread(self.file.fileno(), len(places) * width, first * width)
-                made[places - start] = np.frombuffer(read, dtype=np.float32).reshape(-1, self.dimensions)
-                is_found[places - start] = True
-            own = pa.array(names[start : start + len(made)], pa.string())
+            low, high = max(first, start), min(end, start + _TABLE_ROWS)
+            made, is_found = (held[low - start : high - start] for held in self._block(number))
+            own = pa.array(self.names[low:high], pa.string())
             yield _table(own.filter(pa.array(is_found)), made if is_found.all() else made[is_found])
-        self.file.close()
+
+    def _taken_up(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The vectors of a block of places, and which of these have one."""
+        self.file.flush()
+        start, width = number * _TABLE_ROWS, 4 * self.dimensions
+        made = np.empty((min(_TABLE_ROWS, len(self.names) - start), self.dimensions), dtype=np.float32)
+        is_found = np.zeros(len(made), dtype=bool)
+        for first, places in self._parts.get(number, []):
+            read = os.pread(self.file.fileno(), len(places) * width, first * width)
+            made[places - start] = np.frombuffer(read, dtype=np.float32).reshape(-1, self.dimensions)
+            is_found[places - start] = True
+        return made, is_found
 
 
 def _schema(dimensions: int) -> pa.Schema:

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets import graph
-from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH
+from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, IN_PARTS
 from dagster_project.resources import published, published_macros, published_readiness
 from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.duckdb_extensions import load_vss
@@ -189,7 +189,8 @@ class IndexBuild:
             self._inverted_index()
             with self._registered("added_forms", forms.result()):
                 run(published.TERM_FORMS)
-        run(f"CREATE TABLE embeddings AS {self._embedded('FROM chunks')}")
+        run(published.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
+        run(f"CREATE TABLE embeddings AS {self._embedded('true')}")
         run(published.REFUSALS)
         return changed
 
@@ -242,7 +243,16 @@ class IndexBuild:
     def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
         """A temporary view over stored files, with the column `partition`."""
         declared = self.lake.tables[table]
-        if not partitions:
+        files: list[tuple[str | None, Path]]
+        if table in IN_PARTS:
+            files = [(p, self.lake.local(table, p)) for p in self.lake.parts(table)]
+        else:
+            files = [
+                (p, self.lake.verified(file, p) if p else self.lake.local(file))
+                for p in partitions
+                for file in files_of(table, self.hashes.get(p or "", {}))
+            ]
+        if not files:
             columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
             self.connection.execute(
                 f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0"
@@ -250,10 +260,8 @@ class IndexBuild:
             return
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
-            f"SELECT {columns}, '{quoted(p or '')}' AS partition "
-            f"FROM read_parquet('{quoted(self.lake.verified(file, p) if p else self.lake.local(file))}')"
-            for p in partitions
-            for file in files_of(table, self.hashes.get(p or "", {}))
+            f"SELECT {columns}, '{quoted(p or '')}' AS partition FROM read_parquet('{quoted(file)}')"
+            for p, file in files
         ]
         self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
 
@@ -332,9 +340,9 @@ class IndexBuild:
                 f"{others[0][1]} dimensions, the settings name {wanted[0]} with {wanted[1]}: run `weft build`"
             )
 
-    def _embedded(self, chunks: str) -> str:
-        """The statement that selects the vector of each chunk that another one selects."""
-        return published.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, chunks=chunks)
+    def _embedded(self, parts: str) -> str:
+        """The statement that selects the vectors of `embedded_texts` of the parts that a condition names."""
+        return published.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, parts=parts)
 
     def _hnsw(self) -> str:
         """Build the HNSW index where there are enough vectors; returns how vectors are searched."""

@@ -8,7 +8,7 @@ import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 from dagster import UPathIOManager
 from upath import UPath
 
-from assets.partitions import SLOW_PARTS
-from assets.protocols import Loaded, Partitions
+from assets.partitions import IN_PARTS, SLOW_PARTS
+from assets.protocols import Loaded, Partitions, Parts
 from dagster_project.resources.processes import is_left_over
 from dagster_project.resources.slow_lane import slow_partitions
 from transforms import schemas
 from transforms.errors import LakeDamageError, SettingsError
+from transforms.hashing import parts_hash
 
 _ROW_GROUP = 65_536
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
@@ -74,7 +75,11 @@ class StagedFile:
 
 
 class ParquetLake:
-    """Tables as Parquet files below a URI: `<table>/<source>/<unit>.parquet` or `<table>.parquet`."""
+    """Tables as Parquet files below a URI: `<table>/<source>/<unit>.parquet` or `<table>.parquet`.
+
+    Of a table that is stored in parts the latter has no rows: it says which parts there are, and their hashes. Without a
+    partition, such a table is all of its parts.
+    """
 
     def __init__(self, uri: str, tables: Mapping[str, schemas.Table], copies: Path | None = None):
         """`copies` is a folder of this machine for what is read of a lake elsewhere; else a temporary one."""
@@ -164,6 +169,23 @@ class ParquetLake:
             os.fsync(raw.fileno())
         return StagedFile(temporary, place, content_hash, rows)
 
+    def stage_parts(self, table: str, parts: Parts, *, code_version: str) -> StagedFile:
+        """The list of the parts of a table, written beside its place, when they are at theirs and others are gone."""
+        hashes: dict[str, str] = {}
+        rows = 0
+        for part, inputs, data in parts.made:
+            made = self.stage(table, part, data, code_version=code_version, inputs=inputs)
+            made.commit()
+            hashes[part], rows = made.content_hash, rows + made.row_count
+        for part in parts.kept:
+            if footer := self.footer(table, part):
+                hashes[part], rows = footer.content_hash, rows + footer.row_count
+        for part in set(self.partitions(table)) - hashes.keys():
+            self._delete(table, part)
+        listed = self.stage(table, None, self.tables[table].empty(), code_version=code_version, inputs=hashes)
+        told = (text for item in sorted(hashes.items()) for text in item)
+        return replace(listed, content_hash=parts_hash(told), row_count=rows)
+
     def footer(self, table: str, partition: str | None = None) -> Footer | None:
         """What the stored file says of itself; None if there is none or it cannot be read."""
         found = self._examined(table, partition)
@@ -184,6 +206,33 @@ class ParquetLake:
         return found if isinstance(found, str) else None
 
     def _examined(self, table: str, partition: str | None) -> Footer | str:
+        """What the stored table says of itself, or what is wrong with it."""
+        found = self._examined_file(table, partition)
+        if isinstance(found, str) or partition is not None or table not in IN_PARTS:
+            return found
+        if found.row_count:
+            return OTHER_SCHEMA
+        rows = 0
+        for part, content_hash in found.inputs.items():
+            own = self._examined_file(table, part)
+            if isinstance(own, str):
+                return f"without its part {self.path(table, part)}, which is {own}"
+            if own.content_hash != content_hash:
+                return f"not the list of its parts: {self.path(table, part)} is another"
+            rows += own.row_count
+        told = (text for item in found.inputs.items() for text in item)
+        return Footer(parts_hash(told), found.code_version, {}, rows)
+
+    def parts(self, table: str) -> list[str]:
+        """The names of the parts of a table that is stored in parts, sorted; none if it cannot be read."""
+        found = self._examined_file(table, None)
+        return [] if isinstance(found, str) else sorted(found.inputs)
+
+    def _stored_as(self, table: str, partition: str | None) -> Sequence[str | None]:
+        """The partitions under which the rows of a table, or of one partition of it, are stored."""
+        return self.parts(table) if partition is None and table in IN_PARTS else [partition]
+
+    def _examined_file(self, table: str, partition: str | None) -> Footer | str:
         """What the stored file says of itself, or what is wrong with it."""
         try:
             with _opened(self.path(table, partition)) as file:
@@ -209,6 +258,9 @@ class ParquetLake:
 
     def read(self, table: str, partition: str | None = None) -> Loaded:
         """The stored table; FileNotFoundError if there is none, LakeDamageError if its content is not what was written."""
+        if partition is None and table in IN_PARTS and (footer := self.footer(table)):
+            read = [self.read(table, part).table for part in self.parts(table)]
+            return Loaded(pa.concat_tables(read or [self.tables[table].empty()]), footer.content_hash)
         path = self.local(table, partition)
         with _opened(path) as file:
             content_hash = _verified_hash(file, path)
@@ -262,11 +314,15 @@ class ParquetLake:
         if self.footer(table, partition) is None:
             return None
         try:
-            path = self.path(table, partition)
-            with _opened(path) as file:
-                return pq.ParquetFile(file).read(list(columns), use_threads=is_local(path))
+            read = [self._columns_of(table, columns, part) for part in self._stored_as(table, partition)]
         except (pa.ArrowException, OSError):
             return None
+        return pa.concat_tables(read or [self.tables[table].empty().select(list(columns))])
+
+    def _columns_of(self, table: str, columns: Sequence[str], partition: str | None) -> pa.Table:
+        path = self.path(table, partition)
+        with _opened(path) as file:
+            return pq.ParquetFile(file).read(list(columns), use_threads=is_local(path))
 
     def written_at(self, table: str, partition: str | None = None) -> datetime | None:
         """When the stored file was written; None if there is none, or the file system keeps no times."""
@@ -397,7 +453,7 @@ class LakeIOManager(UPathIOManager):
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
             self._backend.raw_sql("SET enable_progress_bar=false")
             self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
-        places = [(name, p) for p in partitions]
+        places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
         if part := SLOW_PARTS.get(name):
             known = [p for p in partitions if p is not None]
             places += [(part, p) for p in slow_partitions(self.lake, known)]
@@ -422,10 +478,11 @@ class LakeIOManager(UPathIOManager):
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj
-        table = context.asset_key.path[-1]
-        staged = self.lake.stage(
-            table, None, data, code_version=context.asset_spec.code_version or "", inputs={}
-        )
+        table, version = context.asset_key.path[-1], context.asset_spec.code_version or ""
+        if isinstance(data, Parts):
+            staged = self.lake.stage_parts(table, data, code_version=version)
+        else:
+            staged = self.lake.stage(table, None, data, code_version=version, inputs={})
         context.add_output_metadata(
             {
                 "dagster/row_count": staged.row_count,

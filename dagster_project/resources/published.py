@@ -171,11 +171,15 @@ CREATE TABLE term_forms AS
 SELECT form, any_value(term) AS term, sum(texts)::INTEGER AS chunk_count FROM added_forms GROUP BY form ORDER BY form
 """
 
-EMBEDDED = """
-SELECT c.chunk_no, c.chunk_id, e.model, e.vector::FLOAT[{dimensions}] AS vector
+EMBEDDED_TEXTS = """
+CREATE TEMP TABLE embedded_texts AS
+SELECT c.chunk_no, c.chunk_id, coalesce(x.checksum, c.checksum) AS text_hash
 FROM ({chunks}) c LEFT JOIN lake_chunk_context x USING (chunk_id)
-JOIN lake_embeddings e ON e.text_hash = coalesce(x.checksum, c.checksum)
-ORDER BY c.chunk_no
+"""
+EMBEDDED = """
+SELECT t.chunk_no, t.chunk_id, e.model, e.vector::FLOAT[{dimensions}] AS vector
+FROM embedded_texts t JOIN (SELECT text_hash, model, vector FROM lake_embeddings WHERE {parts}) e USING (text_hash)
+ORDER BY t.chunk_no
 """
 
 REFUSALS = """

@@ -20,9 +20,14 @@ def version_of(file: Path) -> str:
 
 
 def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
-    """duckdb.IOException if the end of the open file is missing, which DuckDB meets only when it reads there."""
+    """duckdb.IOException if the open file is too short for what it holds, which DuckDB meets only when it reads there.
+
+    Free blocks do not count: those at the end need not be there.
+    """
     (blocks,) = connection.execute(
-        "SELECT block_size * total_blocks FROM pragma_database_size()"
+        "SELECT block_size * used_blocks FROM pragma_database_size()"
     ).fetchone() or (0,)
-    if file.stat().st_size < (whole := blocks + _HEADERS):
-        raise duckdb.IOException(f"{file.name} is cut off: {file.stat().st_size:,} of {whole:,} bytes")
+    if file.stat().st_size < (least := blocks + _HEADERS):
+        raise duckdb.IOException(
+            f"{file.name} is cut off: {file.stat().st_size:,} of at least {least:,} bytes"
+        )

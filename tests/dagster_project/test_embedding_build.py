@@ -14,7 +14,7 @@ from assets.publish import REUSE
 from dagster_project.cli import main
 from dagster_project.composition import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
-from tests.archives import Mail, Workspace, discussion, embedded
+from tests.archives import Mail, Workspace, discussion, embedded, mbox
 from tests.gemini_loopback import KEY, Loopback, loopback
 from transforms.errors import ModelMismatchError
 
@@ -155,7 +155,17 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
         segment.unlink()
     built.write("dev/dev.2004-03.mbox", discussion(800, 3, "planner"))
     built.build()
-    assert last_check() == (False, 0.0)
+    assert last_check() == (True, 1.0)
+    texts = (
+        "SELECT count(DISTINCT coalesce(x.checksum, c.checksum)) FROM chunks c "
+        "LEFT JOIN chunk_context x USING (chunk_id)"
+    )
+    (before,) = built.column(texts)
+    (own,) = built.column(f"{texts} WHERE unit = 'dev.2004-01'")
+    with (built.folder / "mail" / "dev" / "dev.2004-01.mbox").open("ab") as archive:
+        archive.write(mbox([Mail(990, "One more came to January.", "more")]))
+    built.build()
+    assert last_check() == (False, pytest.approx(1 - own / before))
     assert built.plan().is_empty
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -260,15 +260,20 @@ def test_runs_of_a_build_that_is_gone_are_closed_and_others_left_alone(followed:
 
 
 def _without_a_vector(work: Workspace) -> None:
-    whole = work.lake.read("embeddings").table
-    work.lake.stage("embeddings", None, whole.slice(1), code_version="", inputs={}).commit()
+    _with_vectors(work, lambda table: table.slice(1))
 
 
 def _of_another_model(work: Workspace) -> None:
-    whole = work.lake.read("embeddings").table
-    named = pc.replace_substring(whole.column("model"), "wordllama", "another")
-    changed = whole.set_column(whole.schema.get_field_index("model"), "model", named)
-    work.lake.stage("embeddings", None, changed, code_version="", inputs={}).commit()
+    def named(table: pa.Table) -> pa.Table:
+        other = pc.replace_substring(table.column("model"), "wordllama", "another")
+        return table.set_column(table.schema.get_field_index("model"), "model", other)
+
+    _with_vectors(work, named)
+
+
+def _with_vectors(work: Workspace, change: Callable[[pa.Table], pa.Table]) -> None:
+    table = work.lake.read("embeddings", USERS).table
+    work.lake.stage("embeddings", USERS, change(table), code_version="", inputs={}).commit()
 
 
 def _without_terms(work: Workspace) -> None:
