@@ -1057,7 +1057,7 @@ def embeddings(dimensions: int) -> Table:
     """The table of vectors of one width: `vector` is a fixed-size list of 32-bit floats."""
     return Table(
         "embeddings",
-        "The vector of one text under one model.",
+        "The vector of one text under one model. In the lake it is stored by partition: with the first that has the text.",
         ("text_hash",),
         (
             _column("text_hash", pa.string(), "hash of the embedded text; the checksum of a chunk"),
