@@ -14,7 +14,7 @@ from assets.publish import REUSE
 from dagster_project.cli import main
 from dagster_project.composition import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
-from tests.archives import Mail, Workspace, discussion, embedded, mbox
+from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt
 from tests.gemini_loopback import KEY, Loopback, loopback
 from transforms.errors import ModelMismatchError
 
@@ -194,3 +194,50 @@ def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_p
     built.write("dev/dev.2004-03.mbox", discussion(800, 2, "planner"))
     assert embedded(built.build()) == 2
     assert weft(built, "cache", "import", str(built.config)).exit_code == 5
+
+
+def test_an_hours_mail_makes_its_own_part_of_the_vectors_and_leaves_the_others(
+    built: Workspace, tmp_path: Path
+):
+    lake = built.lake
+    before = files_of_vectors(built)
+    assert set(lake.parts("embeddings")) == set(before) == set(lake.partitions("messages"))
+    built.write(
+        "dev/dev.2004-03.mbox", [*discussion(800, 3, "planner"), Mail(850, "The same words.", "Same")]
+    )
+    built.write("dev/dev.2004-04.mbox", [Mail(860, "The same words.", "Same"), Mail(861, "Others.", "Same")])
+    result = built.build()
+    assert embedded(result) == 5
+    after = files_of_vectors(built)
+    assert {name: after[name] for name in before} == before
+    assert after.keys() - before.keys() == {"dev/dev.2004-03", "dev/dev.2004-04"}
+    assert len(lake.ids("embeddings", "dev/dev.2004-04")) == 1
+
+    (built.folder / "mail" / "dev" / "dev.2004-03.mbox").unlink()
+    assert embedded(built.build()) == 0
+    assert len(lake.ids("embeddings", "dev/dev.2004-04")) == 2
+    full = rebuilt(built, tmp_path / "full")
+    assert differences(built.index, full.index) == {}
+    written = [{name: data for name, (_, data) in files_of_vectors(work).items()} for work in (built, full)]
+    assert written[0] == written[1]
+    assert lake.footer("embeddings") == full.lake.footer("embeddings")
+
+
+def files_of_vectors(work: Workspace) -> dict[str, tuple[int, bytes]]:
+    """By part of the stored table of vectors when it was written, and its bytes."""
+    paths = {
+        name: Path(str(work.lake.path("embeddings", name))) for name in work.lake.partitions("embeddings")
+    }
+    return {name: (path.stat().st_mtime_ns, path.read_bytes()) for name, path in paths.items()}
+
+
+def test_a_table_of_vectors_in_one_file_is_parted_without_a_call(built: Workspace):
+    whole = built.lake.read("embeddings").table
+    for name in built.lake.parts("embeddings"):
+        Path(str(built.lake.path("embeddings", name))).unlink()
+    built.lake.stage("embeddings", None, whole, code_version="of another version", inputs={}).commit()
+    plan = built.plan()
+    assert plan.publish and not plan.damaged
+    assert embedded(built.build()) == 0
+    assert built.lake.read("embeddings").table.sort_by("text_hash").equals(whole.sort_by("text_hash"))
+    assert built.plan().is_empty
