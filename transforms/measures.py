@@ -27,6 +27,7 @@ BODY_COLUMNS = (
 _TEXTS = {"text_lex": False, "quote_lex": True}
 """The texts of a chunk whose lines are compared, and whether they are quoted."""
 _CHUNKS_AT_ONCE = 20_000
+_OTHER_BLANKS = r"[^\S\n ]+|  +"
 
 
 class MailTables(NamedTuple):
@@ -99,7 +100,7 @@ def compared_lines(bodies: Iterable[pa.RecordBatch], settings: MeasureSettings) 
     Columns `chunk`, `mail` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`. `bodies` have chunk_id,
     doc_id, text_lex and quote_lex.
     """
-    line = pl.col("line").str.replace_all(r"\s+", " ").str.strip_chars()
+    line = pl.col("line").str.strip_chars()
     hashed = {"chunk": pl.col("chunk_id").hash(seed=0), "mail": pl.col("doc_id").hash(seed=0)}
     none = {
         "chunk": pl.UInt64,
@@ -112,9 +113,12 @@ def compared_lines(bodies: Iterable[pa.RecordBatch], settings: MeasureSettings) 
     for batch in bodies:
         frame = pl.DataFrame(batch)
         for column, is_quoted in _TEXTS.items():
+            # A whole text at a time, and single spaces left alone: three times as fast as each line by one pattern.
+            text = pl.col(column).str.replace_all(_OTHER_BLANKS, " ").str.replace_all("  +", " ")
             found.append(
-                frame.select(**hashed, line=pl.col(column).str.split("\n"))
+                frame.select(**hashed, line=text.str.split("\n"))
                 .explode("line")
+                .filter(pl.col("line").str.len_bytes() >= settings.line_chars)
                 .with_columns(line=line)
                 .with_columns(chars=pl.col("line").str.len_chars(), is_quoted=is_quoted)
                 .filter(pl.col("chars") >= settings.line_chars)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import ibis
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transforms import measures
 from transforms.blocks import message_blocks
@@ -96,3 +100,21 @@ def test_a_list_without_mail_has_no_measures():
     none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "found": pl.Int64})
     anchors = none.rename({"message_id": "chunk_id"})
     assert measures.corpus_measures(tables, none, anchors, MeasureSettings()).num_rows == 0
+
+
+@given(st.lists(st.text(" ab\t\r\n\x0b\x85\u2003\u2028é", max_size=30), max_size=5))
+def test_lines_are_compared_whatever_their_blanks_are(texts: list[str]):
+    names = [str(number) for number in range(len(texts))]
+    columns = {"chunk_id": names, "doc_id": names, "text_lex": texts, "quote_lex": [""] * len(texts)}
+    chunks = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    found = measures.compared_lines(chunks.to_batches(), MeasureSettings(line_chars=3))
+    lines = [
+        (name, plain)
+        for name, text in zip(names, texts, strict=True)
+        for line in text.split("\n")
+        if len(plain := re.sub(r"\s+", " ", line).strip()) >= 3
+    ]
+    wanted = pl.DataFrame(lines, {"chunk": pl.String, "line": pl.String}, orient="row")
+    hashed = wanted.select(pl.col("chunk").hash(seed=0), pl.col("line").hash(seed=0))
+    assert found.select("chunk", "line").equals(hashed)
+    assert found["chars"].to_list() == [len(line) for _, line in lines]
