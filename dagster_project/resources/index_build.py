@@ -38,9 +38,9 @@ _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""
 _READING_LIMIT = "1GB"
 """What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
-_TEXTS_AT_ONCE = 10_000
-_MOST_AT_ONCE = 4
-"""Batches of texts in memory at once, some 100 MB each."""
+_TEXTS_AT_ONCE = 5_000
+_MOST_AT_ONCE = 2
+"""Batches of texts in memory at once, some 50 MB each."""
 WHOLE = (
     "memberships",
     "threads",
@@ -149,8 +149,8 @@ class IndexBuild:
 
     _is_update = False
     _unusable: str | None = None
-    _memory_limit = "2GB"
-    """What DuckDB may hold in memory; beyond it spills to disk, which costs processor time, too."""
+    _memory_limit = "1GB"
+    """What DuckDB may hold in memory; beyond it spills to disk. By one thread, more is hardly faster."""
     _postings: Path | None = None
     """The arrays of postings, where they were written with the postings."""
     _told_to_arrays: tuple[str, ...] = ()
@@ -159,7 +159,12 @@ class IndexBuild:
     @contextlib.contextmanager
     def _opened(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """The file at `place`, as `connection` too."""
-        config: dict[str, Any] = {"memory_limit": memory_limit, "storage_compatibility_version": _STORAGE}
+        config: dict[str, Any] = {
+            "memory_limit": memory_limit,
+            "storage_compatibility_version": _STORAGE,
+            # Two at one statement take twice the processor time, most of it for making room; so other work runs beside.
+            "threads": 1,
+        }
         with duckdb.connect(str(self.place), read_only=read_only, config=config) as connection:
             # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
             connection.execute("SET enable_progress_bar = false")
