@@ -12,6 +12,7 @@ import numpy as np
 from dagster_project.resources.hit_rows import update_hit_rows
 from dagster_project.resources.posting_arrays import (
     FREQUENCIES,
+    WrittenArray,
     coded,
     frequencies,
     known_codes,
@@ -125,24 +126,24 @@ def _update_vectors(
 ) -> None:
     old, old_codes = (np.load(before / f"{name}.npy", mmap_mode="r") for name in ("vectors", "vector_codes"))
     count, dimensions = len(source), old.shape[1]
-    make = np.lib.format.open_memmap
-    vectors = make(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(count, dimensions))
-    codes = make(folder / "vector_codes.npy", mode="w+", dtype=np.uint64, shape=(len(old_codes), count))
-    if len(old):
-        for start in range(0, count, _VECTORS_AT_ONCE):
-            part = slice(start, start + _VECTORS_AT_ONCE)
-            vectors[part] = old.take(source[part], axis=0, mode="clip")
-        for word, row in zip(codes, old_codes, strict=True):
-            word[:] = row.take(source, mode="clip")
     anew = connection.execute(_EMBEDDED_ANEW).fetchnumpy()["chunk_no"]
-    vectors[anew] = 0
+    made = np.zeros((len(anew), dimensions), dtype=np.float32)
     table = connection.execute(_VECTORS_ANEW).to_arrow_table()
-    vectors[table.column("chunk_no").to_numpy()] = stacked(table, dimensions)
-    codes[:, anew] = sign_codes(vectors[anew])
+    made[np.searchsorted(anew, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
+    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as written:
+        for start in range(0, count, _VECTORS_AT_ONCE):
+            part = source[start : start + _VECTORS_AT_ONCE]
+            rows = old.take(part, axis=0, mode="clip") if len(old) else np.zeros((len(part), dimensions))
+            low, high = np.searchsorted(anew, (start, start + len(part)))
+            rows[anew[low:high] - start] = made[low:high]
+            written.add(rows)
+    codes = np.empty((len(old_codes), count), dtype=np.uint64)
+    if len(old):
+        old_codes.take(source, axis=1, out=codes, mode="clip")
+    codes[:, anew] = sign_codes(made)
+    np.save(folder / "vector_codes.npy", codes)
     absent = connection.execute("SELECT chunk_no FROM embedding_refusals ORDER BY chunk_no").fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
-    vectors.flush()
-    codes.flush()
 
 
 _NUMBERS = """

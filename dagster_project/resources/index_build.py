@@ -151,6 +151,8 @@ class IndexBuild:
     _unusable: str | None = None
     _memory_limit = "1GB"
     """What DuckDB may hold in memory; beyond it spills to disk. By one thread, more is hardly faster."""
+    _threads = 1
+    """Threads of DuckDB's; 0 for one a processor. At long inserts two take twice the processor time to make room."""
     _postings: Path | None = None
     """The arrays of postings, where they were written with the postings."""
     _told_to_arrays: tuple[str, ...] = ()
@@ -159,12 +161,9 @@ class IndexBuild:
     @contextlib.contextmanager
     def _opened(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """The file at `place`, as `connection` too."""
-        config: dict[str, Any] = {
-            "memory_limit": memory_limit,
-            "storage_compatibility_version": _STORAGE,
-            # Two at one statement take twice the processor time, most of it for making room; so other work runs beside.
-            "threads": 1,
-        }
+        config: dict[str, Any] = {"memory_limit": memory_limit, "storage_compatibility_version": _STORAGE}
+        if self._threads:
+            config["threads"] = self._threads
         with duckdb.connect(str(self.place), read_only=read_only, config=config) as connection:
             # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
             connection.execute("SET enable_progress_bar = false")

@@ -27,6 +27,7 @@ class IndexUpdate(IndexBuild):
     """
 
     _is_update = True
+    _threads = 0
     _memory_limit = "3GB"
     """More than from nothing: rows deleted here and there cannot be spilled."""
     _told_to_arrays = (
