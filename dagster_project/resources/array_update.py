@@ -24,6 +24,7 @@ from transforms.vector_codes import sign_codes
 from transforms.vectors import stacked
 
 _VECTORS_AT_ONCE = 1 << 15
+_POSTINGS_AT_ONCE = 1 << 20
 
 
 def update_arrays(
@@ -90,7 +91,8 @@ def _update_postings(
         raise ValueError(f"the arrays in {before} are not those of its file")
     np.save(folder / "starts.npy", made.starts)
     np.save(folder / "chunks.npy", made.chunks)
-    write_codes(folder, [made.codes], known)
+    parts = range(0, len(made.codes), _POSTINGS_AT_ONCE)
+    write_codes(folder, lambda: (made.codes[start : start + _POSTINGS_AT_ONCE] for start in parts), known)
     _update_terms(
         folder,
         data,

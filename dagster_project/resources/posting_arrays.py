@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,6 @@ import pyarrow as pa
 
 from transforms import lexical
 
-_ROWS = 1 << 20
 _WIDTH = -(-len(lexical.FIELDS) // 4) * 4
 _FREQUENCY = np.dtype("<u2")
 
@@ -52,21 +53,30 @@ class PostingArrays:
     def __init__(self, folder: Path):
         self.folder = folder
         self._chunks = WrittenArray(folder / "chunks.npy", np.int32)
-        self._codes: list[np.ndarray] = []
+        self._coded = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._parts: list[tuple[np.dtype, int]] = []
         self._known: dict[bytes, int] = {}
 
     def __enter__(self) -> PostingArrays:
         return self
 
     def __exit__(self, fault: type[BaseException] | None, *more: object) -> None:
-        self._chunks.__exit__()
-        if fault is None:
-            write_codes(self.folder, self._codes, self._known)
+        with self._coded:
+            self._chunks.__exit__()
+            if fault is None:
+                write_codes(self.folder, self._codes, self._known)
 
     def add(self, chunks: np.ndarray, counts: np.ndarray) -> None:
         """The postings that follow in order of term and chunk: their chunks, and their `frequencies`."""
         self._chunks.add(chunks)
-        self._codes.append(coded(counts, self._known))
+        codes = coded(counts, self._known)
+        codes.tofile(self._coded)
+        self._parts.append((codes.dtype, len(codes)))
+
+    def _codes(self) -> Iterator[np.ndarray]:
+        self._coded.seek(0)
+        for type_, count in self._parts:
+            yield np.fromfile(self._coded, type_, count)
 
 
 def known_codes(counts: np.ndarray) -> dict[bytes, int]:
@@ -76,11 +86,13 @@ def known_codes(counts: np.ndarray) -> dict[bytes, int]:
     return {row.tobytes(): code for code, row in enumerate(padded)}
 
 
-def write_codes(folder: Path, codes: list[np.ndarray], known: dict[bytes, int]) -> None:
-    """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes."""
-    parts = [held[start : start + _ROWS] for held in codes for start in range(0, len(held), _ROWS)]
+def write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: dict[bytes, int]) -> None:
+    """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes.
+
+    `codes` gives them in parts; it is called twice.
+    """
     occurs = np.zeros(len(known), dtype=bool)
-    for part in parts:
+    for part in codes():
         occurs[part] = True
     in_order = sorted(word for word, code in known.items() if occurs[code])
     counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
@@ -88,7 +100,7 @@ def write_codes(folder: Path, codes: list[np.ndarray], known: dict[bytes, int]) 
     numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
     numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
     with WrittenArray(folder / "codes.npy", numbers.dtype.type) as written:
-        for part in parts:
+        for part in codes():
             written.add(numbers[part])
 
 
