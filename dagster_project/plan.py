@@ -17,6 +17,7 @@ from assets.partitions import (
     DOCUMENTS,
     FAMILIES,
     GRAPH,
+    IN_PARTS,
     MAIL,
     SLOW,
     Family,
@@ -160,6 +161,7 @@ def _damages(
     whole = _whole_tables(settings, lake)
     versions = whole | {table: stage.code_version for stage in stages(settings) for table in stage.tables}
     found: dict[str, str] = {}
+    places += [(table, p, True) for table in IN_PARTS for p in lake.parts(table) if p in published]
     for table, partition, was_there in [*places, *((t, None, bool(published)) for t in whole)]:
         damage = lake.damage(table, partition)
         if damage == OTHER_SCHEMA and lake.code_version(table, partition) != versions[table]:

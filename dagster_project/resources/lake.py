@@ -201,8 +201,8 @@ class ParquetLake:
         return metadata[_CODE].decode() if _CODE in metadata else None
 
     def damage(self, table: str, partition: str | None = None) -> str | None:
-        """What is wrong with a stored file; None if it is whole."""
-        found = self._examined(table, partition)
+        """What is wrong with a stored file; None if it is whole. Of a table in parts it is the list of these."""
+        found = self._examined_file(table, partition)
         return found if isinstance(found, str) else None
 
     def _examined(self, table: str, partition: str | None) -> Footer | str:
@@ -210,17 +210,12 @@ class ParquetLake:
         found = self._examined_file(table, partition)
         if isinstance(found, str) or partition is not None or table not in IN_PARTS:
             return found
-        if found.row_count:
-            return OTHER_SCHEMA
-        rows = 0
-        for part, content_hash in found.inputs.items():
-            own = self._examined_file(table, part)
-            if isinstance(own, str):
-                return f"without its part {self.path(table, part)}, which is {own}"
-            if own.content_hash != content_hash:
-                return f"not the list of its parts: {self.path(table, part)} is another"
-            rows += own.row_count
+        parts = [self._examined_file(table, part) for part in found.inputs]
+        hashes = [part.content_hash for part in parts if isinstance(part, Footer)]
+        if hashes != list(found.inputs.values()):
+            return "not the list of its parts"
         told = (text for item in found.inputs.items() for text in item)
+        rows = sum(part.row_count for part in parts if isinstance(part, Footer))
         return Footer(parts_hash(told), found.code_version, {}, rows)
 
     def parts(self, table: str) -> list[str]:
@@ -244,7 +239,8 @@ class ParquetLake:
         except (pa.ArrowException, OSError) as error:
             return f"no whole Parquet file ({str(error).splitlines()[0]})"
         declared = self.tables[table].arrow
-        if columns.names != declared.names or columns.types != declared.types:
+        is_list = partition is None and table in IN_PARTS
+        if columns.names != declared.names or columns.types != declared.types or (is_list and rows):
             return OTHER_SCHEMA
         if not {_CONTENT, _CODE, _INPUTS} <= metadata.keys():
             return "not written by Weft"

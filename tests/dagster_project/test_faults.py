@@ -68,6 +68,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "threads": (of_another_schema, "of another schema"),
     "chunk_context": (of_another_type, "of another schema"),
     "corpus_measures": (Path.unlink, "missing"),
+    "embeddings/dev/dev.2004-01": (truncated, "no whole Parquet file"),
+    "embeddings/users/users.2004-01": (Path.unlink, "missing"),
 }
 
 
@@ -95,6 +97,7 @@ SPOILED_FILES: dict[str, Callable[[Path], None]] = {
     "message_chunks/dev/dev.2004-01": cut_inside,
     "message_terms/users/users.2004-01": flip,
     "threads": flip,
+    "embeddings/dev/dev.2004-01": flip,
 }
 
 
