@@ -26,6 +26,8 @@ _SQL_TYPES = {
 
 def sql_type(type_: pa.DataType) -> str:
     """The DuckDB type of a declared Arrow type."""
+    if pa.types.is_fixed_size_list(type_):
+        return f"{sql_type(type_.value_type)}[{type_.list_size}]"
     if pa.types.is_list(type_):
         return f"{sql_type(type_.value_type)}[]"
     return _SQL_TYPES[type_]
