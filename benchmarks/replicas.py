@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from assets.partitions import MAIL
+from assets.partitions import IN_PARTS, MAIL
+from assets.protocols import Parts
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.settings import Settings, load_settings
@@ -90,7 +91,7 @@ class Replicas:
         return -(-chunks // self.chunks)
 
     def _stored(self, table: str) -> str:
-        parts = self.base.partitions(table) if table in MAIL.tables else [None]
+        parts = self.base.partitions(table) if table in (*MAIL.tables, *IN_PARTS) else [None]
         files = ", ".join(f"'{self.base.path(table, part)}'" for part in parts)
         unit = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1) AS partition"
         return f"SELECT * EXCLUDE (_file), {unit} FROM read_parquet([{files}], filename = '_file')"
@@ -126,10 +127,11 @@ class Replicas:
             self._write(table, None, rows)
         rows = self.connection.execute(_MEMBERSHIPS, {"copies": copies, "last": last}).to_arrow_table()
         self._write("memberships", None, rows)
-        self._write("embeddings", None, pa.Table.from_batches(self._vectors(copies)))
+        parts = Parts((), self._vectors(copies))
+        self.made.stage_parts("embeddings", parts, code_version="replica").commit()
 
-    def _vectors(self, copies: int) -> Iterator[pa.RecordBatch]:
-        """The rows of `embeddings`: those of the base, turned by another noise for each copy."""
+    def _vectors(self, copies: int) -> Iterator[tuple[str, Mapping[str, str], Iterable[pa.Table]]]:
+        """The parts of `embeddings`, one for each copy: the rows of the base, turned by another noise."""
         old = self.connection.execute("FROM embeddings ORDER BY text_hash").to_arrow_table()
         dimensions = old.column("dimensions")[0].as_py()
         vectors = stacked(old, dimensions)
@@ -148,7 +150,7 @@ class Replicas:
             )
             flat = pa.FixedSizeListArray.from_arrays(made.ravel(), dimensions)
             place = table.column_names.index("vector")
-            yield from table.set_column(place, "vector", flat).to_batches()
+            yield f"{SOURCE}/{copy:04}", {}, [table.set_column(place, "vector", flat)]
 
     def _column(self, table: str, name: str) -> str:
         if name in _NAMES:
