@@ -277,17 +277,14 @@ class ParquetEmbeddingCache:
 
         A damaged segment is set aside; its texts count as never embedded.
         """
-        _, dimensions, _ = key
         place_of = {name: place for place, name in enumerate(wanted)}
         for segment in self._segments(*key):
-            for table in _row_groups(segment):
-                if table is None or not table.schema.equals(_schema(dimensions)):
-                    segment.replace(segment.with_suffix(_SET_ASIDE))
-                    break
-                names = table.column("text_hash").to_pylist()
-                places = np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
-                rows = np.flatnonzero(places >= 0)
-                yield places[rows], stacked(table, dimensions)[rows]
+            try:
+                yield from _found_in(segment, place_of, key[1])
+            except FileNotFoundError:
+                raise
+            except (pa.ArrowException, OSError):
+                segment.replace(segment.with_suffix(_SET_ASIDE))
 
     def _merge(self, segments: Sequence[Path], folder: Path) -> bool:
         """One segment in place of many; False if another process is at it or nothing was won."""
@@ -422,15 +419,23 @@ def _read(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
         return None
 
 
-def _row_groups(segment: Path) -> Iterator[pa.Table | None]:
-    """A segment in parts; None, the last, if it is damaged, FileNotFoundError if it vanished in a merge."""
+def _found_in(
+    segment: Path, place_of: Mapping[str, int], dimensions: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The places of those texts that a segment has, and their vectors, of row groups that have some.
+
+    ArrowException or OSError if it is damaged, FileNotFoundError if it vanished in a merge.
+    """
     with pa.OSFile(str(segment)) as file:
-        try:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            for number in range(parquet.num_row_groups):
-                yield parquet.read_row_group(number)
-        except (pa.ArrowException, OSError):
-            yield None
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        if not parquet.schema_arrow.equals(_schema(dimensions)):
+            raise pa.ArrowInvalid(f"{segment} holds other columns than a cache of vectors")
+        for number in range(parquet.num_row_groups):
+            names = parquet.read_row_group(number, ["text_hash"]).column(0).to_pylist()
+            places = np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
+            rows = np.flatnonzero(places >= 0)
+            if len(rows):
+                yield places[rows], stacked(parquet.read_row_group(number, ["vector"]), dimensions)[rows]
 
 
 def _damage(segment: Path, dimensions: int) -> str | None:
