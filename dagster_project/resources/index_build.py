@@ -36,7 +36,7 @@ from transforms.terms import word_forms
 
 _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""
-_READING_LIMIT = "1GB"
+_READING_LIMIT = "2GB"
 """What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
@@ -149,7 +149,7 @@ class IndexBuild:
 
     _is_update = False
     _unusable: str | None = None
-    _memory_limit = "1GB"
+    _memory_limit = "1500MB"
     """What DuckDB may hold in memory; beyond it spills to disk. By one thread, more is hardly faster."""
     _threads = 1
     """Threads of DuckDB's; 0 for one a processor. At long inserts two take twice the processor time to make room."""
@@ -194,7 +194,7 @@ class IndexBuild:
             with self._registered("added_forms", forms.result()):
                 run(published.TERM_FORMS)
         run(published.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
-        run(f"CREATE TABLE embeddings AS {self._embedded('true')}")
+        run(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
         run(published.REFUSALS)
         return changed
 
@@ -247,15 +247,14 @@ class IndexBuild:
     def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
         """A temporary view over stored files, with the column `partition`."""
         declared = self.lake.tables[table]
-        files: list[tuple[str | None, Path]]
         if table in IN_PARTS:
-            files = [(p, self.lake.local(table, p)) for p in self.lake.parts(table)]
-        else:
-            files = [
-                (p, self.lake.verified(file, p) if p else self.lake.local(file))
-                for p in partitions
-                for file in files_of(table, self.hashes.get(p or "", {}))
-            ]
+            self._from_parts(view, table, [self.lake.local(table, part) for part in self.lake.parts(table)])
+            return
+        files = [
+            (p, self.lake.verified(file, p) if p else self.lake.local(file))
+            for p in partitions
+            for file in files_of(table, self.hashes.get(p or "", {}))
+        ]
         if not files:
             columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
             self.connection.execute(
@@ -268,6 +267,20 @@ class IndexBuild:
             for p, file in files
         ]
         self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
+
+    def _from_parts(self, view: str, table: str, files: Sequence[str | Path]) -> None:
+        """A temporary view over the files of some parts of a table, with the column `_file`.
+
+        It is one scan: each of several would keep the memory that it reads into until the last has ended.
+        """
+        columns = {c.name: published.sql_type(c.type) for c in self.lake.tables[table].columns}
+        names = ", ".join(f'"{name}"' for name in columns)
+        paths = ", ".join(f"'{quoted(file)}'" for file in files)
+        rows = f"SELECT {names}, _file FROM read_parquet([{paths}], filename = '_file')"
+        if not files:
+            none = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns.items())
+            rows = f"SELECT {none}, NULL::VARCHAR AS _file LIMIT 0"
+        self.connection.execute(f"CREATE TEMP VIEW {view} AS {rows}")
 
     def _lake_rows_of(self, changed: Sequence[str]) -> None:
         """The views `new_<table>` over the files of these partitions."""
@@ -344,9 +357,9 @@ class IndexBuild:
                 f"{others[0][1]} dimensions, the settings name {wanted[0]} with {wanted[1]}: run `weft build`"
             )
 
-    def _embedded(self, parts: str) -> str:
-        """The statement that selects the vectors of `embedded_texts` of the parts that a condition names."""
-        return published.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, parts=parts)
+    def _embedded(self, vectors: str) -> str:
+        """The statement that selects the vectors of `embedded_texts` from a view."""
+        return published.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, vectors=vectors)
 
     def _hnsw(self) -> str:
         """Build the HNSW index where there are enough vectors; returns how vectors are searched."""

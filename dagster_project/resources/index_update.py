@@ -12,7 +12,7 @@ import pyarrow as pa
 from dagster_project.resources import published, published_changes, published_readiness
 from dagster_project.resources.array_update import update_arrays
 from dagster_project.resources.full_disk import is_of_full_disk
-from dagster_project.resources.index_build import IndexBuild, Ingredients, quoted
+from dagster_project.resources.index_build import IndexBuild, Ingredients
 from dagster_project.resources.published_changes import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
 from dagster_project.resources.published_readiness import IN_SCOPE
 from dagster_project.resources.search_arrays import fits, folder_of
@@ -138,11 +138,9 @@ class IndexUpdate(IndexBuild):
             run(statement)
         run(published.EMBEDDED_TEXTS.format(chunks=published_changes.CHUNKS_EMBEDDED_ANEW))
         # The vectors of a few parts are read, and of the others the hashes of their texts.
-        parts = ", ".join(
-            f"'{quoted(name)}'" for (name,) in run(published_changes.PARTS_WITH_TEXTS).fetchall()
-        )
-        if parts:
-            run(f"INSERT INTO embeddings {self._embedded(f'partition IN ({parts})')}")
+        files = [file for (file,) in run(published_changes.FILES_WITH_TEXTS).fetchall()]
+        self._from_parts("needed_embeddings", "embeddings", files)
+        run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
         (moved,) = self.connection.execute(published_changes.MOVED_POSTINGS).fetchone() or (0,)

@@ -180,7 +180,7 @@ FROM ({chunks}) c LEFT JOIN lake_chunk_context x USING (chunk_id)
 """
 EMBEDDED = """
 SELECT t.chunk_no, t.chunk_id, e.model, e.vector::FLOAT[{dimensions}] AS vector
-FROM embedded_texts t JOIN (SELECT text_hash, model, vector FROM lake_embeddings WHERE {parts}) e USING (text_hash)
+FROM embedded_texts t JOIN {vectors} e USING (text_hash)
 ORDER BY t.chunk_no
 """
 

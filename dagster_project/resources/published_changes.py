@@ -165,7 +165,7 @@ RENUMBERED = (
     "DELETE FROM embeddings WHERE chunk_id IN (FROM embedded_anew)",
     "UPDATE embeddings SET chunk_no = new_no FROM numbers WHERE old_no = embeddings.chunk_no AND old_no <> new_no",
 )
-PARTS_WITH_TEXTS = """
-SELECT DISTINCT partition FROM lake_embeddings SEMI JOIN embedded_texts USING (text_hash) ORDER BY partition
+FILES_WITH_TEXTS = """
+SELECT DISTINCT _file FROM lake_embeddings SEMI JOIN embedded_texts USING (text_hash) ORDER BY _file
 """
 CHUNKS_EMBEDDED_ANEW = "FROM chunks WHERE chunk_id IN (FROM embedded_anew)"
