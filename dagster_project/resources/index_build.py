@@ -37,7 +37,7 @@ from transforms.terms import word_forms
 _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""
 _READING_LIMIT = "2GB"
-"""What DuckDB may hold while arrays are made of the finished file: beside them, and little is won by more."""
+"""What DuckDB may hold while arrays are made of the finished file: rows of hits and vectors are read at once."""
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
@@ -115,6 +115,10 @@ class IndexBuild:
         with self._opened(self._memory_limit) as connection:
             connection.execute("SET preserve_insertion_order = true")
             for name in (*WHOLE, *graph.TABLES):
+                if name in IN_PARTS:
+                    files = [self.lake.local(name, part) for part in self.lake.parts(name)]
+                    self._from_parts(f"lake_{name}", name, files)
+                    continue
                 parts = whole_parts(name, self.partitions) if name in self.hashes[""] else []
                 self._from_lake(f"lake_{name}", name, parts)
             self._check_model()
@@ -247,9 +251,6 @@ class IndexBuild:
     def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
         """A temporary view over stored files, with the column `partition`."""
         declared = self.lake.tables[table]
-        if table in IN_PARTS:
-            self._from_parts(view, table, [self.lake.local(table, part) for part in self.lake.parts(table)])
-            return
         files = [
             (p, self.lake.verified(file, p) if p else self.lake.local(file))
             for p in partitions
