@@ -326,8 +326,9 @@ def _make_small(
 def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
     """Bytes of text that may wait for the slow lane and are made before publishing nevertheless."""
     limits = settings.operations
-    if publisher.current() and publisher.fits_settings():
-        return limits.slow_at_once_bytes
+    current = publisher.current()
+    if current and publisher.fits_settings():
+        return max(limits.slow_at_once_bytes, limits.slow_at_once_share * current.stat().st_size)
     # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
     return max(limits.slow_at_once_bytes, limits.slow_at_first_share * source_bytes(settings, plan.units))
 

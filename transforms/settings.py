@@ -598,6 +598,12 @@ class OperationsSettings(StageSettings):
         description="bytes of text up to which what waits for the slow lane is made before a build publishes: that takes "
         "less time than a second publish",
     )
+    slow_at_once_share: float = Field(
+        0.005,
+        ge=0,
+        description="the same up to this share of the bytes of the published file, if that is more: the larger it is, the "
+        "longer takes a second publish",
+    )
     slow_at_first_share: float = Field(
         0.5,
         ge=0,

@@ -21,7 +21,7 @@ from tests.processes import Command, weft
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
-AT_ONCE = {"slow_at_once_bytes": 0, "slow_at_first_share": 0}
+AT_ONCE = {"slow_at_once_bytes": 0, "slow_at_once_share": 0, "slow_at_first_share": 0}
 OFF = {"slow_body_chars": 10**9}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
 UNIT = "dev/dev.2004-01"
@@ -83,6 +83,19 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     with made.instance() as instance:
         sync_partitions(instance, made.plan(), made.lake)
     assert not made.lake.partitions("slow_chunks")
+
+
+@pytest.mark.parametrize(("bytes_more", "made_before"), [(-9, ()), (9, (UNIT,))])
+def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_published_file(
+    made: Workspace, bytes_more: int, made_before: tuple[str, ...]
+):
+    size = (made.index / "CURRENT").resolve().stat().st_size
+    share = (len(GIANT) + bytes_more) / size
+    made.configure(chunks=LANES, operations=AT_ONCE | {"slow_at_once_share": share})
+    made.write(OTHER, discussion(100, 4, "planner"))
+    with made.instance() as instance:
+        assert build(made.settings, instance, slow=False).slow == made_before
+    assert (made.column(STALL)[0] > 1) == bool(made_before)
 
 
 def _at_once(work: Workspace, folder: Path) -> Workspace:
