@@ -104,9 +104,12 @@ class Workspace:
         return path
 
     def configure(self, *sources: Mapping[str, Any], **sections: Mapping[str, object]) -> Workspace:
-        """Write the settings file; without sources there is one, `dev`, over mail/*.mbox."""
+        """Write the settings file; without sources there is one, `dev`, over mail/*.mbox.
+
+        Small published files are changed in place, as large ones are by default.
+        """
         named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
-        sections = {"storage": {"root": "state"}, **sections}
+        sections = {"storage": {"root": "state"}, "index": {"spare_min_bytes": 0}, **sections}
         lines = []
         for section, values in sections.items():
             lines += [f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), ""]

@@ -673,6 +673,12 @@ class IndexSettings(StageSettings):
         description="vectors from which an HNSW index is built, for search.vector_search ann; none by default",
     )
     keep_versions: int = Field(2, gt=0, description="published versions that stay on disk")
+    spare_min_bytes: int = Field(
+        1 << 30,
+        ge=0,
+        description="size of the published file from which one version more stays on disk, hidden: the next publish changes "
+        "it instead of copying the current one",
+    )
     rebuild_share: float = Field(
         0.25,
         ge=0,

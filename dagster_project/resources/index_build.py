@@ -74,6 +74,8 @@ class Published:
     vector_search: str = "exact"
     unusable: str | None = None
     """What of the version before could not be taken over, and why."""
+    in_place: bool = False
+    """True if an older version was changed, which spares a copy of the one before."""
 
 
 @dataclass(frozen=True)

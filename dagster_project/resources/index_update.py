@@ -1,12 +1,13 @@
-"""One version of the published file being made of the one before: a copy in which what differs is replaced."""
+"""One version of the published file being made of an earlier one, in which what differs is replaced."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from dagster_project.resources import published, published_changes, published_readiness
@@ -21,7 +22,7 @@ _AT_ONCE = 1 << 24
 
 
 class IndexUpdate(IndexBuild):
-    """The file at `place`, made of a copy of `previous`.
+    """The file at `place`, which is a copy of `previous` or an older version that nobody needs.
 
     What its rows cost is what changed: new numbers and statistics reach all rows, but in narrow columns alone.
     """
@@ -34,10 +35,10 @@ class IndexUpdate(IndexBuild):
         "numbers", "recounted", "came_to_terms", "added", "embedded_anew", "retold", "restored",
     )  # fmt: skip
 
-    def __init__(self, made_of: Ingredients, place: Path, previous: Path):
+    def __init__(self, made_of: Ingredients, place: Path, previous: Path, arrays: Path):
+        """`previous` is the version before this one, `arrays` the folder with those of what is at `place` now."""
         super().__init__(made_of, place)
-        self.previous = previous
-        copied(previous, place)
+        self.previous, self.arrays = previous, arrays
 
     def _fill(self) -> list[str]:
         run = self.connection.execute
@@ -49,13 +50,13 @@ class IndexUpdate(IndexBuild):
         for name in published.WHOLE:
             self._replace(name)
         self._lake_rows_of(changed)
-        run(published_changes.FIRST_SEEN_BEFORE)
         for name, rows in published.PARTITIONED.items():
             self._compare(name, rows, OF_TOUCHED)
         run(published_changes.TEXTS_BEFORE)
         for name in published.PARTITIONED:
             self._replace(name, OF_TOUCHED)
-        run(published_changes.FIRST_SEEN, {"now": self.now})
+        with self._registered("seen_before", self._of_previous(published_changes.FIRST_SEEN_BEFORE)):
+            run(published_changes.FIRST_SEEN, {"now": self.now})
         run(published.NUMBERS)
         run(published.NUMBERED)
         self._readiness(changed)
@@ -104,14 +105,25 @@ class IndexUpdate(IndexBuild):
         run = self.connection.execute
         self._stored_readiness()
         run(published_readiness.SCOPE)
-        before = [published_readiness.BEFORE_STORED, published_readiness.BEFORE_PUBLISHED]
-        with self._registered("stage_times", self._stage_times(changed)):
+        partitions = [partition for (partition,) in run("FROM scope").fetchall()]
+        rows_before = self._of_previous(published_readiness.BEFORE_PUBLISHED, {"partitions": partitions})
+        before = [published_readiness.BEFORE_STORED, "FROM published_before"]
+        with (
+            self._registered("stage_times", self._stage_times(changed)),
+            self._registered("published_before", rows_before),
+        ):
             run(
                 f"CREATE TEMP TABLE rows_of_readiness AS {published_readiness.rows(before, IN_SCOPE)}",
                 {"now": self.now},
             )
         self._run(DIFFERING, "readiness", IN_SCOPE)
         self._replace("readiness", IN_SCOPE)
+
+    def _of_previous(self, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:
+        """What only the version before knows, which is that at `place` or a later one: when things came about."""
+        with duckdb.connect(str(self.previous), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection.execute(statement, values or {}).to_arrow_table()
 
     def _inverted_index(self) -> None:
         run = self.connection.execute
@@ -148,15 +160,15 @@ class IndexUpdate(IndexBuild):
 
     def _write_arrays(self) -> None:
         """Those of the version before are taken over where they are there and whole."""
-        before = folder_of(self.previous)
+        version = self.before["version"]
         try:
-            if fits(before, self.before):
-                return update_arrays(self.connection, folder_of(self.place), self.facts, before)
-            self._unusable = f"{before} is missing or of another version"
+            if fits(self.arrays, self.before):
+                return update_arrays(self.connection, folder_of(self.place), self.facts, self.arrays)
+            self._unusable = f"the arrays of version {version} are missing, or of another one"
         except (OSError, EOFError, ValueError, LookupError, pa.ArrowException) as error:
             if is_of_full_disk(error):
                 raise
-            self._unusable = f"{before} is damaged ({error})"
+            self._unusable = f"the arrays of version {version} are damaged ({error})"
         return super()._write_arrays()
 
 

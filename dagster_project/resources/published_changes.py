@@ -78,10 +78,9 @@ TEXTS_BEFORE = (
 )
 TEXTS_NOW = f"{published.TEXTS} WHERE chunk_id IN (FROM differing_chunks)"
 
-FIRST_SEEN_BEFORE = """
-CREATE TEMP TABLE seen_before AS
-SELECT source, unit, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL
-"""
+FIRST_SEEN_BEFORE = (
+    "SELECT source, unit, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL"
+)
 FIRST_SEEN = """
 UPDATE quarantine q SET first_seen = coalesce((
   SELECT b.first_seen FROM seen_before b WHERE b.source = q.source AND b.unit = q.unit AND b.place = q.place

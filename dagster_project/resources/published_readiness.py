@@ -23,9 +23,10 @@ IN_SCOPE = "partition IN (FROM scope)"
 """The rows that can differ from those of the version before: what changed, and what waits."""
 
 _KEPT = "doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at, waits_for"
-BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM readiness WHERE {IN_SCOPE}"
+BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM readiness WHERE partition IN (SELECT unnest($partitions))"
+"""Rows of some partitions in the version before."""
 BEFORE_STORED = f"SELECT {_KEPT} FROM lake_readiness"
-"""Rows of the version before, and those that the lake keeps in case that there is none that can be used."""
+"""Those that the lake keeps in case that there is no version that can be used."""
 
 _ROWS = """
 WITH readable AS (

@@ -28,13 +28,14 @@ from dagster_project.resources.index_build import (
     Published,
     whole_parts,
 )
-from dagster_project.resources.index_update import IndexUpdate
+from dagster_project.resources.index_update import IndexUpdate, copied
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources
+from dagster_project.resources.spare_version import drop_spare, keep_as_spare, spare_of
 from transforms import context, schemas, terms
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
@@ -94,18 +95,30 @@ class DuckDBPublisher:
             previous = self._usable_previous()
             if previous and previous.name == place.name:
                 return Published(version, place, False, len(partitions), 0, True)
-            made_of = self._ingredients(partitions, hashes, version)
-            previous = previous if previous and self._can_go_on(previous) else None
-            try:
-                result = self._build(made_of, previous, place)
-            except duckdb.Error as error:
-                if previous is None or is_of_full_disk(error):
-                    raise
-                # The previous version is damaged where its manifest does not show it: do without.
-                made = self._build(made_of, None, place)
-                result = replace(made, unusable=str(error).splitlines()[0])
+            result = self._built(self._ingredients(partitions, hashes, version), previous, place)
             self._prune(keep=place)
             return result
+
+    def _built(self, made_of: Ingredients, previous: Path | None, place: Path) -> Published:
+        """The version, made of an earlier one if that can be; one that is damaged where its manifest is not is told."""
+        unusable = None
+        for base in self._bases(previous):
+            try:
+                made = self._build(made_of, base, previous, place)
+                return replace(made, unusable=unusable or made.unusable)
+            except duckdb.Error as error:
+                if is_of_full_disk(error):
+                    raise
+                unusable = str(error).splitlines()[0]
+        return replace(self._build(made_of, None, None, place), unusable=unusable)
+
+    def _bases(self, previous: Path | None) -> Iterator[Path]:
+        """The earlier versions that the next one can be made of, the one first that need not be copied."""
+        if previous and self._can_go_on(previous):
+            spare = spare_of(self.folder)
+            if spare and self._is_usable(spare) and self._can_go_on(spare):
+                yield spare
+            yield previous
 
     def _ingredients(
         self, partitions: Mapping[str, str], hashes: Mapping[str, Mapping[str, str]], version: str
@@ -132,12 +145,19 @@ class DuckDBPublisher:
         much = max(_LEAST_REBUILT, self.index.rebuild_share * json.loads(facts["rows"])["postings"])
         return facts["vector_search"] != "hnsw" and self.index.ann_min_vectors is None and since <= much
 
-    def _build(self, made_of: Ingredients, previous: Path | None, place: Path) -> Published:
-        """Build a version aside, of the previous one if there is one, and switch to it."""
+    def _build(
+        self, made_of: Ingredients, base: Path | None, previous: Path | None, place: Path
+    ) -> Published:
+        """Build a version aside, of `base` if there is one, and switch to it."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         try:
-            build = IndexUpdate(made_of, building, previous) if previous else IndexBuild(made_of, building)
-            result = replace(build.run(), path=place)
+            if base and previous:
+                is_spare = base != previous
+                arrays = _begun(base, building, in_place=is_spare)
+                made = IndexUpdate(made_of, building, previous, arrays).run()
+                result = replace(made, path=place, in_place=is_spare)
+            else:
+                result = replace(IndexBuild(made_of, building).run(), path=place)
             if self.guard:
                 self.guard(building, self.current())
             _durable(building)
@@ -219,14 +239,15 @@ class DuckDBPublisher:
     def _usable_previous(self) -> Path | None:
         """The current version if its rows can be taken over."""
         current = self.current()
-        if current is None:
-            return None
+        return current if current and self._is_usable(current) else None
+
+    def _is_usable(self, version: Path) -> bool:
         try:
-            with _opened(current) as connection:
+            with _opened(version) as connection:
                 row = connection.execute("SELECT value FROM manifest WHERE key = 'layout'").fetchone()
         except duckdb.Error:
-            return None
-        return current if row and row[0] == self.layout else None
+            return False
+        return bool(row and row[0] == self.layout)
 
     def _switch(self, place: Path) -> None:
         link = self.folder / f".{CURRENT}-{os.getpid()}"
@@ -237,8 +258,14 @@ class DuckDBPublisher:
 
     def _prune(self, keep: Path) -> None:
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
-        for old in versions[: -self.index.keep_versions]:
-            old.unlink()
+        old = versions[: -self.index.keep_versions]
+        if self.index.ann_min_vectors is None and keep.stat().st_size >= self.index.spare_min_bytes:
+            if old:
+                keep_as_spare(old.pop())
+        else:
+            drop_spare(self.folder)
+        for version in old:
+            version.unlink()
         arrays = self.folder.glob("weft-*.arrays")
         _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
 
@@ -273,6 +300,18 @@ def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(str(file), read_only=True) as connection:
         require_whole(connection, file)
         yield connection
+
+
+def _begun(base: Path, building: Path, *, in_place: bool) -> Path:
+    """Let a version that is built begin as `base`, a copy of it or itself; where the arrays of that are."""
+    arrays = folder_of(base)
+    if not in_place:
+        copied(base, building)
+        return arrays
+    base.replace(building)
+    if not arrays.exists():
+        return arrays
+    return arrays.replace(building.with_name(f"{building.stem}-before.arrays"))
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -322,6 +361,7 @@ class PartitionPublisher:
             "partitions": done.partitions,
             "changed_partitions": done.changed,
             "built_on_previous": done.reused,
+            "changed_in_place": done.in_place,
             **({"previous_version_unusable": done.unusable} if done.unusable else {}),
             "vector_search": done.vector_search,
             **{f"rows_{name}": count for name, count in done.rows.items()},

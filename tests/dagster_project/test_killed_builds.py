@@ -21,7 +21,9 @@ from tests.archives import Mail, Workspace, differences, discussion, lake_hashes
 from tests.processes import Command
 
 KILLS = int(os.environ.get("WEFT_KILLS", "3"))
-LOCKS = (".build.lock", ".lake.lock", ".door.lock", ".slow.lock", ".lock", ".claims")
+KEPT = (
+    ".build.lock", ".lake.lock", ".door.lock", ".slow.lock", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
+)  # fmt: skip
 WAYS = ("run", "backfill", "publish")
 """An incremental build, a first build of everything, and a build that has to publish alone."""
 
@@ -44,7 +46,7 @@ def change(work: Workspace) -> None:
 def leftovers(work: Workspace) -> list[str]:
     """Files that only a running build has."""
     root = work.settings.root
-    hidden = [p for p in root.rglob(".*") if p.name not in LOCKS]
+    hidden = [p for p in root.rglob(".*") if p.name not in KEPT]
     return sorted(str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")])
 
 
@@ -61,6 +63,7 @@ class Undisturbed:
 def undisturbed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
     before = {"run": built_once.copied(folder / "run"), "backfill": two_lists(folder / "backfill")}
+    with_spare_version(before["run"])
     for work in before.values():
         change(work)
     seconds = {}
@@ -73,6 +76,16 @@ def undisturbed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory)
         assert start_build(timed).ended().code == 0
         seconds[way] = time.monotonic() - start
     return Undisturbed(before, seconds, Workspace(folder / "backfill-timed"))
+
+
+def with_spare_version(work: Workspace) -> None:
+    """Publish what is there again, after two versions with more, so that the next is made of one that nobody needs."""
+    for number in (900, 901):
+        more = work.write("users/users.2004-03.mbox", [Mail(number, "This goes again.", "short-lived")])
+        work.build()
+    more.unlink()
+    work.build()
+    assert (work.index / ".spare.duckdb").exists()
 
 
 def _unpublish(work: Workspace) -> None:

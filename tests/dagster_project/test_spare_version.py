@@ -1,0 +1,190 @@
+"""A version that is not needed any more becomes the next one, unless somebody can see that."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dagster_project.resources.index_update import IndexUpdate
+from dagster_project.resources.search_arrays import folder_of
+from tests.archives import Mail, Workspace, differences, discussion
+
+BROKEN = b"From nobody\n\nno header at all\n"
+READER = """
+import sys, duckdb
+connection = duckdb.connect(sys.argv[1], read_only=True)
+print(connection.execute("SELECT count(*) FROM messages").fetchone()[0], flush=True)
+sys.stdin.readline()
+print(connection.execute("SELECT count(body) FROM messages").fetchone()[0], flush=True)
+"""
+
+
+def published(work: Workspace, mails: int) -> Mapping[str, Any]:
+    """What a build publishes whose mail is a discussion of so many mails."""
+    work.write("dev.2004-01.mbox", discussion(0, mails, "compactor"))
+    done = work.build().published
+    assert done
+    return done
+
+
+def current(work: Workspace) -> Path:
+    """The current published file."""
+    return (work.index / "CURRENT").resolve()
+
+
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace with versions of four and of five mails."""
+    work = Workspace(tmp_path_factory.mktemp("two") / "work").configure()
+    work.write("dev.2004-02.mbox", discussion(100, 3, "planner"))
+    for mails in (4, 5):
+        published(work, mails)
+    return work
+
+
+@pytest.fixture
+def work(two_versions: Workspace, tmp_path: Path) -> Workspace:
+    return two_versions.copied(tmp_path / "work")
+
+
+def rebuilt(work: Workspace, folder: Path) -> Path:
+    """The folder of the published files of the same mail built from nothing."""
+    full = Workspace(folder).configure()
+    for path in (work.folder / "mail").iterdir():
+        full.write(path.name, path.read_bytes())
+    full.build()
+    return full.index
+
+
+def test_versions_are_changed_in_place_and_equal_one_that_is_made_from_nothing(
+    work: Workspace, tmp_path: Path
+):
+    inodes = [path.stat().st_ino for path in work.index.glob("weft-*.duckdb")]
+    assert not published(work, 6)["changed_in_place"]
+    inodes.append(current(work).stat().st_ino)
+    for mails in (7, 3, 8, 9):
+        done = published(work, mails)
+        assert done["changed_in_place"] and done["built_on_previous"]
+        assert "previous_version_unusable" not in done
+        assert current(work).stat().st_ino in inodes
+        assert differences(work.index, rebuilt(work, tmp_path / str(mails))) == {}
+    files = sorted(path.name for path in work.index.glob("*.duckdb"))
+    assert files[0] == ".spare.duckdb" and len(files) == 3
+
+
+def test_times_are_those_of_the_version_before_not_of_the_one_that_is_changed(work: Workspace):
+    published(work, 6)
+    work.write("dev.2004-03.mbox", BROKEN)
+    work.build()
+    # The version that is changed next has neither the sixth mail nor what is in quarantine.
+    times = "SELECT doc_id, published_at FROM readiness ORDER BY ALL"
+    since = "SELECT first_seen FROM quarantine"
+    known, seen = dict(work.sql(times)), work.sql(since)
+    done = published(work, 7)
+    assert done["changed_in_place"] and seen
+    later = dict(work.sql(times))
+    assert {name: later[name] for name in known} == known
+    assert later["m6@example.org"] > max(known.values())
+    assert work.sql(since) == seen
+
+
+@contextmanager
+def own_reader(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(str(file), read_only=True) as connection:
+        yield connection
+
+
+def test_a_version_that_this_process_reads_is_left_alone(work: Workspace):
+    with own_reader(current(work)) as reader:
+        for mails in (6, 7):
+            published(work, mails)
+        assert not published(work, 8)["changed_in_place"]
+        assert reader.execute("SELECT count(body) FROM messages").fetchone() == (8,)
+    # That one is deleted, and the next may be changed again.
+    assert published(work, 9)["changed_in_place"]
+
+
+def test_a_version_that_another_process_reads_is_left_alone(work: Workspace):
+    command = [sys.executable, "-c", READER, str(current(work))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout and reader.stdout.readline() == "8\n"
+        for mails in (6, 7):
+            published(work, mails)
+        assert not published(work, 8)["changed_in_place"]
+        assert reader.communicate("\n")[0] == "8\n"
+
+
+def test_a_version_with_another_name_is_left_alone(work: Workspace, tmp_path: Path):
+    (tmp_path / "backup").hardlink_to(current(work))
+    for mails in (6, 7):
+        published(work, mails)
+    assert not published(work, 8)["changed_in_place"]
+    with own_reader(tmp_path / "backup") as reader:
+        assert reader.execute("SELECT count(body) FROM messages").fetchone() == (8,)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "no arrays", "a page"])
+def test_a_damaged_spare_version_is_done_without(work: Workspace, tmp_path: Path, damage: str):
+    published(work, 6)
+    spare = work.index / ".spare.duckdb"
+    size = spare.stat().st_size
+    if damage == "cut off":
+        with spare.open("r+b") as file:
+            file.truncate(size // 2)
+    elif damage == "no arrays":
+        shutil.rmtree(folder_of(spare))
+    else:
+        with spare.open("r+b") as file:
+            for place in range(4096 * 4, size, 4096):
+                file.seek(place)
+                file.write(b"\xff" * 64)
+    done = published(work, 7)
+    assert done["built_on_previous"] and done["changed_in_place"] == (damage == "no arrays")
+    assert differences(work.index, rebuilt(work, tmp_path / "full")) == {}
+
+
+def test_a_failure_midway_leaves_what_is_published_and_the_next_build_copies(
+    work: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    published(work, 6)
+    before = current(work)
+
+    def fails(update: IndexUpdate) -> None:
+        raise RuntimeError("no more")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexUpdate, "_vectors", fails)
+        with pytest.raises(Exception, match="no more"):
+            published(work, 7)
+    assert current(work) == before
+    assert work.sql("SELECT count(body) FROM messages") == [(9,)]
+    assert not list(work.index.glob(".[!l]*"))
+    assert not published(work, 7)["changed_in_place"]
+    assert differences(work.index, rebuilt(work, tmp_path / "full")) == {}
+
+
+def test_small_files_are_copied_and_a_spare_version_that_nobody_wants_is_deleted(work: Workspace):
+    published(work, 6)
+    assert (work.index / ".spare.duckdb").exists()
+    work.configure(index={"spare_min_bytes": 1 << 30})
+    assert published(work, 7)["built_on_previous"]
+    assert not list(work.index.glob(".spare*"))
+    assert not published(work, 8)["changed_in_place"]
+
+
+def test_the_time_of_a_mail_is_kept_when_only_an_older_one_changes(work: Workspace):
+    for mails in (6, 7):
+        published(work, mails)
+    times = dict(work.sql("SELECT doc_id, published_at FROM readiness"))
+    work.write("dev.2004-02.mbox", [*discussion(100, 3, "planner"), Mail(110, "One more.", "planner")])
+    assert (work.build().published or {})["changed_in_place"]
+    later = dict(work.sql("SELECT doc_id, published_at FROM readiness"))
+    assert {name: later[name] for name in times} == times
