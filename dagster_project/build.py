@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW
+from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, SLOW_POOL
 from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
 from dagster_project.composition import (
     make_assets,
@@ -42,7 +42,7 @@ from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import waiting_bytes
 from dagster_project.runs import run_job
 from dagster_project.settings import Settings
-from dagster_project.workers import make_partitions, source_bytes, workers_for
+from dagster_project.workers import Workers, make_partitions, source_bytes, workers_for
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")
@@ -270,8 +270,9 @@ def _build(
         stale = [unit for unit in plan.units if unit.partition in plan.stale]
         with workers_for(settings, instance, progress, stale) as workers:
             make_partitions(definitions, instance, plan.stale, FAMILIES, tags, workers)
+            if plan.publish:
+                slow = _make_small(settings, instance, plan, definitions, workers)
     if plan.publish:
-        slow = _make_small(settings, instance, plan, definitions)
         made = _make_whole(settings, instance, plan, definitions, failed)
         published = made["search_index"]
         progress.step("search_index", None, sum(v for k, v in published.items() if k.startswith("rows_")))
@@ -308,7 +309,11 @@ def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
 
 
 def _make_small(
-    settings: Settings, instance: dg.DagsterInstance, plan: Plan, definitions: dg.Definitions
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    definitions: dg.Definitions,
+    workers: Workers | None,
 ) -> tuple[str, ...]:
     """Make what waits for the slow lane, if all of it is little; the partitions that were made."""
     lake = make_lake(settings)
@@ -318,9 +323,18 @@ def _make_small(
     ):
         return ()
     with contextlib.suppress(BusyError), only_lane(settings.root, SLOW.name):
-        make_partitions(definitions, instance, waiting, [SLOW], {ROOT_TAG: str(settings.root)})
+        if workers:
+            _widen_pool(instance, SLOW_POOL, workers.count)
+        make_partitions(definitions, instance, waiting, [SLOW], {ROOT_TAG: str(settings.root)}, workers)
         return tuple(sorted(waiting))
     return ()
+
+
+def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
+    """Give a pool that has the default limit so many places; one that somebody gave it stays."""
+    storage = instance.event_log_storage
+    if all(limit.from_default for limit in storage.get_pool_limits() if limit.name == pool):
+        storage.set_concurrency_slots(pool, places)
 
 
 def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:

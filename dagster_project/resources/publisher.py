@@ -30,6 +30,7 @@ from dagster_project.resources.index_build import (
 )
 from dagster_project.resources.index_update import IndexUpdate, copied
 from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.seen_units import SeenUnits
@@ -95,6 +96,7 @@ class DuckDBPublisher:
             previous = self._usable_previous()
             if previous and previous.name == place.name:
                 return Published(version, place, False, len(partitions), 0, True)
+            give_memory_back()
             result = self._built(self._ingredients(partitions, hashes, version), previous, place)
             self._prune(keep=place)
             return result
