@@ -61,23 +61,28 @@ def half_of(files: list[Path], folder: Path) -> str:
 
 
 def built(folder: Path, path: str, grain: str) -> dict[str, Any]:
-    """One `weft build` in a process of its own: what it prints, with wall time and peak memory."""
+    """One `weft build` in a process of its own: what it prints, with wall time and peak memory.
+
+    `peak` is without files that are mapped into memory, which the system takes back when it wants; `peak_mapped` with them.
+    """
     source = f'list_id = "linux-erofs"\npath = "{path}"\ngrain = "{grain}"'
     config = collections.settings_file(folder, "erofs", source)
     start, used_before = time.perf_counter(), _processor_time()
     command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
-    peak = 0.0
+    peak = peak_mapped = 0.0
     with tempfile.TemporaryFile("w+") as printed:
         build = subprocess.Popen(command, stdout=printed)
         while build.poll() is None:
-            peak = max(peak, sum(resident(pid) for pid in (build.pid, *descendants(build.pid))))
+            held = [resident(pid) for pid in (build.pid, *descendants(build.pid))]
+            peak = max(peak, sum(own for own, _ in held))
+            peak_mapped = max(peak_mapped, sum(own + mapped for own, mapped in held))
             time.sleep(0.05)
         if build.returncode:
             raise subprocess.CalledProcessError(build.returncode, command)
         printed.seek(0)
         result: dict[str, Any] = json.load(printed)
     result["wall"] = time.perf_counter() - start
-    result["peak"] = peak
+    result["peak"], result["peak_mapped"] = peak, peak_mapped
     result["processor"] = _processor_time() - used_before
     return result
 
@@ -97,12 +102,14 @@ def descendants(pid: int) -> list[int]:
     return [*own, *(p for child in own for p in descendants(child))]
 
 
-def resident(pid: int) -> float:
-    """MiB of memory that a process holds; pages that it shares with others count, too."""
+def resident(pid: int) -> tuple[float, float]:
+    """MiB of memory that a process holds itself, and of files that it has mapped."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+        _, held, mapped, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except OSError:
-        return 0.0
+        return 0.0, 0.0
+    page = resource.getpagesize() / 2**20
+    return (held - mapped) * page, mapped * page
 
 
 def stage_table(half: dict[str, Any], whole: dict[str, Any]) -> Table:

@@ -599,7 +599,7 @@ class OperationsSettings(StageSettings):
         "less time than a second publish",
     )
     slow_at_once_share: float = Field(
-        0.005,
+        0.02,
         ge=0,
         description="the same up to this share of the bytes of the published file, if that is more: the larger it is, the "
         "longer takes a second publish",

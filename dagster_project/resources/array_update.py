@@ -154,4 +154,8 @@ SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FR
 _CAME = "SELECT term, df FROM came_to_terms ORDER BY term"
 _ADDED = f"SELECT chunk_no, {FREQUENCIES} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
 _EMBEDDED_ANEW = "SELECT chunk_no FROM chunks WHERE chunk_id IN (FROM embedded_anew) ORDER BY chunk_no"
-_VECTORS_ANEW = "SELECT chunk_no, vector FROM embeddings WHERE chunk_id IN (FROM embedded_anew)"
+# By the numbers of rows: else all vectors would be read before the rows are chosen.
+_VECTORS_ANEW = """
+SELECT chunk_no, vector FROM embeddings
+WHERE rowid IN (SELECT rowid FROM embeddings WHERE chunk_id IN (FROM embedded_anew))
+"""

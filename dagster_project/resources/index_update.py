@@ -131,8 +131,9 @@ class IndexUpdate(IndexBuild):
         run(published_changes.COUNTED)
         for statement in published.COUNTED:
             run(statement)
-        for statement in published_changes.INVERTED:
-            run(statement)
+        with self._registered("gone_postings", run(published_changes.UNPOSTED).to_arrow_table()):
+            for statement in published_changes.INVERTED:
+                run(statement)
 
     def _term_forms(self) -> None:
         added = self._forms_in(self.connection, published_changes.TEXTS_NOW)

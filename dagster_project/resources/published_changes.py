@@ -73,10 +73,11 @@ CREATE TEMP TABLE touched AS
 FROM changed UNION SELECT partition FROM partitions WHERE partition NOT IN (SELECT partition FROM partitions_now)
 """
 
-TEXTS_BEFORE = (
-    f"CREATE TEMP TABLE texts_before AS {published.TEXTS} WHERE chunk_id IN (FROM differing_chunks)"
-)
-TEXTS_NOW = f"{published.TEXTS} WHERE chunk_id IN (FROM differing_chunks)"
+# By the numbers of rows: else the texts of all chunks would be read before the rows are chosen.
+TEXTS_NOW = f"""
+{published.TEXTS} WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
+"""
+TEXTS_BEFORE = f"CREATE TEMP TABLE texts_before AS {TEXTS_NOW}"
 
 FIRST_SEEN_BEFORE = (
     "SELECT source, unit, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL"
@@ -101,12 +102,12 @@ SELECT chunk_id, chunk_key, partition FROM chunks WHERE chunk_id IN (SELECT chun
 """
 
 _GONE = "chunk_key IN (SELECT chunk_key FROM recounted)"
+UNPOSTED = f"DELETE FROM postings WHERE {_GONE} RETURNING term_id"
+"""Deletes the postings of recounted chunks; returned are those that the rest of INVERTED finds as `gone_postings`."""
 INVERTED = (
-    f"""
-CREATE TEMP TABLE gone_from_terms AS
-SELECT term_id, count(*)::INTEGER AS df FROM postings WHERE {_GONE} GROUP BY term_id
+    """
+CREATE TEMP TABLE gone_from_terms AS SELECT term_id, count(*)::INTEGER AS df FROM gone_postings GROUP BY term_id
 """,
-    f"DELETE FROM postings WHERE {_GONE}",
     "UPDATE terms SET df = terms.df - g.df FROM gone_from_terms g WHERE g.term_id = terms.term_id",
     """
 CREATE TEMP TABLE came_to_terms AS
