@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from dagster_project.resources.search_arrays import folder_of
 
 _FILE = ".spare.duckdb"
 _PROCESSES = Path("/proc")
-_OWN_FILES = _PROCESSES / "self" / "fd"
 _WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
 
 
@@ -56,9 +57,17 @@ def _is_open(file: Path) -> bool:
             fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _WHOLE_FILE)
         except (BlockingIOError, PermissionError):
             return True
-    own = file.stat()
-    open_files = [*_OWN_FILES.iterdir(), *_PROCESSES.glob("[0-9]*/fd/*")]
-    return any(_is_same(path, own) for path in open_files)
+    wanted = file.stat()
+    own = list((_PROCESSES / "self" / "fd").iterdir())
+    return any(_is_same(path, wanted) for path in (*own, *_open_files()))
+
+
+def _open_files() -> Iterator[Path]:
+    """Links to the open files of all processes that this one may look into."""
+    for process in _PROCESSES.iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                yield from (process / "fd").iterdir()
 
 
 def _is_same(path: Path, file: os.stat_result) -> bool:
