@@ -5,11 +5,12 @@
 The PostgreSQL lists, and an archive that is written as a list is: every hour two mails come and the two oldest of it
 go; every third hour a mail is edited, every seventh a file is removed, and the next hour it is back. So the data stays
 of one size. Each hour the schedule is asked and the job `refresh` run as Dagster runs them, while the clock
-goes on by an hour; history is kept for two days, and versions are changed in place as large ones are. Prints seconds of CPU, memory, open files, threads, and kilobytes of
-every folder and of Dagster's event log, in the second fifth and in the last; fails if one of them is still growing: if
-the median of the last fifth is above that of the second by more than its allowance. Of memory there are two figures:
-what the process holds, some of it free and in pieces, and what the C library has given out of it. The cache of vectors
-keeps those of texts that are gone, so it may grow by what new texts bring.
+goes on by an hour; history is kept for two days, and versions are changed in place as large ones are. Prints seconds
+of CPU, memory, open files, threads, and kilobytes of every folder and of Dagster's event log, in the second fifth and
+in the last; fails if one of them is still growing: if the median of the last fifth is above that of the second by
+more than its allowance. Of memory there are two figures: what the process holds, some of it free and in pieces, and
+what the C library has given out of it. The cache of vectors keeps those of texts that are gone, so it may grow by
+what new texts bring.
 `--months` names which archives of the lists stand beside the living one; fewer make an hour cheaper.
 """
 
