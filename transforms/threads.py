@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 import ibis
@@ -17,7 +17,8 @@ from transforms.settings import ThreadSettings
 from transforms.subjects import patch_subjects
 
 VERSION = "3"
-_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+_NEVER = 2**63 - 1
+"""The time, in microseconds, of what has none: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
 """What people put behind a subject that is not part of it: `(was: the old one)`, `(fwd)`."""
 
@@ -92,7 +93,7 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     """
     ordered = messages.sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
-    times = [t or _NEVER for t in ordered.column("effective_at").to_pylist()]
+    times = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
     known = dict(zip(ids, times, strict=True))
     references = ordered.column("refs").to_pylist()
     parents, methods = _parents(ids, ordered.column("in_reply_to").to_pylist(), references, known)
@@ -145,7 +146,7 @@ def _answered_by_subject(
 
 
 def _parents(
-    ids: list[str], replies: list[str | None], references: list[list[str]], known: dict[str, datetime]
+    ids: list[str], replies: list[str | None], references: list[list[str]], known: dict[str, int]
 ) -> tuple[dict[str, str | None], dict[str, str]]:
     """Parent of every mail and ghost, and how it was found."""
     parents: dict[str, str | None] = {}
@@ -175,7 +176,7 @@ def _parents(
     return parents, methods
 
 
-def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, datetime]) -> None:
+def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, int]) -> None:
     """Cut every loop at a link by subject, else at its earliest mail, which becomes a root."""
     done: set[str] = set()
     for start in parents:
@@ -193,7 +194,7 @@ def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known:
         done.update(path)
 
 
-def _above_mails(parents: dict[str, str | None], known: dict[str, datetime]) -> dict[str, str | None]:
+def _above_mails(parents: dict[str, str | None], known: dict[str, int]) -> dict[str, str | None]:
     """`parents` without the ghosts that no mail stands below."""
     kept: dict[str, str | None] = {}
     for node in parents:
@@ -204,7 +205,7 @@ def _above_mails(parents: dict[str, str | None], known: dict[str, datetime]) -> 
     return kept
 
 
-def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, datetime]) -> pa.Table:
+def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, int]) -> pa.Table:
     """The `thread_tree` table with roots for thread ids: threads read depth first, siblings by time, then id."""
     children: dict[str, list[str]] = {}
     for node, parent in parents.items():
@@ -214,23 +215,25 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
     def order(nodes: Iterable[str]) -> list[str]:
         return sorted(nodes, key=lambda n: (known.get(n, _NEVER), n), reverse=True)
 
-    columns: dict[str, list[object]] = {name: [] for name in schemas.THREAD_TREE.names}
+    rows: list[tuple[str, str, str | None, int, int, str, bool]] = []
     for root in (n for n, parent in parents.items() if parent is None):
         position = 0
         stack = [(root, 0)]
         while stack:
             node, depth = stack.pop()
             method = "root" if depth == 0 and node in known else methods[node]
-            row = (node, root, parents[node], depth, position, method, node not in known)
-            for column, value in zip(columns.values(), row, strict=True):
-                column.append(value)
+            rows.append((node, root, parents[node], depth, position, method, node not in known))
             position += 1
-            stack.extend((child, depth + 1) for child in order(children.get(node, ())))
-    table = pa.table(columns, schema=schemas.THREAD_TREE.arrow)
+            if node in children:
+                stack.extend((child, depth + 1) for child in order(children[node]))
+    columns = list(zip(*rows, strict=True)) or [()] * len(schemas.THREAD_TREE.names)
+    table = pa.table(
+        dict(zip(schemas.THREAD_TREE.names, columns, strict=True)), schema=schemas.THREAD_TREE.arrow
+    )
     return table.sort_by([("message_id", "ascending")])
 
 
-def _named_threads(tree: pa.Table, references: dict[str, list[str]], known: dict[str, datetime]) -> pa.Table:
+def _named_threads(tree: pa.Table, references: dict[str, list[str]], known: dict[str, int]) -> pa.Table:
     """`tree` with the final thread ids in place of the roots.
 
     A thread is named after the oldest mail that its earliest mail refers to and that is in the
