@@ -65,6 +65,7 @@ def conversation_assets(
             ["conversation_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
+            columns=terms.CHUNK_COLUMNS,
         ),
     ]
 

@@ -59,5 +59,6 @@ def document_assets(
             ["document_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
+            columns=terms.CHUNK_COLUMNS,
         ),
     ]

@@ -62,6 +62,7 @@ def mail_assets(
             ["message_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
+            columns=terms.CHUNK_COLUMNS,
         ),
         stage_asset(
             MAIL,
@@ -96,5 +97,6 @@ def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
             pool=SLOW_POOL,
+            columns=terms.CHUNK_COLUMNS,
         ),
     ]

@@ -146,13 +146,15 @@ def stage_partitions(
     fingerprints: Mapping[str, Callable[..., str]] | None = None,
     compared: str | None = None,
     noted: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> list[dict[str, Staged]]:
     """For each of `outputs`, the staged partitions of this run by key.
 
     `make(partition, *tables)` gets the partition's input tables and returns one table per output.
     What a partition was made from (the inputs' content hashes, and of what has no partitions its
     fingerprint, a function of the same arguments) is written into its files, so that a later run
-    can tell whether it is still right; with `noted`, only the hashes of these inputs. The metadata of
+    can tell whether it is still right; with `noted`, only the hashes of these inputs. With `columns`, these
+    alone of the inputs are read. The metadata of
     the output `compared` says how many of its ids came, stayed and went. One partition is in
     memory at a time.
     """
@@ -162,7 +164,7 @@ def stage_partitions(
 
     def stage(partition: str) -> int:
         """Make the tables of one partition; returns the rows of the first. What it held goes with it."""
-        loaded = [p.read(partition) for p in inputs]
+        loaded = [p.read(partition, columns) for p in inputs]
         given = [part.table for part in loaded]
         hashes = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
         made_from = {table: hashes[table] for table in (hashes if noted is None else noted)}

@@ -106,10 +106,10 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The partitions of one table, each read when it is asked for."""
+    """The partitions of one table, each read when it is asked for, all columns or some."""
 
     table: str
-    read: Callable[[str], Loaded]
+    read: Callable[[str, Sequence[str] | None], Loaded]
 
 
 class Staged(Protocol):

@@ -60,12 +60,14 @@ def stage_asset(
     make: Callable[..., Sequence[pa.Table]],
     whole: Mapping[str, Fingerprint] | None = None,
     pool: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> dg.AssetsDefinition:
     """The multi-asset `name`: `tables` made of the tables `inputs` of the same partition.
 
     `make` takes the partition's key, its input tables in their order, then as Ibis tables those that
     `whole` names, which have no partitions, and returns one table for each of `tables`. `whole` says of
-    each what of it concerns a partition, as a hash: when that changes, the partition is made again.
+    each what of it concerns a partition, as a hash: when that changes, the partition is made again. Where all that
+    is read of the inputs are some `columns`, the others stay out of memory.
     """
     joined = whole or {}
 
@@ -94,6 +96,7 @@ def stage_asset(
             fingerprints={table: partial(of, loaded[table]) for table, of in joined.items()},
             compared=next((name for name, table in tables.items() if table.key == ("chunk_id",)), None),
             noted=family.made_from(inputs),
+            columns=columns,
         )
         yield from map(dg.Output, staged, tables)
 

@@ -33,6 +33,8 @@ FIELDS = {
     "removed": "removed_lex",
 }
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
+CHUNK_COLUMNS = ("chunk_id", *FIELDS.values())
+"""The columns of chunks that terms are counted of."""
 
 WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 """A word is a run of letters, marks, digits and underscores with a letter or digit in it."""
@@ -212,8 +214,8 @@ def parts(text: str, settings: TermSettings) -> list[str]:
 
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
-    """The `terms` table of `chunks`: how often each term stands in each field of each chunk."""
-    frame = pl.from_arrow(chunks.select(["chunk_id", *FIELDS.values()]))
+    """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term stands in each field of each chunk."""
+    frame = pl.from_arrow(chunks.select(list(CHUNK_COLUMNS)))
     assert isinstance(frame, pl.DataFrame)
     lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.join("\n"))

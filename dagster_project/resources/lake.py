@@ -23,7 +23,7 @@ from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols import Loaded, Partitions, Parts
-from dagster_project.resources.processes import is_left_over
+from dagster_project.resources.processes import give_memory_back, is_left_over
 from dagster_project.resources.slow_lane import slow_partitions
 from transforms import schemas
 from transforms.errors import LakeDamageError, SettingsError
@@ -252,16 +252,20 @@ class ParquetLake:
         """True if a partition of all these tables is stored and can be read."""
         return all(self.footer(table, partition) for table in tables)
 
-    def read(self, table: str, partition: str | None = None) -> Loaded:
-        """The stored table; FileNotFoundError if there is none, LakeDamageError if its content is not what was written."""
+    def read(self, table: str, partition: str | None = None, columns: Sequence[str] | None = None) -> Loaded:
+        """The stored table, or some columns of it.
+
+        FileNotFoundError if there is none, LakeDamageError if its content is not what was written.
+        """
         if partition is None and table in IN_PARTS and (footer := self.footer(table)):
             read = [self.read(table, part).table for part in self.parts(table)]
             return Loaded(pa.concat_tables(read or [self.tables[table].empty()]), footer.content_hash)
         path = self.local(table, partition)
         with _opened(path) as file:
             content_hash = _verified_hash(file, path)
-            data = pq.ParquetFile(file).read()
-        return Loaded(self.tables[table].conform(data), content_hash)
+            data = pq.ParquetFile(file).read(columns and list(columns))
+        declared = self.tables[table]
+        return Loaded(data if columns else declared.conform(data), content_hash)
 
     def verified(self, table: str, partition: str | None) -> Path:
         """`local` for a file whose content is what was written; LakeDamageError for another."""
@@ -431,13 +435,14 @@ class LakeIOManager(UPathIOManager):
             return
         for partition in context.asset_partition_keys:
             obj[partition].commit()
+        give_memory_back()
 
     def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
         """A partition reader between partitioned assets, else an Ibis table."""
         table = context.asset_key.path[-1]
         step = context.step_context
         if context.has_asset_partitions and (step.has_partition_key or step.has_partition_key_range):
-            return Partitions(table, lambda partition: self.lake.read(table, partition))
+            return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
         keys = context.asset_partition_keys if context.has_asset_partitions else [None]
         return self.table(table, keys)
 
