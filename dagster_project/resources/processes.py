@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import os
 
 import pyarrow as pa
@@ -25,7 +24,6 @@ def is_left_over(pid: str) -> bool:
 
 def give_memory_back() -> None:
     """Give the system what this process holds of memory without using it: gigabytes after millions of texts."""
-    gc.collect()
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # of the GNU library alone
         ctypes.CDLL(None).malloc_trim(0)
