@@ -130,7 +130,7 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     stop = np.minimum(next_at(~run | (lines.first & ~starts), rows), lines.message_end[rows])
     total = counted(field)
     fields = total[stop] - total[rows]
-    origin = original[rows] | original[np.maximum(rows - 1, 0)]
+    origin = (original | lines.shifted(original, 1))[rows]
     top = last_true(~lines.blank & lines.first)[rows] == rows
     addressed = counted(lines.matches(rules.FIELD_TO, field))
     outlook = original[rows] | (sender[rows] & (fields >= 3) & (addressed[stop] > addressed[rows]))

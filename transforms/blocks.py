@@ -25,7 +25,7 @@ from transforms.block_words import read_words
 from transforms.schemas import MESSAGE_BLOCKS
 from transforms.settings import BlockSettings
 
-VERSION = "4"
+VERSION = "5"
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.

@@ -384,6 +384,14 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str
             at = max(at, end)
 
 
+def test_a_field_at_the_top_of_a_mail_has_nothing_to_do_with_a_banner_at_the_end_of_another():
+    banner = "-----Original Message-----"
+    alone, below = (
+        chunked(mails(*bodies), **SMALL) for bodies in ((f"To: B\n{banner}",), (banner, f"To: B\n{banner}"))
+    )
+    assert [row["text_lex"] for row in below[0]] == [row["text_lex"] for row in alone[0]] != []
+
+
 @given(st.lists(BODIES, min_size=2, max_size=4), st.randoms(use_true_random=False))
 @examples(50)
 def test_the_order_of_the_mails_does_not_matter(bodies: list[str], random: Any) -> None:
