@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from dagster_project.resources.index_build import IndexBuild, Ingredients
 from dagster_project.resources.published_changes import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
 from dagster_project.resources.published_readiness import IN_SCOPE
 from dagster_project.resources.search_arrays import fits, folder_of
-
-_AT_ONCE = 1 << 24
 
 
 class IndexUpdate(IndexBuild):
@@ -171,16 +167,3 @@ class IndexUpdate(IndexBuild):
                 raise
             self._unusable = f"the arrays of version {version} are damaged ({error})"
         return super()._write_arrays()
-
-
-def copied(source: Path, target: Path) -> None:
-    """Copy a file; where the file system can, the copy shares its blocks until they are written to."""
-    with source.open("rb") as read, target.open("xb") as write:
-        left = source.stat().st_size
-        try:
-            while left and (done := os.copy_file_range(read.fileno(), write.fileno(), left)):
-                left -= done
-        except OSError:
-            if left != source.stat().st_size:
-                raise
-            shutil.copyfileobj(read, write, _AT_ONCE)

@@ -28,7 +28,7 @@ from dagster_project.resources.index_build import (
     Published,
     whole_parts,
 )
-from dagster_project.resources.index_update import IndexUpdate, copied
+from dagster_project.resources.index_update import IndexUpdate
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
@@ -36,7 +36,7 @@ from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources
-from dagster_project.resources.spare_version import drop_spare, keep_as_spare, spare_of
+from dagster_project.resources.spare_version import begun, drop_spare, keep_as_spare, spare_of
 from transforms import context, schemas, terms
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
@@ -155,7 +155,7 @@ class DuckDBPublisher:
         try:
             if base and previous:
                 is_spare = base != previous
-                arrays = _begun(base, building, in_place=is_spare)
+                arrays = begun(base, building, in_place=is_spare)
                 made = IndexUpdate(made_of, building, previous, arrays).run()
                 result = replace(made, path=place, in_place=is_spare)
             else:
@@ -302,18 +302,6 @@ def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(str(file), read_only=True) as connection:
         require_whole(connection, file)
         yield connection
-
-
-def _begun(base: Path, building: Path, *, in_place: bool) -> Path:
-    """Let a version that is built begin as `base`, a copy of it or itself; where the arrays of that are."""
-    arrays = folder_of(base)
-    if not in_place:
-        copied(base, building)
-        return arrays
-    base.replace(building)
-    if not arrays.exists():
-        return arrays
-    return arrays.replace(building.with_name(f"{building.stem}-before.arrays"))
 
 
 def _remove(paths: Iterable[Path]) -> None:

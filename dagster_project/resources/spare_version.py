@@ -13,6 +13,7 @@ from pathlib import Path
 from dagster_project.resources.search_arrays import folder_of
 
 _FILE = ".spare.duckdb"
+_AT_ONCE = 1 << 24
 _PROCESSES = Path("/proc")
 _WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
 
@@ -44,6 +45,31 @@ def drop_spare(folder: Path) -> None:
     spare = folder / _FILE
     shutil.rmtree(folder_of(spare), ignore_errors=True)
     spare.unlink(missing_ok=True)
+
+
+def begun(base: Path, building: Path, *, in_place: bool) -> Path:
+    """Let a version that is built begin as `base`, a copy of it or itself; where the arrays of that are."""
+    arrays = folder_of(base)
+    if not in_place:
+        _copy(base, building)
+        return arrays
+    base.replace(building)
+    if not arrays.exists():
+        return arrays
+    return arrays.replace(building.with_name(f"{building.stem}-before.arrays"))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file; where the file system can, the copy shares its blocks until they are written to."""
+    with source.open("rb") as read, target.open("xb") as write:
+        left = source.stat().st_size
+        try:
+            while left and (done := os.copy_file_range(read.fileno(), write.fileno(), left)):
+                left -= done
+        except OSError:
+            if left != source.stat().st_size:
+                raise
+            shutil.copyfileobj(read, write, _AT_ONCE)
 
 
 def _is_open(file: Path) -> bool:
