@@ -459,15 +459,21 @@ class LakeIOManager(UPathIOManager):
             known = [p for p in partitions if p is not None]
             places += [(part, p) for p in slow_partitions(self.lake, known)]
         files = [str(file) for place in places if (file := self._found(*place))]
-        if not files:
-            # As of Parquet files: Ibis refuses a union of tables that say other things of nulls.
-            fields = [field.with_nullable(True) for field in self.lake.tables[name].arrow]
-            return ibis.memtable(pa.schema(fields).empty_table())
-        # A view reads its files when it is asked, so it stays right when they are written again.
         key = (name, *files)
         if key not in self._opened:
-            self._opened[key] = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
+            self._opened[key] = self._view(name, files) if files else self._empty(name)
         return self._opened[key]
+
+    def _view(self, name: str, files: list[str]) -> ibis.Table:
+        """A view over files, which reads them when it is asked, so it stays right when they are written again."""
+        assert self._backend
+        view: ibis.Table = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
+        return view
+
+    def _empty(self, name: str) -> ibis.Table:
+        """A table without rows; its columns may be null as those of Parquet files, or Ibis refuses a union of both."""
+        fields = [field.with_nullable(True) for field in self.lake.tables[name].arrow]
+        return ibis.memtable(pa.schema(fields).empty_table())
 
     def _found(self, table: str, partition: str | None) -> Path | None:
         """The file of a stored table on this machine; None if there is none."""
