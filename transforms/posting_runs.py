@@ -16,7 +16,7 @@ _HALF = 32
 _FIELD = 16
 _MOST = 65_535
 """The highest frequency that is kept; a posting has two bytes for it."""
-_ROWS_AT_ONCE = 1 << 22
+_ROWS_AT_ONCE = 1 << 21
 _FIELDS = pa.array(lexical.FIELDS)
 _STATED = pa.array(["text", "quote"])
 """The fields of a chunk with inferred quotes that `context_terms` has."""

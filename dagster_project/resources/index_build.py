@@ -25,8 +25,9 @@ from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.posting_files import PostingFiles
+from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.published_files import LAYOUT
-from dagster_project.resources.search_arrays import folder_of, write_arrays
+from dagster_project.resources.search_arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import files_of
 from transforms import schemas
@@ -38,6 +39,13 @@ _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""
 _READING_LIMIT = "2GB"
 """What DuckDB may hold while arrays are made of the finished file: rows of hits and vectors are read at once."""
+# DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
+_SESSION = (
+    "SET enable_progress_bar = false",
+    "SET TimeZone = 'UTC'",
+    "SET preserve_insertion_order = true",
+)
+"""What holds for each connection."""
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
@@ -111,11 +119,11 @@ class IndexBuild:
         self.made_of, self.lake, self.place = made_of, made_of.lake, place
         self.hashes, self.partitions = made_of.hashes, made_of.partitions
         self.now = datetime.now(UTC)
+        self._views: list[str] = []
 
     def run(self) -> Published:
         """Fill the file at `place`, check it, close it, write the arrays beside it."""
         with self._opened(self._memory_limit) as connection:
-            connection.execute("SET preserve_insertion_order = true")
             for name in (*WHOLE, *graph.TABLES):
                 if name in IN_PARTS:
                     files = [self.lake.local(name, part) for part in self.lake.parts(name)]
@@ -155,12 +163,12 @@ class IndexBuild:
 
     _is_update = False
     _unusable: str | None = None
-    _memory_limit = "1500MB"
+    _memory_limit = "1200MB"
     """What DuckDB may hold in memory; beyond it spills to disk. By one thread, more is hardly faster."""
     _threads = 1
     """Threads of DuckDB's; 0 for one a processor. At long inserts two take twice the processor time to make room."""
-    _postings: Path | None = None
-    """The arrays of postings, where they were written with the postings."""
+    _arrays: Path | None = None
+    """Those of the arrays that were written with the tables."""
     _told_to_arrays: tuple[str, ...] = ()
     """Temporary tables that the arrays are made by."""
 
@@ -171,11 +179,10 @@ class IndexBuild:
         if self._threads:
             config["threads"] = self._threads
         with duckdb.connect(str(self.place), read_only=read_only, config=config) as connection:
-            # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
-            connection.execute("SET enable_progress_bar = false")
             # They double the size of vectors, whose digits follow no rule, and make reading one ten times slower.
             connection.execute("SET disabled_compression_methods = 'alp,alprd'")
-            connection.execute("SET TimeZone = 'UTC'")
+            for statement in _SESSION:
+                connection.execute(statement)
             self.connection = connection
             yield connection
 
@@ -188,26 +195,48 @@ class IndexBuild:
         for name, rows in published.WHOLE.items():
             run(f"CREATE TABLE {name} AS {rows}")
         self._lake_rows_of(changed)
-        for name, rows in published.PARTITIONED.items():
-            self._create_from(name, self._with_own_columns(name, rows))
+        run(published.NUMBERED_AHEAD)
+        self._arrays = self.place.with_suffix(".begun_arrays")
+        self._arrays.mkdir()
+        # What is sorted and counted beside DuckDB writing is of the lake; then it writes postings, and is read beside.
+        with self._connected_beside() as connection, ThreadPoolExecutor(1) as beside:
+            tables = beside.submit(self._create_tables, connection)
+            files = self._posting_files()
+            forms = self._forms_in(self.connection, f"{published.TEXTS} ({published.PARTITIONED['chunks']})")
+            tables.result()
+            give_memory_back()
+            dimensions = self.made_of.embedding.dimensions
+            chunk_rows = beside.submit(write_chunk_rows, connection, self._arrays, dimensions)
+            self._insert_postings(files, self._arrays)
+            chunk_rows.result()
+        with self._registered("added_forms", forms):
+            run(published.TERM_FORMS)
         run("UPDATE quarantine SET first_seen = $now", {"now": self.now})
-        run(published.NUMBERS)
-        run(published.NUMBERED)
         self._readiness(changed)
-        with self.connection.cursor() as texts, ThreadPoolExecutor(1) as beside:
-            forms = beside.submit(self._forms_in, texts, published.TEXTS)
-            self._inverted_index()
-            with self._registered("added_forms", forms.result()):
-                run(published.TERM_FORMS)
-        run(published.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
-        run(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
-        run(published.REFUSALS)
         return changed
 
-    def _inverted_index(self) -> None:
-        """Terms, postings and lengths of all chunks, sorted in files beside this one."""
+    def _create_tables(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Create all that is made of partitions of the lake, and the vectors."""
+        for table in published.PARTITIONED:
+            self._create_partitioned(connection, table)
+        connection.execute(published.NUMBERS)
+        connection.execute(published.NUMBERED)
+        connection.execute(published.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
+        connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
+        connection.execute(published.REFUSALS)
+
+    @contextlib.contextmanager
+    def _connected_beside(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Another connection to the file, for another thread, with the views over the lake."""
+        with self.connection.cursor() as connection:
+            for statement in (*_SESSION, *self._views):
+                connection.execute(statement)
+            yield connection
+
+    def _posting_files(self) -> PostingFiles:
+        """The terms of all chunks, sorted in files beside this one."""
         run = self.connection.execute
-        files = PostingFiles(self.place.with_suffix(".postings"), self._count("chunks"))
+        files = PostingFiles(self.place.with_suffix(".postings"), self._count("numbered"))
         restated = run(published.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
             (table,) = (t for t in TABLES[self.partitions[partition]] if schemas.TERMS is self.lake.tables[t])
@@ -216,12 +245,17 @@ class IndexBuild:
                 files.add(self.lake.local(file, partition), chunks, restated)
         chunks = run(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
         files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
-        keys = run("SELECT chunk_key FROM chunks ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
+        return files
+
+    def _insert_postings(self, files: PostingFiles, arrays_folder: Path) -> None:
+        """Terms, postings and lengths of all chunks, and the arrays of postings."""
+        run = self.connection.execute
+        keys = (
+            run("SELECT chunk_key FROM numbered ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
+        )
         batches = files.batches()
         self._create("postings", pa.Table.from_batches([_keyed(next(batches), keys)]))
-        self._postings = self.place.with_suffix(".posting_arrays")
-        self._postings.mkdir()
-        with PostingArrays(self._postings) as arrays:
+        with PostingArrays(arrays_folder) as arrays:
             # One by one: of a stream DuckDB takes in far more than it has written, and counts none of it.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
@@ -236,15 +270,20 @@ class IndexBuild:
         with self._registered("made", rows):
             self.connection.execute(f"CREATE TABLE {table} AS FROM made")
 
-    def _create_from(self, table: str, rows: str) -> None:
-        """Create a table of what a statement selects, columns that are seldom read compressed."""
+    @staticmethod
+    def _create_partitioned(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+        """Create a table of the lake's partitions, columns that are seldom read compressed."""
+        rows = published.PARTITIONED[table]
+        if table in published.MADE_HERE:
+            column, kind = published.MADE_HERE[table].split()
+            rows = f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
         compressed = published.COMPRESSED.get(table, ())
         columns = ", ".join(
             f'"{name}" {kind}' + (" USING COMPRESSION zstd" if name in compressed else "")
-            for name, kind, *_ in self.connection.execute(f"DESCRIBE {rows}").fetchall()
+            for name, kind, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()
         )
-        self.connection.execute(f"CREATE TABLE {table} ({columns})")
-        self.connection.execute(f"INSERT INTO {table} {rows}")
+        connection.execute(f"CREATE TABLE {table} ({columns})")
+        connection.execute(f"INSERT INTO {table} {rows}")
 
     def _count(self, table: str) -> int:
         (count,) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
@@ -260,16 +299,14 @@ class IndexBuild:
         ]
         if not files:
             columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
-            self.connection.execute(
-                f"CREATE TEMP VIEW {view} AS SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0"
-            )
+            self._view(view, f"SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0")
             return
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
             f"SELECT {columns}, '{quoted(p or '')}' AS partition FROM read_parquet('{quoted(file)}')"
             for p, file in files
         ]
-        self.connection.execute(f"CREATE TEMP VIEW {view} AS {' UNION ALL '.join(selects)}")
+        self._view(view, " UNION ALL ".join(selects))
 
     def _from_parts(self, view: str, table: str, files: Sequence[str | Path]) -> None:
         """A temporary view over the files of some parts of a table, with the column `_file`.
@@ -283,21 +320,18 @@ class IndexBuild:
         if not files:
             none = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns.items())
             rows = f"SELECT {none}, NULL::VARCHAR AS _file LIMIT 0"
-        self.connection.execute(f"CREATE TEMP VIEW {view} AS {rows}")
+        self._view(view, rows)
+
+    def _view(self, name: str, rows: str) -> None:
+        """A temporary view, which belongs to one connection; it is known for others."""
+        self._views.append(f"CREATE TEMP VIEW {name} AS {rows}")
+        self.connection.execute(self._views[-1])
 
     def _lake_rows_of(self, changed: Sequence[str]) -> None:
         """The views `new_<table>` over the files of these partitions."""
         for family, tables in TABLES.items():
             for name in tables:
                 self._from_lake(f"new_{name}", name, [p for p in changed if self.partitions[p] == family])
-
-    @staticmethod
-    def _with_own_columns(name: str, rows: str) -> str:
-        """A statement with the columns that a publish makes itself, empty, before its own."""
-        if name not in published.MADE_HERE:
-            return rows
-        column, kind = published.MADE_HERE[name].split()
-        return f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
 
     def _tables_of_partitions(self) -> pa.Table:
         """The table `partitions`."""
@@ -436,7 +470,7 @@ class IndexBuild:
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{quoted(meaning)}\'')
 
     def _write_arrays(self) -> None:
-        write_arrays(self.connection, folder_of(self.place), self.facts, self._postings)
+        write_arrays(self.connection, folder_of(self.place), self.facts, self._arrays)
 
 
 def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:

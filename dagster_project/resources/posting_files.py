@@ -18,7 +18,7 @@ from transforms.posting_runs import Range, Run, no_postings, posting_run, postin
 _COLUMNS = ("chunk_id", "field", "term", "tf")
 _ROW_GROUPS_AT_ONCE = 48
 _MOST_AT_ONCE = 2
-"""Ranges in memory at once, some 200 MB each."""
+"""Ranges in memory at once, some 100 MB each."""
 _CHUNK_BYTES, _COUNT_BYTES = 4, 4
 
 

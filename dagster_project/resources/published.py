@@ -116,12 +116,19 @@ NUMBERED = """
 UPDATE chunks SET chunk_no = new_no FROM numbers WHERE chunks.rowid = place AND old_no IS DISTINCT FROM new_no
 """
 
+NUMBERED_AHEAD = f"""
+CREATE TEMP TABLE numbered AS
+SELECT chunk_id, chunk_key, partition, (row_number() OVER (ORDER BY chunk_key, chunk_id) - 1)::INTEGER AS chunk_no
+FROM ({PARTITIONED["chunks"]})
+"""
+"""The numbers that chunks will have, of what the lake has of them: for who does not wait for their rows."""
+
 # Text and quote of a chunk with inferred quotes are counted in context_terms, in place of its own.
 _RESTATED = "SELECT chunk_id FROM lake_chunk_context WHERE context_kind NOT IN ('parent', 'sentence')"
 RESTATED_NOW = f"{_RESTATED} ORDER BY chunk_id"
-CHUNKS_OF_PARTITION = "SELECT chunk_id, chunk_no FROM chunks WHERE partition = ?"
+CHUNKS_OF_PARTITION = "SELECT chunk_id, chunk_no FROM numbered WHERE partition = ?"
 CHUNKS_WITH_CONTEXT_TERMS = (
-    "SELECT chunk_id, chunk_no FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM lake_context_terms)"
+    "SELECT chunk_id, chunk_no FROM numbered WHERE chunk_id IN (SELECT chunk_id FROM lake_context_terms)"
 )
 
 _STATED_TERMS = f"""
@@ -165,8 +172,8 @@ _TEXTS = ", ".join(
     for c in schemas.CHUNKS.columns
     if c.name in terms.FIELDS.values()
 )
-TEXTS = f"SELECT concat_ws(chr(10), {_TEXTS}) AS text FROM chunks"
-"""The words of each chunk."""
+TEXTS = f"SELECT concat_ws(chr(10), {_TEXTS}) AS text FROM"
+"""The words of each chunk, those of a relation with the columns of `chunks`."""
 
 TERM_FORMS = """
 CREATE TABLE term_forms AS

@@ -75,7 +75,7 @@ FROM changed UNION SELECT partition FROM partitions WHERE partition NOT IN (SELE
 
 # By the numbers of rows: else the texts of all chunks would be read before the rows are chosen.
 TEXTS_NOW = f"""
-{published.TEXTS} WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
+{published.TEXTS} chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
 """
 TEXTS_BEFORE = f"CREATE TEMP TABLE texts_before AS {TEXTS_NOW}"
 

@@ -113,29 +113,32 @@ def _opened(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str
 
 
 def write_arrays(
-    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], postings: Path | None = None
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], begun: Path | None = None
 ) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
-    `postings` is a folder with `PostingArrays` of it, if they are there; they are moved.
+    `begun` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
+    moved.
     """
-    chunks = _count(connection, "chunks")
-    with (
-        appearing(folder, facts) as aside,
-        connection.cursor() as beside,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        beside.execute("SET TimeZone = 'UTC'")
-        hit_rows = pool.submit(write_hit_rows, beside, aside, chunks)
-        _write_terms(connection, aside)
-        if postings is None:
-            _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
-        else:
-            for path in postings.iterdir():
+    with appearing(folder, facts) as aside:
+        if begun:
+            for path in begun.iterdir():
                 path.rename(aside / path.name)
-        _write_vectors(connection, aside, chunks, int(facts["dimensions"]))
+        else:
+            with connection.cursor() as other, ThreadPoolExecutor(1) as beside:
+                other.execute("SET TimeZone = 'UTC'")
+                rows = beside.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
+                _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
+                rows.result()
+        _write_terms(connection, aside)
         write_narrow(connection, aside)
-        hit_rows.result()
+
+
+def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+    """Write what has a row for each chunk and needs no inverted index: what is told of hits, and vectors."""
+    chunks = _count(connection, "chunks")
+    write_hit_rows(connection, folder, chunks)
+    _write_vectors(connection, folder, chunks, dimensions)
 
 
 @contextlib.contextmanager
