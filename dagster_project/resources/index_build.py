@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -199,14 +199,14 @@ class IndexBuild:
         self._arrays = self.place.with_suffix(".begun_arrays")
         self._arrays.mkdir()
         # What is sorted and counted beside DuckDB writing is of the lake; then it writes postings, and is read beside.
-        with self._connected_beside() as connection, ThreadPoolExecutor(1) as beside:
-            tables = beside.submit(self._create_tables, connection)
+        with self._beside() as begin:
+            tables = begin(self._create_tables)
             files = self._posting_files()
             forms = self._forms_in(self.connection, f"{published.TEXTS} ({published.PARTITIONED['chunks']})")
             tables.result()
             give_memory_back()
             dimensions = self.made_of.embedding.dimensions
-            chunk_rows = beside.submit(write_chunk_rows, connection, self._arrays, dimensions)
+            chunk_rows = begin(write_chunk_rows, self._arrays, dimensions)
             self._insert_postings(files, self._arrays)
             chunk_rows.result()
         with self._registered("added_forms", forms):
@@ -226,12 +226,27 @@ class IndexBuild:
         connection.execute(published.REFUSALS)
 
     @contextlib.contextmanager
-    def _connected_beside(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Another connection to the file, for another thread, with the views over the lake."""
-        with self.connection.cursor() as connection:
+    def _beside(self) -> Iterator[Callable[..., Future[Any]]]:
+        """What begins work in a thread, on another connection to the file with the views over the lake.
+
+        `begin(work, *given)` calls `work(connection, *given)`, one after another. If this thread fails, so does the work.
+        """
+        begun: list[Future[Any]] = []
+        with self.connection.cursor() as connection, ThreadPoolExecutor(1) as thread:
             for statement in (*_SESSION, *self._views):
                 connection.execute(statement)
-            yield connection
+
+            def begin(work: Callable[..., Any], *given: Any) -> Future[Any]:
+                begun.append(thread.submit(work, connection, *given))
+                return begun[-1]
+
+            try:
+                yield begin
+            except BaseException:
+                # Again and again: it ends a statement, and there may be none at the moment.
+                while wait(begun, timeout=0.05).not_done:
+                    connection.interrupt()
+                raise
 
     def _posting_files(self) -> PostingFiles:
         """The terms of all chunks, sorted in files beside this one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import duckdb
 import pytest
 
 from dagster_project import composition
+from dagster_project.resources.index_build import IndexBuild
 from dagster_project.resources.search_arrays import folder_of
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 
@@ -151,6 +153,38 @@ def test_arrays_that_are_gone_are_made_of_a_file_that_is_out_of_order(built: Wor
     assert result.published and result.published["built_on_previous"]
     shutil.rmtree(folder_of((built.index / "CURRENT").resolve()))
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
+
+
+def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
+    built: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    settings = built.settings
+    publisher = composition.make_publisher(settings, composition.make_lake(settings))
+    families = {u.partition: u.family for u in composition.make_sources(settings).discover()}
+    shutil.rmtree(built.index)
+    writing, ended = threading.Event(), []
+
+    def writes_long(build: IndexBuild, connection: duckdb.DuckDBPyConnection) -> None:
+        writing.set()
+        try:
+            connection.execute(
+                "SELECT count(*) FROM range(200000) a, range(100000) b WHERE a.range <> b.range"
+            )
+        except duckdb.InterruptException:
+            ended.append("interrupted")
+
+    def fails(build: IndexBuild) -> None:
+        assert writing.wait(20)
+        raise OSError("no more")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexBuild, "_create_tables", writes_long)
+        patched.setattr(IndexBuild, "_posting_files", fails)
+        with pytest.raises(OSError, match="no more"):
+            publisher.publish(families)
+    assert ended == ["interrupted"]
+    assert [p.name for p in built.index.iterdir()] == [".lock"]
+    assert publisher.publish(families).is_new
 
 
 def test_damaged_arrays_are_made_anew_and_told(built: Workspace):

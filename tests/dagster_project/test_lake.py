@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagster_project.resources import lake as lake_module
-from dagster_project.resources.lake import SPOILED, ParquetLake
+from dagster_project.resources.lake import SPOILED, LakeIOManager, ParquetLake
 from tests.archives import flip
 from transforms import schemas
 from transforms.errors import LakeDamageError, SchemaError
@@ -47,6 +47,17 @@ def test_a_commit_replaces_what_was_there(lake: ParquetLake):
     stage(lake, pa.table(ROWS).slice(1)).commit()
     assert lake.read("terms", "dev/2004-01").table.num_rows == 1
     assert [p.name for p in Path(str(lake.base)).rglob("*.parquet")] == ["2004-01.parquet"]
+
+
+def test_a_table_is_shown_to_duckdb_once_with_files_or_without(lake: ParquetLake):
+    shown = LakeIOManager(lake)
+    without = shown.table("terms", [None])
+    assert without.count().execute() == 0
+    assert shown.table("terms", [None]) is without
+    stage(lake, pa.table(ROWS), None).commit()
+    rows = shown.table("terms", [None])
+    assert rows.to_pyarrow().to_pydict() == ROWS
+    assert shown.table("terms", [None]) is rows
 
 
 def test_the_footer_says_what_the_file_was_made_from(lake: ParquetLake):
