@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from transforms.errors import IndexUnavailableError
 
-_ROWS_AT_ONCE = 1 << 12
+_ROWS_AT_ONCE = 1 << 10
 _BATCH_BYTES = 1 << 17
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"

@@ -260,6 +260,7 @@ class IndexBuild:
                 files.add(self.lake.local(file, partition), chunks, restated)
         chunks = run(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
         files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
+        files.number()
         return files
 
     def _insert_postings(self, files: PostingFiles, arrays_folder: Path) -> None:

@@ -20,6 +20,7 @@ _ROW_GROUPS_AT_ONCE = 48
 _MOST_AT_ONCE = 2
 """Ranges in memory at once, some 100 MB each."""
 _CHUNK_BYTES, _COUNT_BYTES = 4, 4
+_NO_TERMS = pl.Series("term", [], dtype=pl.String)
 
 
 class _Stored(NamedTuple):
@@ -31,14 +32,14 @@ class _Stored(NamedTuple):
 
 
 class PostingFiles:
-    """Runs of postings in a folder; `add` all terms, then take `batches`, then `terms` and `lengths` are known."""
+    """Runs of postings in a folder; `add` all terms, `number` them, take `batches`; then `terms` and `lengths` are known."""
 
     def __init__(self, folder: Path, chunk_count: int):
         folder.mkdir()
         self.folder = folder
         self.lengths = np.zeros((len(lexical.FIELDS), chunk_count), dtype=np.int32)
         self._runs: list[_Stored] = []
-        self._names = pl.Series("term", [], dtype=pl.String)
+        self._names, self._numbers = term_numbers([])
         self._held = np.zeros(0, dtype=np.int64)
 
     def add(self, file: Path, chunks: pa.Table, restated: pa.Array) -> None:
@@ -53,14 +54,17 @@ class PostingFiles:
             if len(run.chunks):
                 self._runs.append(self._stored(run))
 
+    def number(self) -> None:
+        """Number all terms."""
+        self._names, self._numbers = term_numbers([run.terms for run in self._runs])
+        self._held = np.zeros(len(self._names), dtype=np.int64)
+        self._runs = [run._replace(terms=_NO_TERMS) for run in self._runs]
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All postings in order of term and chunk: term_id, chunk_no and the frequency in each field."""
-        self._names, numbers = term_numbers([run.terms for run in self._runs])
-        self._held = np.zeros(len(self._names), dtype=np.int64)
-        starts = [run.starts for run in self._runs]
         yield no_postings()
-        parts = ranges(len(self._names), numbers, starts)
-        for batch in made_ahead(lambda part: self._of_range(part, numbers), parts, _MOST_AT_ONCE):
+        parts = ranges(len(self._names), self._numbers, [run.starts for run in self._runs])
+        for batch in made_ahead(self._of_range, parts, _MOST_AT_ONCE):
             self._held += np.bincount(batch.column("term_id").to_numpy(), minlength=len(self._names))
             yield batch
 
@@ -84,11 +88,11 @@ class PostingFiles:
             run.counts.tofile(written)
         return _Stored(run.terms, run.starts, file)
 
-    def _of_range(self, part: Range, numbers: list[np.ndarray]) -> pa.RecordBatch:
+    def _of_range(self, part: Range) -> pa.RecordBatch:
         return postings(
             [
                 (own[low:high], np.diff(run.starts[low : high + 1]), *_rows(run, low, high))
-                for run, own, (low, high) in zip(self._runs, numbers, part.parts, strict=True)
+                for run, own, (low, high) in zip(self._runs, self._numbers, part.parts, strict=True)
                 if low < high
             ]
         )
