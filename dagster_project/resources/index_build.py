@@ -38,7 +38,7 @@ from transforms.terms import word_forms
 _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""
 _READING_LIMIT = "2GB"
-"""What DuckDB may hold while arrays are made of the finished file: rows of hits and vectors are read at once."""
+"""What DuckDB may hold while arrays are made of the finished file, by two connections where all are."""
 # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
 _SESSION = (
     "SET enable_progress_bar = false",
@@ -314,8 +314,7 @@ class IndexBuild:
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
         if not files:
-            columns = ", ".join(f'NULL::{published.sql_type(c.type)} AS "{c.name}"' for c in declared.columns)
-            self._view(view, f"SELECT {columns}, NULL::VARCHAR AS partition LIMIT 0")
+            self._view(view, f"SELECT {published.nulls(declared)}, NULL::VARCHAR AS partition LIMIT 0")
             return
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
@@ -329,13 +328,12 @@ class IndexBuild:
 
         It is one scan: each of several would keep the memory that it reads into until the last has ended.
         """
-        columns = {c.name: published.sql_type(c.type) for c in self.lake.tables[table].columns}
-        names = ", ".join(f'"{name}"' for name in columns)
+        declared = self.lake.tables[table]
+        names = ", ".join(f'"{name}"' for name in declared.names)
         paths = ", ".join(f"'{quoted(file)}'" for file in files)
         rows = f"SELECT {names}, _file FROM read_parquet([{paths}], filename = '_file')"
         if not files:
-            none = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns.items())
-            rows = f"SELECT {none}, NULL::VARCHAR AS _file LIMIT 0"
+            rows = f"SELECT {published.nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
         self._view(view, rows)
 
     def _view(self, name: str, rows: str) -> None:

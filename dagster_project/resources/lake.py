@@ -24,7 +24,7 @@ from upath import UPath
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols import Loaded, Partitions, Parts
 from dagster_project.resources.processes import give_memory_back, is_left_over
-from dagster_project.resources.published import sql_type
+from dagster_project.resources.published import nulls
 from dagster_project.resources.slow_lane import slow_partitions
 from transforms import schemas
 from transforms.errors import LakeDamageError, SettingsError
@@ -474,10 +474,8 @@ class LakeIOManager(UPathIOManager):
     def _empty(self, name: str) -> ibis.Table:
         """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
         assert self._backend
-        columns = self.lake.tables[name].columns
-        nulls = ", ".join(f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in columns)
         view = f"{name}_{secrets.token_hex(4)}"
-        self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls} LIMIT 0")
+        self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
         empty: ibis.Table = self._backend.table(view)
         return empty
 

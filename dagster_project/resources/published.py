@@ -33,6 +33,11 @@ def sql_type(type_: pa.DataType) -> str:
     return _SQL_TYPES[type_]
 
 
+def nulls(table: schemas.Table) -> str:
+    """The columns of a table as they are selected where it has no rows."""
+    return ", ".join(f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in table.columns)
+
+
 _CANONICAL = """
 SELECT t.* REPLACE (c.message_id AS {id}) FROM {view} t JOIN (
   SELECT source || '/' || unit AS partition, stored_message_id, message_id FROM lake_memberships WHERE is_canonical
