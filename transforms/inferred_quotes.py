@@ -170,11 +170,10 @@ def body_lines(bodies: pa.Array) -> pl.DataFrame:
     ends = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
     total = int(ends[-1]) if len(array) else 0
     text = np.frombuffer(data or b"", dtype=np.uint8)[:total]
-    breaks = np.flatnonzero(text == ord("\n")) + 1
-    starts = np.union1d(ends[:-1][np.diff(ends) > 0], breaks)
-    starts = (
-        np.append(starts[(starts < total) & (starts >= ends[0])], total) if total else np.zeros(1, np.int64)
-    )
+    begins = np.zeros(total + 1, dtype=bool)
+    begins[1:] = text == ord("\n")
+    begins[ends] = True  # of texts that are empty, too, and the end of the last
+    starts = np.flatnonzero(begins[ends[0] :]) + ends[0]
     row = np.searchsorted(ends, starts[:-1], side="right") - 1
     cut = pa.Array.from_buffers(
         pa.large_string(), len(starts) - 1, [None, pa.py_buffer(starts.astype(np.int64)), data]

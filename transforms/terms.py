@@ -75,7 +75,8 @@ _ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
 
 @functools.cache
 def _stemmer(language: str) -> Stemmer.Stemmer:
-    return Stemmer.Stemmer(language)
+    """A stemmer that remembers no words: they come distinct, and its keeping of them took longer than stemming."""
+    return Stemmer.Stemmer(language, 0)
 
 
 def stems(words: list[str], settings: TermSettings) -> list[str]:

@@ -6,10 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.examples import examples
 from transforms import schemas
 from transforms.hashing import text_hash
-from transforms.inferred_quotes import compared_replies, inferred_quotes, not_compared, with_kept
+from transforms.inferred_quotes import (
+    body_lines,
+    compared_replies,
+    inferred_quotes,
+    not_compared,
+    with_kept,
+)
 from transforms.settings import InferredQuoteSettings
 
 SAID = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
@@ -144,3 +153,19 @@ def test_all_is_compared_again_by_other_settings_and_where_nothing_is_stored():
     given = tables(SAID, "Agreed.")
     assert not_compared(compared(*given), None).num_rows == 2
     assert not_compared(compared(*given, min_lines=7), compared(*given)).num_rows == 2
+
+
+@examples(60)
+@given(st.lists(st.text("a\n\u65e5", max_size=8), max_size=6), st.integers(0, 6))
+def test_the_lines_of_texts_are_those_that_end_in_them(bodies: list[str], first: int):
+    """Of a part of a column, too, whose bytes begin where the texts before it end."""
+    array = pa.array(bodies, pa.large_string())[first:]
+    expected = []
+    for row, body in enumerate(array.to_pylist()):
+        start = 0
+        for line in body.encode().split(b"\n"):
+            until = min(start + len(line) + 1, len(body.encode()))
+            if until > start:
+                expected.append((row, start, until, body.encode()[start:until].decode()))
+            start = until
+    assert body_lines(array).rows() == expected
