@@ -273,6 +273,9 @@ class EmbeddingCache(Protocol):
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""
 
+    def forget(self) -> None:
+        """Let go of the memory in which `hashes` keeps what it read; it reads again when it is asked again."""
+
 
 @dataclass(frozen=True)
 class Answer(Generic[Shape]):

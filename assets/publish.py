@@ -71,6 +71,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         found, report = embedding.vectors_of(texts, parts.names(), embedder, embedding_cache, progress)
         report.texts += parts.kept_rows
         cached = len(embedding_cache.hashes(*model, embedding.TASK))
+        embedding_cache.forget()  # what is published next needs the room
         live = (found.count + parts.kept_rows) / max(cached, 1)
         facts = report.metadata() | {LIVE_SHARE: round(live, 6)}
         yield dg.Output(parts.filled(found, *model), "embeddings", metadata=facts)

@@ -92,6 +92,10 @@ class ParquetEmbeddingCache:
                 continue  # merged meanwhile
             return known.hashes
 
+    def forget(self) -> None:
+        """Let go of the hashes that were read: a quarter of a gigabyte of two million."""
+        self._known.clear()
+
     def store(
         self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
     ) -> None:

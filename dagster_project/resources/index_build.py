@@ -37,6 +37,8 @@ from transforms.terms import word_forms
 
 _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""
+_INSERTING_LIMIT = "600MB"
+"""What DuckDB may hold while postings are inserted, which take memory that it does not count."""
 _READING_LIMIT = "2GB"
 """What DuckDB may hold while arrays are made of the finished file, by two connections where all are."""
 # DuckDB takes a process that Python began for a person's and draws for it, as in runs of Dagster's.
@@ -204,11 +206,13 @@ class IndexBuild:
             files = self._posting_files()
             forms = self._forms_in(self.connection, f"{published.TEXTS} ({published.PARTITIONED['chunks']})")
             tables.result()
+            run(f"SET memory_limit = '{_INSERTING_LIMIT}'")
             give_memory_back()
             dimensions = self.made_of.embedding.dimensions
             chunk_rows = begin(write_chunk_rows, self._arrays, dimensions)
             self._insert_postings(files, self._arrays)
             chunk_rows.result()
+        run(f"SET memory_limit = '{self._memory_limit}'")
         with self._registered("added_forms", forms):
             run(published.TERM_FORMS)
         run("UPDATE quarantine SET first_seen = $now", {"now": self.now})

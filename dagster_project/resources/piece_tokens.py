@@ -56,6 +56,10 @@ class PieceTokenizer:
         ends = np.cumsum(lists.list.len().to_numpy().astype(np.int64))
         return TokenIds(distinct[place], until[np.concatenate([[0], ends])])
 
+    def forget(self) -> None:
+        """Let go of the ids of pieces, which are found anew when they are asked for."""
+        self._known = {}
+
     def _with_special(self, texts: Sequence[str], special: Sequence[int]) -> TokenIds:
         """The ids of texts some of which, at the places `special`, spell special tokens."""
         plain = sorted(set(range(len(texts))) - set(special))

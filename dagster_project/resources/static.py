@@ -52,8 +52,13 @@ class StaticEmbedder:
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches in their order, a few at once on a processor each."""
-        _model(self.dimensions)  # by one thread
-        yield from made_ahead(lambda numbered: self._embedded(*numbered), enumerate(batches), _MOST_AT_ONCE)
+        tokenizer, _ = _model(self.dimensions)  # by one thread
+        try:
+            yield from made_ahead(
+                lambda numbered: self._embedded(*numbered), enumerate(batches), _MOST_AT_ONCE
+            )
+        finally:
+            tokenizer.forget()
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""

@@ -75,6 +75,8 @@ def test_vectors_come_back_once_and_sorted_by_hash(cache: ParquetEmbeddingCache)
     cache.store(*KEY, [B, A], np.stack([made[B], made[A]]))
     cache.store(*KEY, [C, A], np.stack([made[C], made[A]]))
     assert cache.hashes(*KEY) == {A, B, C}
+    cache.forget()
+    assert cache.hashes(*KEY) == {A, B, C}
     found = cache.vectors(*KEY, [C, A, B, C, UNKNOWN]).to_pydict()
     assert found == {"text_hash": SORTED, "vector": [made[h].tolist() for h in SORTED]}
 
