@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-import re
+import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
-PIECE = r" *\p{L}+|[0-9\n\t]| *[^\p{L}0-9 \n\t]+| +"
-"""No token of the Llama 2 tokenizer reaches over the end of a piece: blanks with letters or with signs, one digit."""
+_BLANK, _LETTER, _SIGN, _ALONE, _OTHER = range(5)
+_KINDS = bytes(
+    _OTHER
+    if byte > 127
+    else _BLANK
+    if chr(byte) == " "
+    else _ALONE
+    if chr(byte) in string.digits + "\n\t"
+    else _LETTER
+    if chr(byte) in string.ascii_letters
+    else _SIGN
+    for byte in range(256)
+)
+"""The kind of each byte: digits, tabs and ends of lines stand alone, and what is not ASCII may belong to anything."""
+_BITS = 3
+"""Bits of a kind beside another one."""
 
-_SPECIAL = re.compile("\u2581|<s>|</s>|<unk>")
+
+def _ends_between(before: int, after: int) -> bool:
+    """True if a piece ends between bytes of two kinds: blanks go with the letters or the signs behind them."""
+    begins_blanks = after == _BLANK != before
+    return _ALONE in (before, after) or begins_blanks or {before, after} == {_LETTER, _SIGN}
+
+
+_ENDS = bytes(_ends_between(pair >> _BITS, pair & (1 << _BITS) - 1) for pair in range(256))
+_SPECIAL = ("\u2581", "<s>", "</s>", "<unk>")
 _MOST_KNOWN = 1 << 19
-"""Pieces whose ids are remembered: some 100 MB."""
+"""Pieces whose ids are remembered: some 80 MB."""
+_STORED = np.dtype(np.int32)
+"""Of ids that are remembered; joined as bytes they take a third of the time of lists."""
 
 
 class TokenIds(NamedTuple):
@@ -25,9 +49,9 @@ class TokenIds(NamedTuple):
 
 
 class PieceTokenizer:
-    """The ids that `tokenizer` gives, special tokens not added, at some four times its speed.
+    """The ids that `tokenizer` gives, special tokens not added, at some six times its speed.
 
-    The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of pieces, so
+    The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of `pieces`, so
     each distinct piece is encoded once and remembered. Texts that spell a special token are left to the
     tokenizer whole.
     """
@@ -38,23 +62,22 @@ class PieceTokenizer:
         self._whole = tokenizer
         self._pieces = Tokenizer.from_str(tokenizer.to_str())
         self._pieces.normalizer = normalizers.Replace(" ", "\u2581")
-        self._known: dict[str, list[int]] = {}
+        self._known: dict[str, bytes] = {}
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
         """The token ids of each text."""
-        special = [place for place, text in enumerate(texts) if _SPECIAL.search(text)]
+        special = [place for place, text in enumerate(texts) if any(token in text for token in _SPECIAL)]
         if special:
             return self._with_special(texts, special)
         # A blank before the text is the tokenizer's own rule.
-        lists = pl.Series([f" {t}" if t else t for t in texts], dtype=pl.String).str.extract_all(PIECE)
-        pieces = lists.explode().drop_nulls().cast(pl.String).to_arrow().dictionary_encode()
-        distinct, edges = _joined(self._ids(pieces.dictionary.to_pylist()))
-        codes = pieces.indices.to_numpy()
+        found, edges_of_texts = pieces([f" {text}" if text else text for text in texts])
+        found = found.dictionary_encode()
+        distinct, edges = self._ids(found.dictionary.to_pylist())
+        codes = found.indices.to_numpy()
         count = np.diff(edges)[codes]
         until = np.concatenate([[0], np.cumsum(count)])
         place = np.arange(until[-1]) + np.repeat(edges[codes] - until[:-1], count)
-        ends = np.cumsum(lists.list.len().to_numpy().astype(np.int64))
-        return TokenIds(distinct[place], until[np.concatenate([[0], ends])])
+        return TokenIds(distinct[place], until[edges_of_texts])
 
     def forget(self) -> None:
         """Let go of the ids of pieces, which are found anew when they are asked for."""
@@ -70,17 +93,35 @@ class PieceTokenizer:
         edges = np.concatenate([[0], np.cumsum([len(found[place]) for place in range(len(texts))])])
         return TokenIds(np.concatenate([found[place] for place in range(len(texts))]), edges)
 
-    def _ids(self, pieces: list[str]) -> list[list[int]]:
+    def _ids(self, pieces: Sequence[str]) -> TokenIds:
         """The ids of each piece."""
         if len(self._known) > _MOST_KNOWN:
             self._known = {}
         known = self._known
-        new = [piece for piece in pieces if piece not in known]
-        encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
-        known |= {piece: e.ids for piece, e in zip(new, encoded, strict=True)}
-        return [known[piece] for piece in pieces]
+        found = [known.get(piece, b"") for piece in pieces]
+        if not all(found):
+            new = [piece for piece, ids in zip(pieces, found, strict=True) if not ids]
+            encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
+            known |= {p: np.array(e.ids, dtype=_STORED).tobytes() for p, e in zip(new, encoded, strict=True)}
+            found = [known[piece] for piece in pieces]
+        ids = np.frombuffer(b"".join(found), dtype=_STORED).astype(np.int64)
+        ends = np.cumsum([0, *map(len, found)]) // _STORED.itemsize
+        return TokenIds(ids, ends)
 
 
-def _joined(lists: Sequence[Sequence[int]]) -> TokenIds:
-    edges = np.concatenate([[0], np.cumsum([len(ids) for ids in lists], dtype=np.int64)])
-    return TokenIds(np.fromiter((i for ids in lists for i in ids), np.int64, edges[-1]), edges)
+def pieces(texts: Sequence[str]) -> tuple[pa.Array, np.ndarray]:
+    """The pieces of all texts, one after the other, and the number at which those of each text begin, the end included.
+
+    No token of the Llama 2 tokenizer reaches over the end of a piece.
+    """
+    data = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, data)])
+    joined = b"".join(data)
+    kinds = np.frombuffer(joined.translate(_KINDS), dtype=np.uint8)
+    pairs = (kinds[:-1] << _BITS | kinds[1:]).tobytes()
+    is_end = np.zeros(len(joined) + 1, dtype=bool)
+    is_end[1:-1] = np.frombuffer(pairs.translate(_ENDS), dtype=bool)
+    is_end[ends] = True
+    edges = np.flatnonzero(is_end)
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(pa.large_string(), len(edges) - 1, buffers), np.searchsorted(edges, ends)

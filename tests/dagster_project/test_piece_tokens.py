@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.resources.piece_tokens import PIECE, PieceTokenizer
+from dagster_project.resources.piece_tokens import PieceTokenizer, pieces
 from dagster_project.resources.static import load_tokenizer
 from tests.examples import examples
 
@@ -27,9 +26,16 @@ def test_no_token_reaches_over_the_end_of_a_piece():
     tokens = [
         t.replace("\u2581", " ") for t in WHOLE.get_vocab() if not re.fullmatch("<0x..>|</?s>|<unk>", t)
     ]
-    found = pl.Series(tokens).str.extract_all(PIECE)
     assert len(tokens) > 30_000
-    assert [t for t, pieces in zip(tokens, found, strict=True) if pieces.to_list() != [t]] == []
+    assert pieces(tokens)[0].to_pylist() == tokens
+
+
+def test_texts_are_cut_into_words_signs_and_digits():
+    found, edges = pieces(["if (x1  == ya)\n", "", "na\u00efve\u2026 12"])
+    assert found.to_pylist() == [
+        "if", " (", "x", "1", "  ==", " ya", ")", "\n", "na\u00efve\u2026", " ", "1", "2"
+    ]  # fmt: skip
+    assert edges.tolist() == [0, 8, 8, 12]
 
 
 @pytest.mark.parametrize(
