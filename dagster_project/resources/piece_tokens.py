@@ -10,18 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 _BLANK, _LETTER, _SIGN, _ALONE, _OTHER = range(5)
-_KINDS = bytes(
-    _OTHER
-    if byte > 127
-    else _BLANK
-    if chr(byte) == " "
-    else _ALONE
-    if chr(byte) in string.digits + "\n\t"
-    else _LETTER
-    if chr(byte) in string.ascii_letters
-    else _SIGN
-    for byte in range(256)
-)
+_KIND_OF = {
+    " ": _BLANK,
+    **dict.fromkeys(string.ascii_letters, _LETTER),
+    **dict.fromkeys(string.digits + "\n\t", _ALONE),
+}
+_KINDS = bytes(_OTHER if byte > 127 else _KIND_OF.get(chr(byte), _SIGN) for byte in range(256))
 """The kind of each byte: digits, tabs and ends of lines stand alone, and what is not ASCII may belong to anything."""
 _BITS = 3
 """Bits of a kind beside another one."""
@@ -93,26 +87,27 @@ class PieceTokenizer:
         edges = np.concatenate([[0], np.cumsum([len(found[place]) for place in range(len(texts))])])
         return TokenIds(np.concatenate([found[place] for place in range(len(texts))]), edges)
 
-    def _ids(self, pieces: Sequence[str]) -> TokenIds:
+    def _ids(self, distinct: Sequence[str]) -> TokenIds:
         """The ids of each piece."""
         if len(self._known) > _MOST_KNOWN:
             self._known = {}
         known = self._known
-        found = [known.get(piece, b"") for piece in pieces]
+        found = [known.get(piece, b"") for piece in distinct]
         if not all(found):
-            new = [piece for piece, ids in zip(pieces, found, strict=True) if not ids]
+            new = [piece for piece, ids in zip(distinct, found, strict=True) if not ids]
             encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
             known |= {p: np.array(e.ids, dtype=_STORED).tobytes() for p, e in zip(new, encoded, strict=True)}
-            found = [known[piece] for piece in pieces]
+            found = [known[piece] for piece in distinct]
         ids = np.frombuffer(b"".join(found), dtype=_STORED).astype(np.int64)
         ends = np.cumsum([0, *map(len, found)]) // _STORED.itemsize
         return TokenIds(ids, ends)
 
 
 def pieces(texts: Sequence[str]) -> tuple[pa.Array, np.ndarray]:
-    """The pieces of all texts, one after the other, and the number at which those of each text begin, the end included.
+    """The pieces of all texts, one after the other, large_string, and the number of the first piece of each text.
 
-    No token of the Llama 2 tokenizer reaches over the end of a piece.
+    The numbers, int64, have the number of all pieces at their end. No token of the Llama 2 tokenizer reaches over
+    the end of a piece.
     """
     data = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, data)])
