@@ -1,0 +1,34 @@
+"""What all fuzz tests share: seeds that are printed, limits that are kept, and what may never be in an output."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SEED = int(os.environ.get("WEFT_FUZZ_SEED", "20260701"))
+"""The first of the seeds; another run takes others."""
+MAX_SECONDS = 20.0
+MAX_BYTES = 2 << 30
+SECRET = "SECRET-MARKER-b1946ac92492d234"
+"""Stands in passwords, keys and credentials of the fuzzed settings; no output may hold it."""
+
+
+def seeds(count: int) -> Iterator[tuple[int, random.Random]]:
+    """`count` seeds, each with a generator of its own; the seed names the case in a failure."""
+    for seed in range(SEED, SEED + count):
+        yield seed, random.Random(seed)
+
+
+@contextmanager
+def within_limits(case: object) -> Iterator[None]:
+    """Fail the test if the body takes over 20 s or if this process ever held over 2 GiB, naming the case."""
+    started = time.monotonic()
+    yield
+    took = time.monotonic() - started
+    assert took <= MAX_SECONDS, f"{case}: {took:.1f} s"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert peak <= MAX_BYTES, f"{case}: {peak / 2**30:.2f} GiB"
