@@ -10,8 +10,9 @@ import pyarrow as pa
 from assets.partitions import CONVERSATIONS, described
 from assets.protocols import Lake, PublishedIndex, TokenCounter
 from assets.stages import reading_asset, stage_asset
-from transforms import conversation_chunks, conversation_context, conversations, query_chunks, schemas, terms
+from transforms import conversation_chunks, conversation_context, conversations, query_chunks, schemas
 from transforms.settings import ContextSettings, ConversationSettings, TermSettings
+from transforms.text import terms
 
 _PREVIEW_ROWS = 10
 

@@ -8,8 +8,9 @@ import dagster as dg
 
 from assets.partitions import DOCUMENTS
 from assets.stages import reading_asset, stage_asset
-from transforms import document_chunks, documents, links, nodes, schemas, terms
+from transforms import document_chunks, documents, links, nodes, schemas
 from transforms.settings import DocumentChunkSettings, DocumentSettings, TermSettings, digest_of
+from transforms.text import terms
 
 
 def document_assets(

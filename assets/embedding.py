@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from assets.protocols import Embedded, Embedder, EmbeddingCache, FoundVectors, Progress
-from transforms import safety, vectors
+from transforms import vectors
 from transforms.errors import BudgetError, RefusedTextError
 from transforms.hashing import text_hash
+from transforms.text import redaction
 from transforms.text_batches import batches
 
 TASK = "document"
@@ -160,9 +161,9 @@ def vectors_of(
     return _Renamed(sent_as, pa.concat_tables(found.between(0, len(wanted)))), report
 
 
-def _sent(texts: ibis.Table, embedder: Embedder) -> safety.Sent:
+def _sent(texts: ibis.Table, embedder: Embedder) -> redaction.Sent:
     """`texts` as the embedder may be given them."""
-    return safety.Sent(texts) if embedder.safety is None else safety.texts_sent(texts, embedder.safety)
+    return redaction.Sent(texts) if embedder.safety is None else redaction.texts_sent(texts, embedder.safety)
 
 
 class _Renamed:

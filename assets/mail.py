@@ -6,8 +6,9 @@ import dagster as dg
 
 from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import blocks, chunks, lanes, mail, references, schemas, terms
+from transforms import blocks, chunks, lanes, mail, references, schemas
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
+from transforms.text import terms
 
 
 def mail_assets(

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from assets import embedding
 from assets.partitions import FAMILIES, SLOW, outs
 from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
-from transforms import checks, safety, schemas, vectors
+from transforms import checks, schemas, vectors
 from transforms.context import published_chunks, texts_by_partition, texts_to_embed
 from transforms.hashing import parts_hash
 from transforms.operations import LIVE_SHARE
 from transforms.settings import EmbeddingSettings, SafetySettings
+from transforms.text import redaction
 
 REUSE = "unchanged_texts_are_reused"
 REFUSED = "no_text_is_refused"
@@ -24,7 +25,7 @@ _LEAST_REUSE = 0.99
 
 def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -> str:
     """The code version of the asset `embeddings`: it changes whenever a text may get another vector."""
-    screens = f"-{safety.VERSION}-{screening.digest()}" if settings.is_remote else ""
+    screens = f"-{redaction.VERSION}-{screening.digest()}" if settings.is_remote else ""
     return f"{vectors.VERSION}-{settings.digest()}{screens}"
 
 

@@ -14,7 +14,7 @@ from assets.sentences import chunk_sentences
 from transforms import context as context_transforms
 from transforms import families as families_transforms
 from transforms import inferred_quotes as quotes
-from transforms import links, measures, references, schemas, sentences, terms
+from transforms import links, measures, references, schemas, sentences
 from transforms import threads as threads_transforms
 from transforms.settings import (
     ChunkSettings,
@@ -26,6 +26,7 @@ from transforms.settings import (
     TermSettings,
     ThreadSettings,
 )
+from transforms.text import terms
 
 GROUP = "relations"
 

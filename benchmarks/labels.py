@@ -27,7 +27,7 @@ from rich.table import Table
 from dagster_project.resources.search_index import SearchIndex
 from transforms.labels import LABELS
 from transforms.lexical import terms_by_query
-from transforms.terms import query_terms
+from transforms.text.terms import query_terms
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 COUNT, SEED = 60, 3

@@ -33,7 +33,7 @@ from tasks import ranker
 
 from assets.protocols import Embedder
 from dagster_project.resources.embedders import make_embedder
-from transforms import lexical, ranking, terms
+from transforms import lexical, ranking
 from transforms.chunk_table import chunks_from_rows
 from transforms.document_chunks import document_chunks
 from transforms.documents import RawFile, read_documents
@@ -48,6 +48,7 @@ from transforms.settings import (
     SearchSettings,
     TermSettings,
 )
+from transforms.text import terms
 
 RECURSIVE_SIZES = (400, 700, 1200)
 CHUNKS = 5

@@ -31,8 +31,8 @@ from transforms.context import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import text_hash
 from transforms.prompt_hashes import FILE_NAME, document_questions
-from transforms.safety import screened, texts_sent
 from transforms.settings import SafetySettings
+from transforms.text.redaction import screened, texts_sent
 
 _IMPORTED_ROWS = 20_000
 _CHARS_OF_TOKEN = 3

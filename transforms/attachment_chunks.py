@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transforms.drafts import Draft, Drafts
-from transforms.patches import binary_ranges, diff_pieces, file_starts, first_diff, header_lines
-from transforms.pieces import Piece, code_pieces, section_pieces, sql_pieces
 from transforms.settings import ChunkSettings
-from transforms.spans import SUBSTANCE, ByteOffsets, Span, shown
+from transforms.text.diffs import binary_ranges, diff_pieces, file_starts, first_diff, header_lines
+from transforms.text.pieces import Piece, code_pieces, section_pieces, sql_pieces
+from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, shown
 
 BINARY_CLASSES = frozenset({"archive", "other"})
 KIND = "attachment_segment"

@@ -13,7 +13,7 @@ import polars as pl
 
 from transforms.diversity import marginal_order
 from transforms.settings import ContextSettings, TermSettings
-from transforms.terms import counted_terms, stems
+from transforms.text.terms import counted_terms, stems
 
 VERSION = "1"
 _SHARPNESS = 4

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from transforms.chunk_table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
-from transforms.patches import DIFF_MARK, diff_columns
 from transforms.settings import ChunkSettings
-from transforms.spans import ByteOffsets, Span
+from transforms.text.diffs import DIFF_MARK, diff_columns
+from transforms.text.spans import ByteOffsets, Span
 
 QUOTE_MARKS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
 """Marks of quoted lines; both Python and Polars read it."""

@@ -1,7 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that they stand in.
 
 What is here: reading `_keywords/words.md`, computing keywords where a tree has none, finding them in
-chunks (seed 004). What is not: the terms of the search index (`transforms.terms`).
+chunks (seed 004). What is not: the terms of the search index (`transforms.text.terms`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transforms.markdown import outline
 from transforms.prompt_hashes import is_question_list
 from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
 from transforms.settings import GraphSettings, TermSettings
-from transforms.terms import stems
+from transforms.text.terms import stems
 
 VERSION = "1"
 

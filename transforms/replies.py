@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from transforms.drafts import QUOTE_MARKS, Draft, Drafts
-from transforms.patches import binary_ranges, diff_pieces, first_diff, is_diff_text
-from transforms.pieces import SENTENCE, WORD, Piece, text_pieces
 from transforms.settings import ChunkSettings
-from transforms.spans import SUBSTANCE, ByteOffsets, Span, merged, shown
+from transforms.text.diffs import binary_ranges, diff_pieces, first_diff, is_diff_text
+from transforms.text.pieces import SENTENCE, WORD, Piece, text_pieces
+from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, merged, shown
 
 MARKS = re.compile(QUOTE_MARKS)
 QUOTED_HEADER = re.compile(

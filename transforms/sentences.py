@@ -21,8 +21,8 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, create_model
 
 from transforms.hashing import text_hash
-from transforms.safety import screened
 from transforms.settings import SafetySettings, SentenceSettings
+from transforms.text.redaction import screened
 
 VERSION = "1"
 PROMPT_VERSION = "1"

@@ -15,12 +15,13 @@ import polars as pl
 from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
 from dagster_project.resources.search_index import SearchIndex, open_current
-from transforms import lexical, ranking, terms
+from transforms import lexical, ranking
 from transforms.candidates import telling_terms
 from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
+from transforms.text import terms
 
 _QUERIES_AT_ONCE = 64
 _FEW_QUERIES = 32

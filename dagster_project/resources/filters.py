@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.search_arrays import id_hash
-from transforms import terms
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.query_language import (
     TEXT_FIELDS,
@@ -28,6 +27,7 @@ from transforms.query_language import (
     time_span,
 )
 from transforms.settings import TermSettings
+from transforms.text import terms
 
 
 @dataclass(frozen=True)

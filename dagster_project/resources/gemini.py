@@ -12,8 +12,8 @@ from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
 from transforms.errors import EmbeddingError, RefusedTextError
-from transforms.safety import screened
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.text.redaction import screened
 from transforms.vectors import packed, unit_length
 
 if TYPE_CHECKING:

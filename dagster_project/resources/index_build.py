@@ -33,7 +33,7 @@ from dagster_project.resources.slow_lane import files_of
 from transforms import schemas
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
-from transforms.terms import word_forms
+from transforms.text.terms import word_forms
 
 _STORAGE = "v1.2.0"
 """Files that DuckDB before this version could read have no compression for long texts."""

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from assets import graph
 from dagster_project.resources.published_macros import VIEW_COMMENTS
-from transforms import lexical, schemas, terms
+from transforms import lexical, schemas
+from transforms.text import terms
 
 _SQL_TYPES = {
     pa.string(): "VARCHAR",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transforms import lexical, terms
+from transforms import lexical
 from transforms.settings import SearchSettings, TermSettings
+from transforms.text import terms
 
 
 class Macro(NamedTuple):

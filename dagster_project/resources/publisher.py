@@ -38,10 +38,11 @@ from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.spare_version import begun, drop_spare, keep_as_spare, spare_of
-from transforms import context, schemas, terms
+from transforms import context, schemas
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
+from transforms.text import terms
 
 _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more came since the last rebuild, they cost a query nothing."""

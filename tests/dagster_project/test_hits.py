@@ -11,7 +11,7 @@ from dagster_project.opened_index import open_index
 from dagster_project.resources.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.schemas import SEARCH_HITS
-from transforms.terms import stems
+from transforms.text.terms import stems
 
 QUERY = "how does the compactor keep its pace"
 

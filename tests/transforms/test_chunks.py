@@ -15,10 +15,10 @@ from transforms import chunks
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks, title_of
 from transforms.hashing import text_hash
-from transforms.patches import diff_pieces
-from transforms.pieces import code_pieces, section_pieces, sql_pieces, text_pieces
 from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
 from transforms.settings import BlockSettings, ChunkSettings
+from transforms.text.diffs import diff_pieces
+from transforms.text.pieces import code_pieces, section_pieces, sql_pieces, text_pieces
 
 Row = dict[str, Any]
 

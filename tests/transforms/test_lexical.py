@@ -18,7 +18,7 @@ from tests.examples import examples
 from transforms.lexical import FIELDS, Postings, TermScores, bm25_scores, weighed
 from transforms.ranking import ExactScores
 from transforms.settings import SearchSettings, TermSettings
-from transforms.terms import counted_terms, query_terms
+from transforms.text.terms import counted_terms, query_terms
 
 WORDS = [f"w{n}" for n in range(40)]
 ONE_FIELD = SearchSettings(title_weight=0, text_weight=1, quote_weight=0)

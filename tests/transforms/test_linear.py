@@ -12,7 +12,7 @@ from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
 from transforms.mail import RawMail, read_mail
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings, ThreadSettings
-from transforms.terms import chunk_terms
+from transforms.text.terms import chunk_terms
 from transforms.threads import build_threads
 
 FEW, TIMES, ALLOWED = 300, 10, 25

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.hashing import text_hash
-from transforms.safety import screened, texts_sent
 from transforms.settings import SafetySettings
+from transforms.text.redaction import screened, texts_sent
 
 MASK = SafetySettings()
 # Put together here, so that no scanner of repositories takes them for real ones.

@@ -8,8 +8,8 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from transforms.settings import TermSettings
-from transforms.spans import ByteOffsets
-from transforms.terms import identifier_parts, stems
+from transforms.text.spans import ByteOffsets
+from transforms.text.terms import identifier_parts, stems
 
 _WORD = re.compile(r"\w+")
 _BLANKS = re.compile(r"\s+")

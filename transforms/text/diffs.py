@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import polars as pl
 
-from transforms.pieces import Piece, line_windows
 from transforms.settings import ChunkSettings
+from transforms.text.pieces import Piece, line_windows
 
 DIFF_MARK = (
     r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|"

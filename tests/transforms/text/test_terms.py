@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms import terms as terms_module
 from transforms.schemas import CHUNKS
 from transforms.settings import TermSettings
-from transforms.terms import FIELDS, chunk_terms, context_terms, counted_terms, numbered_terms, query_terms
+from transforms.text import terms as terms_module
+from transforms.text.terms import (
+    FIELDS,
+    chunk_terms,
+    context_terms,
+    counted_terms,
+    numbered_terms,
+    query_terms,
+)
 
 PLAIN = TermSettings(stemmer="none")
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.settings import TermSettings
-from transforms.snippets import Snippet, matching_words, pieces, stored_places, words_by_term
-from transforms.snippets import snippet as cut_snippet
-from transforms.terms import query_terms
+from transforms.text.snippets import Snippet, matching_words, pieces, stored_places, words_by_term
+from transforms.text.snippets import snippet as cut_snippet
+from transforms.text.terms import query_terms
 
 SETTINGS = TermSettings()
 LONG = " ".join(f"word{n}" for n in range(200))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.patches import binary_ranges, diff_columns, file_starts
+from transforms.text.diffs import binary_ranges, diff_columns, file_starts
 
 
 def told(diff: str, file: str = "", hunk: str = "") -> dict[str, Any]:

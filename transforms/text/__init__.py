@@ -1,0 +1,1 @@
+"""What any text needs: spans, segments, diffs, terms, snippets, redaction."""
