@@ -6,7 +6,8 @@ import dagster as dg
 
 from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import blocks, chunks, lanes, mail, references, schemas
+from transforms import blocks, chunks, lanes, references, schemas
+from transforms.mail import messages
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 from transforms.text import terms
 
@@ -27,8 +28,8 @@ def mail_assets(
                 "attachments": schemas.ATTACHMENTS,
                 "quarantine": schemas.QUARANTINE,
             },
-            f"{mail.VERSION}-{settings.digest()}",
-            lambda sources, unit: mail.read_mail(
+            f"{messages.VERSION}-{settings.digest()}",
+            lambda sources, unit: messages.read_mail(
                 sources.mails(unit),
                 source=unit.source,
                 unit=unit.unit,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transforms.document_graph import Folder
     from transforms.documents import RawFile
     from transforms.judgements import Contents
-    from transforms.mail import RawMail
+    from transforms.mail.messages import RawMail
     from transforms.operations import Figures
     from transforms.saved_searches import Answers
     from transforms.settings import ContextSettings, SafetySettings

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transforms.blocks import message_blocks
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, MailSettings
 
 KINDS = ("author", "header", "patch_or_code", "quote", "signature")

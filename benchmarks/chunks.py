@@ -26,7 +26,7 @@ from rich.table import Table
 
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings
 
 SAMPLE = 500

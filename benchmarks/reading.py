@@ -24,7 +24,7 @@ import mail_collections as collections
 from rich.console import Console
 from rich.table import Table
 
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import MailSettings
 
 Archives = dict[str, bytes]

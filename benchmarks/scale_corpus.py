@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transforms.blocks import message_blocks
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, MailSettings
 
 MESSAGES, THREADS, ATTACHMENTS = 250_771, 31_476, 78_842

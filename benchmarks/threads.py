@@ -25,9 +25,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
+from transforms.mail.subjects import patch_subjects
 from transforms.settings import MailSettings, ThreadSettings
-from transforms.subjects import patch_subjects
 from transforms.threads import build_threads
 
 PATTERNS = {"pgsql": "pgsql-*.[0-9]*", "linux-erofs": "linux-erofs.*.gz"}

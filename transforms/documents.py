@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms import schemas
-from transforms.charsets import decode_text
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.html_markdown import html_charset, html_markdown, html_title
+from transforms.mail.charsets import decode_text
 from transforms.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
 from transforms.rst_markdown import rst_markdown
 from transforms.settings import DOCUMENT_FORMATS, DocumentSettings

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from transforms import schemas
 from transforms.hashing import text_hash
+from transforms.mail.subjects import patch_subjects
 from transforms.settings import FamilySettings
-from transforms.subjects import patch_subjects
 
 VERSION = "1"
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from transforms import schemas
 from transforms.hashing import text_hashes
+from transforms.mail.subjects import patch_subjects
 from transforms.settings import InferredQuoteSettings
-from transforms.subjects import patch_subjects
 
 VERSION = "1"
 COMPARED = ("message_id", "subject", "from_addr", "source", "unit", "content_hash", "raw_bytes")

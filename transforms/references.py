@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms import schemas
-from transforms.subjects import patch_subjects
+from transforms.mail.subjects import patch_subjects
 
 VERSION = "1"
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from transforms import schemas
 from transforms.hashing import text_hash
+from transforms.mail.subjects import patch_subjects
 from transforms.settings import ThreadSettings
-from transforms.subjects import patch_subjects
 
 VERSION = "3"
 _NEVER = 2**63 - 1

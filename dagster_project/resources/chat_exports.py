@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from dagster_project.resources.chat_archives import ZippedExport
 from dagster_project.settings import ConversationSourceSettings
-from transforms import mail, threads
+from transforms import threads
 from transforms.chats import Chat, Entry, Fault, read_discord, read_slack, read_table
 from transforms.errors import ChatFormatError
+from transforms.mail import messages
 from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
 from transforms.whatsapp import read_whatsapp
 
@@ -222,8 +223,8 @@ def _threads(
     data: bytes, name: str, settings: MailSettings, thread_settings: ThreadSettings
 ) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
-    mails, refused = mail.split_mbox(data, name=name)
-    made = mail.read_mail([*mails, *refused], source="mbox", unit=name, list_id=name, settings=settings)
+    mails, refused = messages.split_mbox(data, name=name)
+    made = messages.read_mail([*mails, *refused], source="mbox", unit=name, list_id=name, settings=settings)
     frame = pl.from_arrow(made.messages)
     assert isinstance(frame, pl.DataFrame)
     frame = frame.unique("message_id", keep="first", maintain_order=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from transforms.errors import SourceError
-from transforms.mail import RawMail
+from transforms.mail.messages import RawMail
 
 _EPOCH = re.compile(r"(\d+)\.git")
 _CHANGE = re.compile(rb":\d{6} (\d{6}) [0-9a-f]+ ([0-9a-f]+) ([AMDT])\t([md])")

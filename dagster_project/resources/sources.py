@@ -29,12 +29,12 @@ from dagster_project.settings import (
     Settings,
     SourceSettings,
 )
-from transforms.dates import sent_date
 from transforms.documents import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
-from transforms.mail import RawMail, split_mbox
-from transforms.mail_parts import MIME_FAULTS, read_headers
+from transforms.mail.dates import sent_date
+from transforms.mail.messages import RawMail, split_mbox
+from transforms.mail.mime import MIME_FAULTS, read_headers
 from transforms.settings import DocumentSettings, MailSettings
 
 _DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
 from transforms.schemas import ATTACHMENTS
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 from transforms.threads import build_threads

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.examples import FACTOR
-from transforms.flowed import FLOWED_FORMATS, flowed_text
-from transforms.mail import MailTables, read_mail, split_mbox
+from transforms.mail.flowed import FLOWED_FORMATS, flowed_text
+from transforms.mail.messages import MailTables, read_mail, split_mbox
 from transforms.settings import MailSettings
 
 

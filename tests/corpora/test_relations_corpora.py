@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from transforms.blocks import message_blocks
-from transforms.mail import read_mail, split_mbox
+from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, MailSettings, ThreadSettings
 from transforms.threads import build_threads
 

@@ -12,7 +12,7 @@ from dagster_project.composition import make_sources
 from dagster_project.resources.public_inbox import blobs, inbox_mails
 from tests.archives import Mail, Workspace
 from transforms.errors import SourceError
-from transforms.mail import RawMail
+from transforms.mail.messages import RawMail
 
 JANUARY, FEBRUARY = 1_073_300_000, 1_076_000_000
 """Author times in January and February 2004."""

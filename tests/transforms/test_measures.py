@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transforms import measures
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
-from transforms.mail import RawMail, read_mail
+from transforms.mail.messages import RawMail, read_mail
 from transforms.schemas import ATTACHMENTS, CHUNK_CONTEXT, CHUNKS, CORPUS_MEASURES, THREAD_TREE
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, MeasureSettings, ThreadSettings
 from transforms.threads import build_threads

@@ -10,7 +10,7 @@ import pytest
 from tests.timing import seconds
 from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
-from transforms.mail import RawMail, read_mail
+from transforms.mail.messages import RawMail, read_mail
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings, ThreadSettings
 from transforms.text.terms import chunk_terms
 from transforms.threads import build_threads

@@ -8,8 +8,8 @@ import re
 import zlib
 from typing import NamedTuple
 
-from transforms.charsets import decode_text
-from transforms.html_text import html_text
+from transforms.mail.charsets import decode_text
+from transforms.mail.html_text import html_text
 from transforms.settings import MailSettings
 
 _BOMB_FLOOR = 16 << 20

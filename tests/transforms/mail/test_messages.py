@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import schemas
-from transforms.html_text import html_text
-from transforms.mail import RawMail, read_mail, split_mbox, without_list_footer
-from transforms.mail_attachments import text_class
-from transforms.mail_headers import address, header_text, in_reply_to, message_id, references, subject_norm
+from transforms.mail.attachments import text_class
+from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
+from transforms.mail.html_text import html_text
+from transforms.mail.messages import RawMail, read_mail, split_mbox, without_list_footer
 from transforms.settings import MailSettings
 
 SETTINGS = MailSettings()

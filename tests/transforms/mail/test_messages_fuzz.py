@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.mail import MailTables, RawMail, read_mail, split_mbox
+from transforms.mail.messages import MailTables, RawMail, read_mail, split_mbox
 from transforms.settings import MailSettings
 
 FUZZ = examples(
@@ -23,7 +23,7 @@ FUZZ = examples(
     deadline=timedelta(seconds=5),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CORPORA = Path(os.environ.get("WEFT_CORPORA", ROOT.parent / "shared" / "corpora"))
 
 

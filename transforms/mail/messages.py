@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms import schemas
-from transforms.charsets import decode_text
-from transforms.dates import effective_time, envelope_time, received_times, sent_date
 from transforms.hashing import bytes_sha256, parts_hash
-from transforms.mail_attachments import AttachmentText, attachment_text
-from transforms.mail_headers import address, header_text, in_reply_to, message_id, references, subject_norm
-from transforms.mail_parts import KNOWN_HEADERS, MIME_FAULTS, MailContent, Part, read_content, read_headers
-from transforms.mbox import Dialect, mbox_layout, unescape
+from transforms.mail.attachments import AttachmentText, attachment_text
+from transforms.mail.charsets import decode_text
+from transforms.mail.dates import effective_time, envelope_time, received_times, sent_date
+from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
+from transforms.mail.mbox import Dialect, mbox_layout, unescape
+from transforms.mail.mime import KNOWN_HEADERS, MIME_FAULTS, MailContent, Part, read_content, read_headers
 from transforms.settings import MailSettings
 
 VERSION = "3"

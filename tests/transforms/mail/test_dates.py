@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.dates import SentDate, effective_time, envelope_time, received_times, sent_date
+from transforms.mail.dates import SentDate, effective_time, envelope_time, received_times, sent_date
 
 T = datetime(2002, 4, 12, 8, 35, 52, tzinfo=UTC)
 

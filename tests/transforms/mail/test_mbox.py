@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.mbox import mbox_layout, message_spans, unescape
+from transforms.mail.mbox import mbox_layout, message_spans, unescape
 
 FROM = b"From a@example.org Fri Dec 18 09:41:40 1998\n"
 GIT = b"From 0123456789abcdef0123456789abcdef01234567 Mon Sep 17 00:00:00 2001\n"

@@ -18,12 +18,12 @@ from email.utils import collapse_rfc2231_value
 from functools import lru_cache
 from typing import NamedTuple
 
-from transforms.charsets import decode_text
-from transforms.html_text import html_text
-from transforms.mail_headers import MAX_FIELD_CHARS, header_text
-from transforms.multipart import regular_parts
+from transforms.mail.charsets import decode_text
+from transforms.mail.headers import MAX_FIELD_CHARS, header_text
+from transforms.mail.html_text import html_text
+from transforms.mail.regular_multipart import regular_parts
+from transforms.mail.transfer_encodings import transfer_decoded
 from transforms.settings import MailSettings
-from transforms.transfer_encodings import transfer_decoded
 
 MIME_FAULTS = (
     MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
