@@ -6,8 +6,9 @@ import dagster as dg
 
 from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import blocks, chunks, lanes, references, schemas
+from transforms import chunks, lanes, references, schemas
 from transforms.mail import messages
+from transforms.mail.blocks import table as blocks
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 from transforms.text import terms
 

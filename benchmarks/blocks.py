@@ -28,7 +28,7 @@ from mailparser_reply import EmailReplyParser
 from rich.console import Console
 from rich.table import Table
 
-from transforms.blocks import message_blocks
+from transforms.mail.blocks.table import message_blocks
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, MailSettings
 

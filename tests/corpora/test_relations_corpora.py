@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from transforms.blocks import message_blocks
+from transforms.mail.blocks.table import message_blocks
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, MailSettings, ThreadSettings
 from transforms.threads import build_threads

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.transforms.test_chunks import attachment, mails, patch
-from transforms.blocks import message_blocks
 from transforms.chunks import message_chunks
 from transforms.lanes import fast_chunks, slow_chunks
+from transforms.mail.blocks.table import message_blocks
 from transforms.schemas import ATTACHMENTS, SLOW_QUEUE
 from transforms.settings import BlockSettings, ChunkSettings
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import block_rules as rules
-from transforms.block_lines import CODE, SPACE, Lines, Mask, byte_table, covered, next_at
+from transforms.mail.blocks import rules
+from transforms.mail.blocks.lines import CODE, SPACE, Lines, Mask, byte_table, covered, next_at
 
 STAT_END = byte_table(b"0123456789+-)s")
 CONTEXT_MARK = byte_table(b" !+-")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from transforms.block_languages import LANGUAGES
-from transforms.block_lines import Rule, byte_table
+from transforms.mail.blocks.languages import LANGUAGES
+from transforms.mail.blocks.lines import Rule, byte_table
 
 
 def _words(field: str) -> str:

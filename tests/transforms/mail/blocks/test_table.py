@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.block_languages import LANGUAGES, Language
-from transforms.blocks import message_blocks
+from transforms.mail.blocks.languages import LANGUAGES, Language
+from transforms.mail.blocks.table import message_blocks
 from transforms.schemas import MESSAGE_BLOCKS
 from transforms.settings import BlockSettings
 
@@ -405,7 +405,7 @@ def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes
         alone = blocks_of(body)[0]
         assert [{**r, "message_id": ""} for r in rows] == [{**r, "message_id": ""} for r in alone]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.blocks.BATCH_BYTES", batch_bytes)
+        patch.setattr("transforms.mail.blocks.table.BATCH_BYTES", batch_bytes)
         assert blocks_of(*bodies) == together
 
 

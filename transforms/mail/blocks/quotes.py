@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transforms import block_rules as rules
-from transforms.block_lines import (
+from transforms.mail.blocks import rules
+from transforms.mail.blocks.lines import (
     LETTER,
     QUOTE,
     VECTOR_STEPS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms import block_rules as rules
-from transforms.block_lines import (
+from transforms.mail.blocks import rules
+from transforms.mail.blocks.lines import (
     BLANK,
     HEADER,
     QUOTE,
@@ -20,7 +20,7 @@ from transforms.block_lines import (
     next_at,
     next_true,
 )
-from transforms.block_words import Words
+from transforms.mail.blocks.words import Words
 
 # A footer has at most this many lines, and names its list within this many lines.
 FOOTER_LINES = 40

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transforms.block_lines import LETTER, SPACE, SYMBOL, UPPER, WORD_END, Counts, Lines
+from transforms.mail.blocks.lines import LETTER, SPACE, SYMBOL, UPPER, WORD_END, Counts, Lines
 
 
 class Words(NamedTuple):

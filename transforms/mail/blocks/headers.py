@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms import block_rules as rules
-from transforms.block_lines import (
+from transforms.mail.blocks import rules
+from transforms.mail.blocks.lines import (
     AUTHOR,
     CODE,
     HEADER,

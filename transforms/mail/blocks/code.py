@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms import block_rules as rules
-from transforms.block_lines import (
+from transforms.mail.blocks import rules
+from transforms.mail.blocks.lines import (
     AUTHOR,
     CODE,
     LETTER,
@@ -19,7 +19,7 @@ from transforms.block_lines import (
     next_at,
     next_true,
 )
-from transforms.block_words import Words
+from transforms.mail.blocks.words import Words
 
 # Gaps between words from which a line is prose, and from which a report was written by a person.
 PROSE_GAPS = 6

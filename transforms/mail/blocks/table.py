@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.block_code import mark_code
-from transforms.block_headers import mark_headers
-from transforms.block_lines import KINDS, Lines
-from transforms.block_patches import mark_patches
-from transforms.block_quotes import mark_initials, mark_quotes
-from transforms.block_signatures import mark_signatures
-from transforms.block_words import read_words
+from transforms.mail.blocks.code import mark_code
+from transforms.mail.blocks.headers import mark_headers
+from transforms.mail.blocks.lines import KINDS, Lines
+from transforms.mail.blocks.patches import mark_patches
+from transforms.mail.blocks.quotes import mark_initials, mark_quotes
+from transforms.mail.blocks.signatures import mark_signatures
+from transforms.mail.blocks.words import read_words
 from transforms.schemas import MESSAGE_BLOCKS
 from transforms.settings import BlockSettings
 
