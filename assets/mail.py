@@ -6,9 +6,11 @@ import dagster as dg
 
 from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import chunks, lanes, references, schemas
+from transforms import references, schemas
 from transforms.mail import messages
 from transforms.mail.blocks import table as blocks
+from transforms.mail.chunks import oversize
+from transforms.mail.chunks import table as chunks
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 from transforms.text import terms
 
@@ -55,8 +57,8 @@ def mail_assets(
                 "slow_queue": schemas.SLOW_QUEUE,
             },
             ["messages", "message_blocks", "attachments"],
-            f"{chunks.VERSION}.{lanes.VERSION}-{chunk_settings.digest()}",
-            lambda partition, mails, runs, parts: lanes.fast_chunks(mails, runs, parts, chunk_settings),
+            f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
+            lambda partition, mails, runs, parts: oversize.fast_chunks(mails, runs, parts, chunk_settings),
         ),
         stage_asset(
             MAIL,
@@ -86,8 +88,8 @@ def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
             "chunk_slow_messages",
             {"slow_chunks": schemas.CHUNKS, "slow_exclusions": schemas.EXCLUSIONS},
             ["slow_queue", "messages", "message_blocks", "attachments"],
-            f"{chunks.VERSION}.{lanes.VERSION}-{chunk_settings.digest()}",
-            lambda partition, queue, mails, runs, parts: lanes.slow_chunks(
+            f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
+            lambda partition, queue, mails, runs, parts: oversize.slow_chunks(
                 queue, mails, runs, parts, chunk_settings
             ),
             pool=SLOW_POOL,

@@ -24,8 +24,8 @@ from mailparser_reply import EmailReplyParser
 from rich.console import Console
 from rich.table import Table
 
-from transforms.chunks import message_chunks
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings
 

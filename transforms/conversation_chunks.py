@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from transforms.chunk_table import chunks_from_rows
-from transforms.chunks import ChunkTables
 from transforms.conversations import consolidated, without_headers
 from transforms.document_pieces import Offsets
 from transforms.hashing import parts_hash
+from transforms.mail.chunks.table import ChunkTables
 from transforms.pseudonyms import is_pseudonym
 from transforms.query_chunks import TokenCounter, TokenPiece, token_pieces
 from transforms.schemas import EXCLUSIONS

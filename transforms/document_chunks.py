@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from transforms import sections, semantic, tree_chunks
-from transforms.chunks import ChunkTables
+from transforms.mail.chunks.table import ChunkTables
 from transforms.settings import DocumentChunkSettings
 
 VERSION = f"{sections.VERSION}.{semantic.VERSION}.{tree_chunks.VERSION}"

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from transforms.chunks import ChunkTables
 from transforms.document_pieces import ChunkRows, Document, Node, Piece, documents_of
+from transforms.mail.chunks.table import ChunkTables
 from transforms.settings import DocumentChunkSettings
 
 VERSION = "2"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.chunks import ChunkTables
 from transforms.document_pieces import ChunkRows, Document, Lost, Piece, documents_of
+from transforms.mail.chunks.table import ChunkTables
 from transforms.sections import splits
 from transforms.settings import DocumentChunkSettings
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.chunks import message_chunks
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.schemas import ATTACHMENTS
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, ThreadSettings

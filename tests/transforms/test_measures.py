@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import measures
-from transforms.chunks import message_chunks
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
 from transforms.schemas import ATTACHMENTS, CHUNK_CONTEXT, CHUNKS, CORPUS_MEASURES, THREAD_TREE
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, MeasureSettings, ThreadSettings

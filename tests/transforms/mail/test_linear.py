@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.timing import seconds
-from transforms.chunks import message_chunks
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings, ThreadSettings
 from transforms.text.terms import chunk_terms

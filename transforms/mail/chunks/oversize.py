@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.chunks import ChunkTables, message_chunks
 from transforms.hashing import parts_hash
+from transforms.mail.chunks.table import ChunkTables, message_chunks
 from transforms.schemas import SLOW_QUEUE
 from transforms.settings import ChunkSettings
 

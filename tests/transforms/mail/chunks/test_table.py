@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms import chunks
-from transforms.chunks import message_chunks, title_of
 from transforms.hashing import text_hash
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks import table as chunks
+from transforms.mail.chunks.table import message_chunks, title_of
 from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
 from transforms.settings import BlockSettings, ChunkSettings
 from transforms.text.diffs import diff_pieces

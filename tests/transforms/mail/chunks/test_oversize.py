@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.transforms.test_chunks import attachment, mails, patch
-from transforms.chunks import message_chunks
-from transforms.lanes import fast_chunks, slow_chunks
+from tests.transforms.mail.chunks.test_table import attachment, mails, patch
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks.oversize import fast_chunks, slow_chunks
+from transforms.mail.chunks.table import message_chunks
 from transforms.schemas import ATTACHMENTS, SLOW_QUEUE
 from transforms.settings import BlockSettings, ChunkSettings
 

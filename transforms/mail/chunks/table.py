@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.attachment_chunks import emit_attachment
-from transforms.drafts import Document, Drafts
-from transforms.replies import KINDS, Body
+from transforms.mail.chunks.attachments import emit_attachment
+from transforms.mail.chunks.drafts import Document, Drafts
+from transforms.mail.chunks.replies import KINDS, Body
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import ChunkSettings
 
