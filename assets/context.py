@@ -9,8 +9,8 @@ import ibis
 import pyarrow as pa
 
 from transforms import context, schemas, sentences
+from transforms.mail.threads.threads import canonical
 from transforms.settings import ChunkSettings
-from transforms.threads import canonical
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import dagster as dg
 
 from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import references, schemas
+from transforms import schemas
 from transforms.mail import messages
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
 from transforms.mail.chunks import table as chunks
+from transforms.mail.threads import references
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
 from transforms.text import terms
 

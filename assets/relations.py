@@ -12,10 +12,12 @@ from assets.partitions import described, outs
 from assets.protocols import AnswerCache, Lake, LanguageModel
 from assets.sentences import chunk_sentences
 from transforms import context as context_transforms
-from transforms import families as families_transforms
-from transforms import inferred_quotes as quotes
-from transforms import links, measures, references, schemas, sentences
-from transforms import threads as threads_transforms
+from transforms import links, schemas, sentences
+from transforms.mail.threads import corpus_measures as measures
+from transforms.mail.threads import inferred_quotes as quotes
+from transforms.mail.threads import patch_series as families_transforms
+from transforms.mail.threads import references
+from transforms.mail.threads import threads as threads_transforms
 from transforms.settings import (
     ChunkSettings,
     FamilySettings,

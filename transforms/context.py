@@ -7,8 +7,9 @@ import re
 import ibis
 import pyarrow as pa
 
-from transforms import schemas, threads
+from transforms import schemas
 from transforms.hashing import text_hash
+from transforms.mail.threads import threads
 from transforms.settings import ChunkSettings
 
 VERSION = "3"

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from dagster_project.resources.chat_archives import ZippedExport
 from dagster_project.settings import ConversationSourceSettings
-from transforms import threads
 from transforms.chats import Chat, Entry, Fault, read_discord, read_slack, read_table
 from transforms.errors import ChatFormatError
 from transforms.mail import messages
+from transforms.mail.threads import threads
 from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
 from transforms.whatsapp import read_whatsapp
 

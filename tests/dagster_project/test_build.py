@@ -218,7 +218,7 @@ def test_a_setting_remakes_the_tables_that_depend_on_it(
 def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
-    monkeypatch.setattr("transforms.threads.VERSION", "of tomorrow")
+    monkeypatch.setattr("transforms.mail.threads.threads.VERSION", "of tomorrow")
     remembered = composition._assets_of
     remembered.cache_clear()
     request.addfinalizer(remembered.cache_clear)

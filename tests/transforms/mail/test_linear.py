@@ -11,9 +11,9 @@ from tests.timing import seconds
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
+from transforms.mail.threads.threads import build_threads
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings, ThreadSettings
 from transforms.text.terms import chunk_terms
-from transforms.threads import build_threads
 
 FEW, TIMES, ALLOWED = 300, 10, 25
 BODY = """Hello list,

@@ -13,9 +13,9 @@ import polars as pl
 import pyarrow as pa
 
 from transforms import schemas
-from transforms.inferred_quotes import body_lines
+from transforms.mail.threads.inferred_quotes import body_lines
+from transforms.mail.threads.threads import canonical
 from transforms.settings import MeasureSettings
-from transforms.threads import canonical
 
 VERSION = "2"
 

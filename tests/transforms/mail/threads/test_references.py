@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms import schemas
-from transforms.references import message_links, message_references
+from transforms.mail.threads.references import message_links, message_references
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import measures
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
+from transforms.mail.threads import corpus_measures
+from transforms.mail.threads.threads import build_threads
 from transforms.schemas import ATTACHMENTS, CHUNK_CONTEXT, CHUNKS, CORPUS_MEASURES, THREAD_TREE
 from transforms.settings import BlockSettings, ChunkSettings, MailSettings, MeasureSettings, ThreadSettings
-from transforms.threads import build_threads
 
 ASKED = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
 QUESTION = f"{ASKED[0]} {ASKED[1]}\nI saw pauses of a second.\n"
@@ -46,21 +46,21 @@ def values() -> dict[str, tuple[int, int]]:
     tree = build_threads(mails, mails, ThreadSettings()).tree
     quotes = pl.DataFrame(blocks).filter((pl.col("kind") == "quote") & (pl.col("quote_depth") == 1))
     settings = MeasureSettings(long_thread_messages=4)
-    pairs = measures.quoted_sample(quotes, tree, settings)
-    tables = measures.MailTables(
+    pairs = corpus_measures.quoted_sample(quotes, tree, settings)
+    tables = corpus_measures.MailTables(
         mails,
-        measures.body_chunks(ibis.memtable(chunks)).to_pyarrow(),
+        corpus_measures.body_chunks(ibis.memtable(chunks)).to_pyarrow(),
         chunks.select(["doc_id"]),
-        measures.compared_lines(chunks.to_batches(max_chunksize=3), settings),
+        corpus_measures.compared_lines(chunks.to_batches(max_chunksize=3), settings),
         tree,
         CHUNK_CONTEXT.empty(),
         ATTACHMENTS.empty(),
     )
     bodies = mails.select(["message_id", "body"])
-    measured = measures.corpus_measures(
+    measured = corpus_measures.corpus_measures(
         tables,
-        measures.quoted_lines(pairs, bodies, quotes, settings),
-        measures.anchors_found(pairs, bodies, chunks, settings),
+        corpus_measures.quoted_lines(pairs, bodies, quotes, settings),
+        corpus_measures.anchors_found(pairs, bodies, chunks, settings),
         settings,
     )
     assert measured.schema.names == CORPUS_MEASURES.names
@@ -88,18 +88,18 @@ def test_each_measure_counts_what_it_says(values: dict[str, tuple[int, int]], me
 def test_a_list_without_mail_has_no_measures():
     empty = pa.table({"message_id": pa.array([], pa.string()), "list_id": pa.array([], pa.string()),
                       "defects": pa.array([], pa.list_(pa.string()))})  # fmt: skip
-    tables = measures.MailTables(
+    tables = corpus_measures.MailTables(
         empty,
-        measures.body_chunks(ibis.memtable(CHUNKS.empty())).to_pyarrow(),
+        corpus_measures.body_chunks(ibis.memtable(CHUNKS.empty())).to_pyarrow(),
         CHUNKS.empty().select(["doc_id"]),
-        measures.compared_lines([], MeasureSettings()),
+        corpus_measures.compared_lines([], MeasureSettings()),
         THREAD_TREE.empty(),
         CHUNK_CONTEXT.empty(),
         ATTACHMENTS.empty(),
     )
     none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "found": pl.Int64})
     anchors = none.rename({"message_id": "chunk_id"})
-    assert measures.corpus_measures(tables, none, anchors, MeasureSettings()).num_rows == 0
+    assert corpus_measures.corpus_measures(tables, none, anchors, MeasureSettings()).num_rows == 0
 
 
 @given(st.lists(st.text(" ab\t\r\n\x0b\x85\u2003\u2028é", max_size=30), max_size=5))
@@ -107,7 +107,7 @@ def test_lines_are_compared_whatever_their_blanks_are(texts: list[str]):
     names = [str(number) for number in range(len(texts))]
     columns = {"chunk_id": names, "doc_id": names, "text_lex": texts, "quote_lex": [""] * len(texts)}
     chunks = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    found = measures.compared_lines(chunks.to_batches(), MeasureSettings(line_chars=3))
+    found = corpus_measures.compared_lines(chunks.to_batches(), MeasureSettings(line_chars=3))
     lines = [
         (name, plain)
         for name, text in zip(names, texts, strict=True)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms import schemas
-from transforms.families import families
 from transforms.mail.subjects import patch_subjects
+from transforms.mail.threads.patch_series import families
+from transforms.mail.threads.threads import build_threads
 from transforms.settings import FamilySettings, ThreadSettings
-from transforms.threads import build_threads
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

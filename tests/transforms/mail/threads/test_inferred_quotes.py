@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms import schemas
 from transforms.hashing import text_hash
-from transforms.inferred_quotes import (
+from transforms.mail.threads.inferred_quotes import (
     body_lines,
     compared_replies,
     inferred_quotes,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms import schemas
+from transforms.mail.threads.threads import ThreadTables, build_threads, canonical, memberships
 from transforms.settings import ThreadSettings
-from transforms.threads import ThreadTables, build_threads, canonical, memberships
 
 START = datetime(2004, 1, 1, tzinfo=UTC)
 COLUMNS = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]

@@ -1,0 +1,1 @@
+"""What lies between mails: references, threads, patch series, quotes without marks."""
