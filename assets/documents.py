@@ -8,7 +8,9 @@ import dagster as dg
 
 from assets.partitions import DOCUMENTS
 from assets.stages import reading_asset, stage_asset
-from transforms import document_chunks, documents, links, nodes, schemas
+from transforms import document_chunks, schemas
+from transforms.documents import files as documents
+from transforms.documents import links, nodes
 from transforms.settings import DocumentChunkSettings, DocumentSettings, TermSettings, digest_of
 from transforms.text import terms
 

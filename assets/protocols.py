@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from transforms.context_block import Passage
     from transforms.document_graph import Folder
-    from transforms.documents import RawFile
+    from transforms.documents.files import RawFile
     from transforms.judgements import Contents
     from transforms.mail.messages import RawMail
     from transforms.operations import Figures

@@ -12,7 +12,8 @@ from assets.partitions import described, outs
 from assets.protocols import AnswerCache, Lake, LanguageModel
 from assets.sentences import chunk_sentences
 from transforms import context as context_transforms
-from transforms import links, schemas, sentences
+from transforms import schemas, sentences
+from transforms.documents import links
 from transforms.mail.threads import corpus_measures as measures
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as families_transforms

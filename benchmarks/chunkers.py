@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from transforms.document_chunks import document_chunks
-from transforms.documents import RawFile, read_documents
-from transforms.nodes import document_nodes
+from transforms.documents.files import RawFile, read_documents
+from transforms.documents.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings, DocumentSettings
 
 ROUNDS = 5

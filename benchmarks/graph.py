@@ -30,7 +30,7 @@ from dagster_project.resources.graph_export import FileGraphExporter
 from transforms import schemas
 from transforms.chunk_classes import chunk_classes
 from transforms.document_graph import GraphTables, graph_folders
-from transforms.documents import RawFile, read_documents
+from transforms.documents.files import RawFile, read_documents
 from transforms.keywords import chunk_keywords, keywords
 from transforms.prompt_hashes import distances, questions, simhash
 from transforms.settings import (

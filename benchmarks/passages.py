@@ -36,10 +36,10 @@ from dagster_project.resources.embedders import make_embedder
 from transforms import lexical, ranking
 from transforms.chunk_table import chunks_from_rows
 from transforms.document_chunks import document_chunks
-from transforms.documents import RawFile, read_documents
+from transforms.documents.files import RawFile, read_documents
+from transforms.documents.nodes import document_nodes
 from transforms.intervals import bootstrap, paired_difference
 from transforms.metrics import PassageScore, Span, passage_score
-from transforms.nodes import document_nodes
 from transforms.settings import (
     BUILT_IN_PROFILES,
     DocumentChunkSettings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.documents import DocumentTables, RawFile, read_documents
+from transforms.documents.files import DocumentTables, RawFile, read_documents
 from transforms.settings import DocumentSettings
 
 

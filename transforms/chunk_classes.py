@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.markdown import outline
+from transforms.documents.markdown import outline
 from transforms.schemas import CHUNK_CLASSES
 from transforms.settings import GraphSettings
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from transforms.documents.markdown import closing_fence
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
-from transforms.markdown import closing_fence
 
 VERSION = "1"
 _SEED_HEAD = (

@@ -18,10 +18,10 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.chunk_table import chunk_table
+from transforms.documents.markdown import Outline, comments, outline
+from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
 from transforms.hashing import text_hash
 from transforms.mail.chunks.table import ChunkTables
-from transforms.markdown import Outline, comments, outline
-from transforms.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
+from transforms.documents.markdown import outline
 from transforms.hashing import parts_hash
-from transforms.markdown import outline
 from transforms.prompt_hashes import is_question_list
 from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
 from transforms.settings import GraphSettings, TermSettings

@@ -1,6 +1,6 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
-What is here: where to cut. What is not: headings (`transforms.nodes`), blocks (`transforms.markdown`),
+What is here: where to cut. What is not: headings (`transforms.documents.nodes`), blocks (`transforms.documents.markdown`),
 the texts of a chunk (`transforms.document_pieces`).
 """
 

@@ -1,7 +1,7 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
 What is here: the state machine of the Information Graph (seed 004). What is not: headings
-(`transforms.nodes`), the texts of a chunk (`transforms.document_pieces`).
+(`transforms.documents.nodes`), the texts of a chunk (`transforms.document_pieces`).
 """
 
 from __future__ import annotations

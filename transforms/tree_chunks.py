@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from transforms.chunk_table import chunks_from_rows
 from transforms.document_pieces import Document, documents_of
+from transforms.documents.markdown import BOM
+from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
 from transforms.mail.chunks.table import ChunkTables
-from transforms.markdown import BOM
-from transforms.nodes import BREADCRUMB_START
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 

@@ -29,7 +29,7 @@ from dagster_project.settings import (
     Settings,
     SourceSettings,
 )
-from transforms.documents import RawFile
+from transforms.documents.files import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date

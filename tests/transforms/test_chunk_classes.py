@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.document_tables import tables
+from tests.transforms.documents.document_tables import tables
 from transforms.chunk_classes import chunk_classes
 from transforms.document_chunks import document_chunks
 from transforms.settings import DocumentChunkSettings, GraphSettings

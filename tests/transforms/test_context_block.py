@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.context_block import Passage, compiled, difference, manifest, related_posts, reproduced
+from transforms.documents.markdown import outline
 from transforms.errors import ContextError
-from transforms.markdown import outline
 
 
 def words(texts: list[str]) -> list[int]:

@@ -17,8 +17,8 @@ from transforms import schemas
 from transforms.chunk_classes import chunk_classes
 from transforms.document_chunks import document_chunks
 from transforms.document_graph import GraphTables, address, graph_folders, listed
+from transforms.documents.nodes import document_nodes
 from transforms.graph_schema import SCHEMA
-from transforms.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings, GraphSettings
 from transforms.stripes import chunk_similarities, stripe_orders
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.document_tables import chunks_of
+from tests.transforms.documents.document_tables import chunks_of
 from transforms.sections import splits
 from transforms.settings import DocumentChunkSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.document_tables import chunks_of, exclusions_of
+from tests.transforms.documents.document_tables import chunks_of, exclusions_of
 
 
 def words(tokens: int) -> str:

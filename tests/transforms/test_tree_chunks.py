@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.documents import documents, read
 from tests.examples import examples
-from transforms.nodes import document_nodes
+from transforms.documents.nodes import document_nodes
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 from transforms.tree_chunks import tree_chunks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.documents import read
-from transforms.documents import RawFile, file_name, read_documents
+from transforms.documents.files import RawFile, file_name, read_documents
 from transforms.settings import DocumentSettings
 
 

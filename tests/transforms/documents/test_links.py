@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.documents import documents, read
 from tests.examples import examples
-from transforms.links import document_links, document_references
-from transforms.nodes import document_nodes
+from transforms.documents.links import document_links, document_references
+from transforms.documents.nodes import document_nodes
 from transforms.schemas import DOCUMENT_REFERENCES, LINKS
 
 VAULT = {

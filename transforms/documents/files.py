@@ -1,7 +1,7 @@
 """Files of a vault or documentation tree to the tables `documents` and `quarantine`: each ends in one.
 
 What is here: formats, charsets, titles, tags, aliases and times. What is not: finding files, heading
-trees (`transforms.nodes`), links (`transforms.links`), chunks.
+trees (`transforms.documents.nodes`), links (`transforms.documents.links`), chunks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms import schemas
+from transforms.documents.html_markdown import html_charset, html_markdown, html_title
+from transforms.documents.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
+from transforms.documents.rst_markdown import rst_markdown
 from transforms.hashing import bytes_sha256, text_hash
-from transforms.html_markdown import html_charset, html_markdown, html_title
 from transforms.mail.charsets import decode_text
-from transforms.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
-from transforms.rst_markdown import rst_markdown
 from transforms.settings import DOCUMENT_FORMATS, DocumentSettings
 
 VERSION = "2"

@@ -7,7 +7,7 @@ import re
 from docutils import nodes
 from docutils.core import publish_doctree, publish_from_doctree
 
-from transforms.html_markdown import Converted, html_markdown
+from transforms.documents.html_markdown import Converted, html_markdown
 
 _SETTINGS = {
     "_disable_config": True,

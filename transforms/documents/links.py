@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.documents import file_name
-from transforms.markdown import Link, masked, parse
-from transforms.nodes import slug_base
+from transforms.documents.files import file_name
+from transforms.documents.markdown import Link, masked, parse
+from transforms.documents.nodes import slug_base
 from transforms.schemas import DOCUMENT_REFERENCES, LINKS
 
 VERSION = "1"

@@ -1,7 +1,7 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
 What is here: slugs, spans, the hierarchy, breadcrumbs (the ra design, seed 002). What is not: finding
-headings (`transforms.markdown`) and turning nodes into chunks (`transforms.tree_chunks`).
+headings (`transforms.documents.markdown`) and turning nodes into chunks (`transforms.tree_chunks`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.markdown import Block, parse
+from transforms.documents.markdown import Block, parse
 from transforms.schemas import DOCUMENT_NODES
 
 VERSION = "1"

@@ -1,0 +1,1 @@
+"""Documents: from files to Markdown, headings and links."""
