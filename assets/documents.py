@@ -8,9 +8,10 @@ import dagster as dg
 
 from assets.partitions import DOCUMENTS
 from assets.stages import reading_asset, stage_asset
-from transforms import document_chunks, schemas
+from transforms import schemas
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
+from transforms.documents.chunks import table as document_chunks
 from transforms.settings import DocumentChunkSettings, DocumentSettings, TermSettings, digest_of
 from transforms.text import terms
 

@@ -25,7 +25,7 @@ from chonkie import RecursiveChunker, RecursiveLevel, RecursiveRules
 from rich.console import Console
 from rich.table import Table
 
-from transforms.document_chunks import document_chunks
+from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings, DocumentSettings

@@ -35,7 +35,7 @@ from assets.protocols import Embedder
 from dagster_project.resources.embedders import make_embedder
 from transforms import lexical, ranking
 from transforms.chunk_table import chunks_from_rows
-from transforms.document_chunks import document_chunks
+from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
 from transforms.intervals import bootstrap, paired_difference

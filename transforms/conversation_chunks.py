@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transforms.chunk_table import chunks_from_rows
 from transforms.conversations import consolidated, without_headers
-from transforms.document_pieces import Offsets
+from transforms.documents.chunks.pieces import Offsets
 from transforms.hashing import parts_hash
 from transforms.mail.chunks.table import ChunkTables
 from transforms.pseudonyms import is_pseudonym

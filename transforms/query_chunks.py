@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from transforms import schemas
 from transforms.conversations import without_headers
-from transforms.document_pieces import Offsets
+from transforms.documents.chunks.pieces import Offsets
+from transforms.documents.chunks.sections import splits
 from transforms.hashing import parts_hash
-from transforms.sections import splits
 from transforms.settings import ConversationSettings
 
 VERSION = "1"

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
 
+from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings, DocumentSettings
-from transforms.tree_chunks import tree_chunks
 
 
 @pytest.fixture(scope="module")

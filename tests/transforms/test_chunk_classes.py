@@ -6,7 +6,7 @@ import pytest
 
 from tests.transforms.documents.document_tables import tables
 from transforms.chunk_classes import chunk_classes
-from transforms.document_chunks import document_chunks
+from transforms.documents.chunks.table import document_chunks
 from transforms.settings import DocumentChunkSettings, GraphSettings
 
 

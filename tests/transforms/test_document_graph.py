@@ -15,8 +15,8 @@ import pytest
 from tests.documents import read
 from transforms import schemas
 from transforms.chunk_classes import chunk_classes
-from transforms.document_chunks import document_chunks
 from transforms.document_graph import GraphTables, address, graph_folders, listed
+from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.graph_schema import SCHEMA
 from transforms.settings import DocumentChunkSettings, GraphSettings

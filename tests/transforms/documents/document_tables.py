@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.document_chunks import document_chunks
+from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
 from transforms.settings import DocumentChunkSettings, DocumentSettings

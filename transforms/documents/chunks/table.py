@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms import sections, semantic, tree_chunks
+from transforms.documents.chunks import headings, sections, semantic
 from transforms.mail.chunks.table import ChunkTables
 from transforms.settings import DocumentChunkSettings
 
-VERSION = f"{sections.VERSION}.{semantic.VERSION}.{tree_chunks.VERSION}"
+VERSION = f"{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
 
 _CHUNKERS = {
-    "tree": tree_chunks.tree_chunks,
+    "tree": headings.tree_chunks,
     "sections": sections.section_chunks,
     "semantic": semantic.semantic_chunks,
 }

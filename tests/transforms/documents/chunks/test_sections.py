@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.transforms.documents.document_tables import chunks_of
-from transforms.sections import splits
+from transforms.documents.chunks.sections import splits
 from transforms.settings import DocumentChunkSettings
 
 SENTENCE = "Ten words stand in this sentence and it ends here. "

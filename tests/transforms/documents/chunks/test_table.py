@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.transforms.documents.document_tables import chunks_of, exclusions_of, tables
-from transforms.document_chunks import document_chunks
+from transforms.documents.chunks.table import document_chunks
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
 

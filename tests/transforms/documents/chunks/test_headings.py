@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.documents import documents, read
 from tests.examples import examples
+from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.schemas import CHUNKS, EXCLUSIONS
 from transforms.settings import DocumentChunkSettings
-from transforms.tree_chunks import tree_chunks
 
 TEXT = (
     "---\ntitle: Thé\ntags: [x]\n---\npre %%no [[x]]%% amble\n# Thé\n## Empty\n## Héad\n\ntext\n\n"

@@ -1,7 +1,7 @@
 """One document as its chunkers see it, and the pieces they cut it into as rows of chunks.
 
 What is here: characters and bytes, sections, code, the texts of a chunk. What is not: where to cut;
-that is in the chunkers (`transforms.sections`, `transforms.semantic`).
+that is in the chunkers (`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
 What is here: where to cut. What is not: headings (`transforms.documents.nodes`), blocks (`transforms.documents.markdown`),
-the texts of a chunk (`transforms.document_pieces`).
+the texts of a chunk (`transforms.documents.chunks.pieces`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from transforms.document_pieces import ChunkRows, Document, Node, Piece, documents_of
+from transforms.documents.chunks.pieces import ChunkRows, Document, Node, Piece, documents_of
 from transforms.mail.chunks.table import ChunkTables
 from transforms.settings import DocumentChunkSettings
 

@@ -1,7 +1,7 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
 What is here: the state machine of the Information Graph (seed 004). What is not: headings
-(`transforms.documents.nodes`), the texts of a chunk (`transforms.document_pieces`).
+(`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.pieces`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.document_pieces import ChunkRows, Document, Lost, Piece, documents_of
+from transforms.documents.chunks.pieces import ChunkRows, Document, Lost, Piece, documents_of
+from transforms.documents.chunks.sections import splits
 from transforms.mail.chunks.table import ChunkTables
-from transforms.sections import splits
 from transforms.settings import DocumentChunkSettings
 
 VERSION = "2"

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.chunk_table import chunks_from_rows
-from transforms.document_pieces import Document, documents_of
+from transforms.documents.chunks.pieces import Document, documents_of
 from transforms.documents.markdown import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
