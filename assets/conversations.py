@@ -10,7 +10,10 @@ import pyarrow as pa
 from assets.partitions import CONVERSATIONS, described
 from assets.protocols import Lake, PublishedIndex, TokenCounter
 from assets.stages import reading_asset, stage_asset
-from transforms import conversation_chunks, conversation_context, conversations, query_chunks, schemas
+from transforms import conversation_context, schemas
+from transforms.conversations import chunks as conversation_chunks
+from transforms.conversations import query_chunks
+from transforms.conversations import windows as conversations
 from transforms.settings import ContextSettings, ConversationSettings, TermSettings
 from transforms.text import terms
 

@@ -39,7 +39,9 @@ from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_index import SearchIndex
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings, load_settings
-from transforms import context_block, conversation_context, conversations, query_chunks
+from transforms import context_block, conversation_context
+from transforms.conversations import query_chunks
+from transforms.conversations import windows as conversations
 from transforms.settings import ContextSettings, ConversationSettings, SearchSettings
 
 FILES, CHUNKS, MESSAGES = 200, 100_000, 5_000

@@ -18,9 +18,11 @@ from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import ConversationSourceSettings, Settings
-from transforms import context_block, conversation_context, conversations, query_chunks
+from transforms import context_block, conversation_context
+from transforms.conversations import query_chunks
+from transforms.conversations import windows as conversations
+from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
 from transforms.errors import ChatFormatError, ContextError, IndexUnavailableError, SourceError
-from transforms.whatsapp import looks_like_whatsapp, read_whatsapp
 
 _GIVEN = "given"
 _TEXT_SUFFIXES = ("", ".txt", ".md", ".markdown", ".text")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transforms import candidates as steps
 from transforms import context_block
-from transforms.conversations import without_headers
+from transforms.conversations.windows import without_headers
 from transforms.hashing import bytes_sha256
 from transforms.schemas import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
 from transforms.settings import ContextSettings

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from dagster_project.resources.chat_archives import ZippedExport
 from dagster_project.settings import ConversationSourceSettings
-from transforms.chats import Chat, Entry, Fault, read_discord, read_slack, read_table
+from transforms.conversations.exports import Chat, Entry, Fault, read_discord, read_slack, read_table
+from transforms.conversations.whatsapp import read_whatsapp
 from transforms.errors import ChatFormatError
 from transforms.mail import messages
 from transforms.mail.threads import threads
 from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
-from transforms.whatsapp import read_whatsapp
 
 _TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
 _FORMATS = {".txt": "whatsapp", ".json": "discord", ".mbox": "mbox"} | dict.fromkeys(_TABLES, "table")

@@ -23,11 +23,11 @@ from dagster_project.resources.chat_exports import (
 from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.pseudonym_key import pseudonym_key
 from dagster_project.settings import ConversationSourceSettings, Settings
-from transforms import conversations
-from transforms.chats import Chat
+from transforms.conversations import windows as conversations
+from transforms.conversations.exports import Chat
+from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
 from transforms.errors import ChatFormatError, SourceError
 from transforms.hashing import parts_hash, text_hash
-from transforms.pseudonyms import Pseudonym, keyed_pseudonym
 from transforms.schemas import CONVERSATION_MESSAGES
 
 UNREAD = "unread"

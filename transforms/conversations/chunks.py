@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from transforms.chunk_table import chunks_from_rows
-from transforms.conversations import consolidated, without_headers
+from transforms.conversations.pseudonyms import is_pseudonym
+from transforms.conversations.query_chunks import TokenCounter, TokenPiece, token_pieces
+from transforms.conversations.windows import consolidated, without_headers
 from transforms.documents.chunks.pieces import Offsets
 from transforms.hashing import parts_hash
 from transforms.mail.chunks.table import ChunkTables
-from transforms.pseudonyms import is_pseudonym
-from transforms.query_chunks import TokenCounter, TokenPiece, token_pieces
 from transforms.schemas import EXCLUSIONS
 from transforms.settings import ConversationSettings
 

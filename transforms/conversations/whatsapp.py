@@ -1,7 +1,7 @@
 """WhatsApp chat exports to entries: the line forms of Android and iOS in all their date orders.
 
 What is here: where a message begins, and when. What is not: windows, pseudonyms, tables; those are
-in `transforms.conversations`.
+in `transforms.conversations.windows`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from transforms.chats import Chat, Entry, Fault, in_utc
+from transforms.conversations.exports import Chat, Entry, Fault, in_utc
 from transforms.errors import ChatFormatError
 
 DateOrder = Literal["auto", "dmy", "mdy", "ymd"]

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from transforms import schemas
-from transforms.chats import Chat, Entry, Fault
+from transforms.conversations.exports import Chat, Entry, Fault
+from transforms.conversations.pseudonyms import Pseudonym, masked_texts
 from transforms.hashing import bytes_sha256, parts_hash, text_hash
-from transforms.pseudonyms import Pseudonym, masked_texts
 from transforms.settings import WindowSettings
 
 VERSION = "3"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from transforms import schemas
-from transforms.conversations import without_headers
+from transforms.conversations.windows import without_headers
 from transforms.documents.chunks.pieces import Offsets
 from transforms.documents.chunks.sections import splits
 from transforms.hashing import parts_hash

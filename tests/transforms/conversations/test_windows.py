@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.chats import Chat, Entry
-from transforms.conversations import (
+from transforms.conversations.exports import Chat, Entry
+from transforms.conversations.pseudonyms import is_pseudonym, keyed_pseudonym, masked_texts
+from transforms.conversations.windows import (
     consolidated,
     conversation_markdown,
     conversation_messages,
@@ -17,7 +18,6 @@ from transforms.conversations import (
     windows,
     without_headers,
 )
-from transforms.pseudonyms import is_pseudonym, keyed_pseudonym, masked_texts
 from transforms.settings import WindowSettings
 
 START = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)

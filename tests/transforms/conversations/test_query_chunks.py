@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagster_project.resources.tokens import PackagedTokenCounter
 from tests.examples import examples
-from transforms.query_chunks import token_pieces
+from transforms.conversations.query_chunks import token_pieces
 
 COUNT = PackagedTokenCounter().counts
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
 from transforms.errors import ChatFormatError
-from transforms.whatsapp import looks_like_whatsapp, read_whatsapp
 
 ANDROID_US = "3/27/25, 6:02 PM - Maud: "
 FORMS = {
