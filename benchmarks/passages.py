@@ -34,7 +34,7 @@ from tasks import ranker
 from assets.protocols import Embedder
 from dagster_project.resources.embedders import make_embedder
 from transforms import lexical, ranking
-from transforms.chunk_table import chunks_from_rows
+from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.chunk_table import chunks_from_rows
+from transforms.chunks.table import chunks_from_rows
 from transforms.conversations.pseudonyms import is_pseudonym
 from transforms.conversations.query_chunks import TokenCounter, TokenPiece, token_pieces
 from transforms.conversations.windows import consolidated, without_headers

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from transforms.chunk_table import chunks_from_rows
+from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.pieces import Document, documents_of
 from transforms.documents.markdown import BOM
 from transforms.documents.nodes import BREADCRUMB_START

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.chunk_table import chunk_table
+from transforms.chunks.table import chunk_table
 from transforms.documents.markdown import Outline, comments, outline
 from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
 from transforms.hashing import text_hash

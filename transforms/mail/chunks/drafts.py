@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from transforms.chunk_table import chunk_table
+from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
 from transforms.settings import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, diff_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transforms.chunk_table import NEUTRAL, chunk_table, chunks_from_rows
+from transforms.chunks.table import NEUTRAL, chunk_table, chunks_from_rows
 from transforms.errors import SchemaError
 from transforms.hashing import text_hash
 from transforms.schemas import CHUNKS

@@ -1,0 +1,1 @@
+"""The one table of chunks that all source types share."""
