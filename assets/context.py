@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import ibis
 import pyarrow as pa
 
-from transforms import context, schemas, sentences
+from transforms import schemas
+from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
 from transforms.settings import ChunkSettings
 
@@ -29,14 +30,14 @@ class ContextTables:
 
     def chunks(self) -> ibis.Table:
         """The chunks of all families that are published."""
-        return context.published_chunks(
+        return embedded_text.published_chunks(
             self.message_chunks, self.document_chunks, self.conversation_chunks, self.memberships
         )
 
 
 def joined_context(tables: ContextTables, settings: ChunkSettings) -> tuple[pa.Table, pa.Table]:
     """The `chunk_context` table without sentences, and what `context.restated` returns."""
-    return context.joined_context(
+    return embedded_text.joined_context(
         tables.message_chunks,
         tables.memberships,
         tables.messages,
@@ -52,8 +53,8 @@ def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -
     if sources is not None:
         chunks = chunks.filter(chunks.source.isin(list(sources)))
     mails = canonical(tables.messages, tables.memberships)
-    known = sentences.Known(mails, tables.thread_tree, tables.threads, tables.documents)
-    return sentences.placed(chunks, known).to_pyarrow()
+    known = context_sentences.Known(mails, tables.thread_tree, tables.threads, tables.documents)
+    return context_sentences.placed(chunks, known).to_pyarrow()
 
 
 def told_context(tables: ContextTables, joined: pa.Table, made: pa.Table) -> pa.Table:
@@ -61,4 +62,4 @@ def told_context(tables: ContextTables, joined: pa.Table, made: pa.Table) -> pa.
     chunks = tables.chunks()
     told = chunks.filter(chunks.chunk_id.isin(ibis.memtable(made.select(["chunk_id"])).chunk_id))
     texts = told.select("chunk_id", "text_embed").to_pyarrow()
-    return schemas.CHUNK_CONTEXT.conform(sentences.with_sentences(joined, texts, made))
+    return schemas.CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, made))

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from assets.protocols import Embedded, Embedder, EmbeddingCache, FoundVectors, Progress
-from transforms import vectors
+from transforms.embedding import vectors
+from transforms.embedding.batches import batches
 from transforms.errors import BudgetError, RefusedTextError
 from transforms.hashing import text_hash
 from transforms.text import redaction
-from transforms.text_batches import batches
 
 TASK = "document"
 QUERY_TASK = "query"

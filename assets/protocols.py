@@ -293,7 +293,7 @@ class Answer(Generic[Shape]):
 
 
 class LanguageModel(Protocol):
-    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.prompts` says."""
+    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.embedding.prompts` says."""
 
     model: str
 

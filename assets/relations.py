@@ -11,9 +11,10 @@ from assets.context import ContextTables, joined_context, placed_chunks, told_co
 from assets.partitions import described, outs
 from assets.protocols import AnswerCache, Lake, LanguageModel
 from assets.sentences import chunk_sentences
-from transforms import context as context_transforms
-from transforms import schemas, sentences
+from transforms import schemas
 from transforms.documents import links
+from transforms.embedding import context_sentences
+from transforms.embedding import embedded_text as context_transforms
 from transforms.mail.threads import corpus_measures as measures
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as families_transforms
@@ -204,9 +205,7 @@ def chunk_context_asset(
     told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
     if told:
         used = safety.digest() if "gemini" in told.values() else ""
-        version += (
-            f"-{sentences.VERSION}{sentences.PROMPT_VERSION}-{sentence_settings.digest()}-{used}-{told}"
-        )
+        version += f"-{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}-{sentence_settings.digest()}-{used}-{told}"
     tables = {"chunk_context": schemas.CHUNK_CONTEXT, "context_terms": schemas.TERMS}
 
     @dg.multi_asset(

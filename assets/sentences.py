@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets.protocols import AnswerCache, LanguageModel
-from transforms import sentences
+from transforms.embedding import context_sentences
 from transforms.settings import SafetySettings, SentenceSettings
 
 
@@ -62,14 +62,17 @@ def estimate_sentences(
     cache: AnswerCache,
 ) -> tuple[SentenceEstimate, pa.Table]:
     """What `chunk_sentences` would ask for now, and what it would return if nobody was there to answer."""
-    known = sentences.structural_sentences(placed)
+    known = context_sentences.structural_sentences(placed)
     mask = _wanted(placed, kinds)
-    asked, _ = sentences.requests(placed.filter(mask), known.filter(mask), model.model, settings, safety)
+    asked, _ = context_sentences.requests(
+        placed.filter(mask), known.filter(mask), model.model, settings, safety
+    )
     answers = cache.known(sorted({r.key for r in asked}))
     prompts = [
-        sentences.prompt(part) for part in _batches(_unanswered(asked, answers), settings.batch_chunks)
+        context_sentences.prompt(part)
+        for part in _batches(_unanswered(asked, answers), settings.batch_chunks)
     ]
-    tokens, dollars = model.most(prompts, sentences.INSTRUCTION)
+    tokens, dollars = model.most(prompts, context_sentences.INSTRUCTION)
     missing = sum(r.key not in answers for r in asked)
     written = {r.chunk_id: answers[r.key] for r in asked if answers.get(r.key)}
     return SentenceEstimate(len(asked), missing, len(prompts), tokens, dollars), _made(known, written)
@@ -90,7 +93,7 @@ def chunk_sentences(
     again. BudgetError and ServiceError as the model raises them; what was answered until then is kept.
     """
     report = SentenceReport()
-    known = sentences.structural_sentences(placed)
+    known = context_sentences.structural_sentences(placed)
     mask = _wanted(placed, kinds)
     written: dict[str, str] = {}
     if pc.any(mask).as_py():
@@ -121,12 +124,16 @@ def _made(known: pa.Table, written: Mapping[str, str]) -> pa.Table:
     ).to_arrow()
 
 
-def _unanswered(asked: Sequence[sentences.Request], answers: Mapping[str, str]) -> list[sentences.Request]:
+def _unanswered(
+    asked: Sequence[context_sentences.Request], answers: Mapping[str, str]
+) -> list[context_sentences.Request]:
     """What is to be asked, each question once."""
     return list({r.key: r for r in asked if r.key not in answers}.values())
 
 
-def _batches(asked: Sequence[sentences.Request], size: int) -> list[Sequence[sentences.Request]]:
+def _batches(
+    asked: Sequence[context_sentences.Request], size: int
+) -> list[Sequence[context_sentences.Request]]:
     """The requests `size` a prompt, the last fewer."""
     return [asked[start : start + size] for start in range(0, len(asked), size)]
 
@@ -141,10 +148,10 @@ def _written(
     report: SentenceReport,
 ) -> dict[str, str]:
     """The model's usable sentence of each chunk that has one, by its id."""
-    asked, report.found = sentences.requests(placed, known, model.model, settings, safety)
+    asked, report.found = context_sentences.requests(placed, known, model.model, settings, safety)
     answers = cache.known(sorted({r.key for r in asked}))
     missing = _unanswered(asked, answers)
-    refused: list[sentences.Request] = []
+    refused: list[context_sentences.Request] = []
     size = settings.batch_chunks
     whole = len(missing) - len(missing) % size
     for part, count in ((missing[:whole], size), (missing[whole:], len(missing) - whole)):
@@ -157,14 +164,14 @@ def _written(
 
 
 def _ask(
-    asked: Sequence[sentences.Request],
+    asked: Sequence[context_sentences.Request],
     size: int,
     model: LanguageModel,
     settings: SentenceSettings,
     cache: AnswerCache,
     answers: dict[str, str],
     report: SentenceReport,
-) -> list[sentences.Request]:
+) -> list[context_sentences.Request]:
     """Ask about chunks, `size` a prompt; keeps each answer as it comes and returns the refused chunks.
 
     A sentence that is not usable is kept as an empty one, so that it is not asked for again.
@@ -172,9 +179,11 @@ def _ask(
     if not asked:
         return []
     batches = _batches(asked, size)
-    refused: list[sentences.Request] = []
-    prompts = [sentences.prompt(batch) for batch in batches]
-    for answer in model.answers(prompts, sentences.sentences_shape(size), sentences.INSTRUCTION):
+    refused: list[context_sentences.Request] = []
+    prompts = [context_sentences.prompt(batch) for batch in batches]
+    for answer in model.answers(
+        prompts, context_sentences.sentences_shape(size), context_sentences.INSTRUCTION
+    ):
         batch = batches[answer.prompt]
         report.calls += answer.calls
         report.tokens += answer.tokens
@@ -189,7 +198,7 @@ def _ask(
 
 
 def _usable(
-    batch: Sequence[sentences.Request], said: Sequence[str], settings: SentenceSettings
+    batch: Sequence[context_sentences.Request], said: Sequence[str], settings: SentenceSettings
 ) -> Iterable[tuple[str, str]]:
     for request, sentence in zip(batch, said, strict=True):
-        yield request.key, sentences.usable(sentence, request.data["text"], settings) or ""
+        yield request.key, context_sentences.usable(sentence, request.data["text"], settings) or ""

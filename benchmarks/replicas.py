@@ -15,7 +15,7 @@ from assets.protocols import Parts
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.settings import Settings, load_settings
-from transforms.vectors import stacked
+from transforms.embedding.vectors import stacked
 
 SOURCE = "replica"
 DROPPED = 10

@@ -36,8 +36,8 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.search_index import SearchIndex
 from dagster_project.settings import load_settings
+from transforms.embedding.sign_codes import CodeScores
 from transforms.settings import EmbeddingSettings, SearchSettings, TermSettings
-from transforms.vector_codes import CodeScores
 
 BATCH = 100
 _NEAREST = 10

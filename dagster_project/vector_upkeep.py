@@ -26,8 +26,8 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.settings import Settings
-from transforms import sentences
-from transforms.context import texts_to_embed
+from transforms.embedding import context_sentences
+from transforms.embedding.embedded_text import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import text_hash
 from transforms.prompt_hashes import FILE_NAME, document_questions
@@ -131,8 +131,8 @@ def _prune_answers(settings: Settings, other_models: bool) -> int:
         return 0
     placed = placed_chunks(_context_tables(settings))
     own = settings.sentences.name
-    known = sentences.structural_sentences(placed)
-    asked, _ = sentences.requests(placed, known, own, settings.sentences, settings.safety)
+    known = context_sentences.structural_sentences(placed)
+    asked, _ = context_sentences.requests(placed, known, own, settings.sentences, settings.safety)
     used = {r.key.rpartition("/")[2] for r in asked}
     gone = [
         key

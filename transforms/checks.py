@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ibis
 
-from transforms.context import texts_to_embed
+from transforms.embedding.embedded_text import texts_to_embed
 
 RULES = {
     "chunk_ids_are_unique": "No two published chunks have the same id.",

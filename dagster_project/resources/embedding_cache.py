@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from dagster_project.resources.answer_cache import Damage, SQLiteAnswerCache
 from dagster_project.resources.processes import is_left_over
+from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError
-from transforms.vectors import require_usable, stacked
 
 _COMPACT_SEGMENTS = 64
 _SMALL_BYTES = 64 << 20

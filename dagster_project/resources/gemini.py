@@ -11,10 +11,10 @@ from assets.protocols import Embedded
 from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
+from transforms.embedding.vectors import packed, unit_length
 from transforms.errors import EmbeddingError, RefusedTextError
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.text.redaction import screened
-from transforms.vectors import packed, unit_length
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient

@@ -9,8 +9,8 @@ from assets.protocols import Answer, Shape
 from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.service import GeminiService, RefusedError
 from dagster_project.resources.static import load_tokenizer
+from transforms.embedding.prompts import DATA_NOTE, fenced
 from transforms.errors import BudgetError
-from transforms.prompts import DATA_NOTE, fenced
 from transforms.settings import GeminiSettings, SafetySettings
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.spare_version import begun, drop_spare, keep_as_spare, spare_of
-from transforms import context, schemas
+from transforms import schemas
+from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
@@ -78,7 +79,7 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of what must be equal for rows of an older version to be taken over."""
-        made_by = (terms.VERSION, context.VERSION)
+        made_by = (terms.VERSION, embedded_text.VERSION)
         return parts_hash([LAYOUT, *made_by, self.terms.digest(), self.embedding.digest()])[:16]
 
     def publish(self, partitions: Mapping[str, str]) -> Published:

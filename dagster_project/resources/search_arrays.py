@@ -28,9 +28,9 @@ import pyarrow.compute as pc
 from dagster_project.resources.hit_rows import HitRows, write_hit_rows
 from dagster_project.resources.posting_arrays import FREQUENCIES, PostingArrays, WrittenArray, frequencies
 from transforms import lexical, ranking
+from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
+from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
-from transforms.vector_codes import WORD, CodedVectors, sign_codes
-from transforms.vectors import stacked
 
 FORMAT = "3"
 _FACTS = "facts.json"

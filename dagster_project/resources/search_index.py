@@ -26,13 +26,13 @@ from dagster_project.resources.published_files import CURRENT, LAYOUT, require_w
 from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_arrays import SearchArrays, open_arrays
 from transforms import feedback, labels, lexical, pipeline, ranking
+from transforms.embedding.sign_codes import CodedVectors, CodeScores
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.hits import DROPPED, Report, place
 from transforms.query_language import parsed_query, plain_query
 from transforms.settings import SearchSettings, TermSettings
 from transforms.standalone_queries import Standalone
 from transforms.text import terms
-from transforms.vector_codes import CodedVectors, CodeScores
 
 _CELLS_AT_ONCE = 1 << 25
 _SAMPLE = 1000

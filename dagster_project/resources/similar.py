@@ -12,10 +12,10 @@ from dagster_project.resources.filters import Understood
 from dagster_project.resources.reading import asking, meant
 from dagster_project.resources.search_index import SearchIndex, SearchResult
 from transforms import labels
+from transforms.embedding.vectors import stacked
 from transforms.errors import QueryError
 from transforms.hits import DROPPED
 from transforms.pipeline import RANKED
-from transforms.vectors import stacked
 
 _OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
 _CHUNKS_OF = {

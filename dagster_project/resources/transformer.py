@@ -12,9 +12,9 @@ import numpy as np
 from assets.protocols import Embedded
 from dagster_project.resources.extras import not_installed
 from dagster_project.resources.onnx_graph import run_by_onnx
+from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings, SafetySettings
-from transforms.vectors import unit_length
 
 _BATCH_TEXTS = 256
 """A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""

@@ -14,8 +14,8 @@ from dagster_project.resources.gemini_language import GeminiLanguageModel
 from dagster_project.resources.run_budget import RunBudget
 from tests import gemini_loopback as server
 from tests.gemini_loopback import KEY, Loopback, candidate, loopback
+from transforms.embedding.prompts import DATA_NOTE
 from transforms.errors import BudgetError, ServiceError
-from transforms.prompts import DATA_NOTE
 from transforms.settings import EmbeddingSettings, GeminiSettings
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")

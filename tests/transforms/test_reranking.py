@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from transforms import reranking
-from transforms.prompts import fenced
+from transforms.embedding.prompts import fenced
 from transforms.settings import RerankSettings, SafetySettings
 
 ONES = RerankSettings(

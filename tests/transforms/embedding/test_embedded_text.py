@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
-from transforms.context import chunk_context, parent_texts, requoted, restated, texts_to_embed
+from transforms.embedding.embedded_text import chunk_context, parent_texts, requoted, restated, texts_to_embed
 from transforms.hashing import text_hash
 from transforms.settings import ChunkSettings
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from transforms import schemas, sentences
+from transforms import schemas
+from transforms.embedding import context_sentences
 from transforms.hashing import text_hash
 from transforms.settings import SafetySettings, SentenceSettings
 
@@ -24,7 +25,7 @@ def table(declared: schemas.Table, *rows: dict[str, Any]) -> ibis.Table:
     return ibis.memtable(pa.Table.from_pylist([{**plain, **row} for row in rows], schema=fields))
 
 
-KNOWN = sentences.Known(
+KNOWN = context_sentences.Known(
     table(
         schemas.MESSAGES,
         {"message_id": "m", "from_name": "Ann\n Lee", "from_addr": "ann@x", "effective_at": DAY},
@@ -49,7 +50,7 @@ def chunk(ident: str, doc: str, **given: Any) -> dict[str, Any]:
 
 
 def placed(*chunks: dict[str, Any]) -> pa.Table:
-    return sentences.placed(table(schemas.CHUNKS, *chunks), KNOWN).to_pyarrow()
+    return context_sentences.placed(table(schemas.CHUNKS, *chunks), KNOWN).to_pyarrow()
 
 
 @pytest.mark.parametrize(
@@ -78,13 +79,17 @@ def placed(*chunks: dict[str, Any]) -> pa.Table:
     ],
 )
 def test_a_sentence_says_what_is_known(given: dict[str, Any], expected: str):
-    made = sentences.structural_sentences(placed(given)).to_pylist()
+    made = context_sentences.structural_sentences(placed(given)).to_pylist()
     assert made == [{"chunk_id": "c", "sentence": expected}]
 
 
-def asked(*chunks: dict[str, Any], safety: SafetySettings = SafetySettings()) -> list[sentences.Request]:
+def asked(
+    *chunks: dict[str, Any], safety: SafetySettings = SafetySettings()
+) -> list[context_sentences.Request]:
     rows = placed(*chunks)
-    return sentences.requests(rows, sentences.structural_sentences(rows), "model", SETTINGS, safety)[0]
+    return context_sentences.requests(
+        rows, context_sentences.structural_sentences(rows), "model", SETTINGS, safety
+    )[0]
 
 
 def test_a_chunk_is_shown_with_those_before_it_in_its_document_and_no_others():
@@ -124,11 +129,11 @@ def test_secrets_are_masked_before_a_text_is_cut_and_hashed():
 def test_a_sentence_is_taken_if_it_is_short_and_in_the_script_of_the_chunk(
     sentence: str, text: str, expected: str | None
 ):
-    assert sentences.usable(sentence, text, SETTINGS) == expected
+    assert context_sentences.usable(sentence, text, SETTINGS) == expected
 
 
 def test_an_answer_has_one_sentence_for_each_chunk():
-    shape = sentences.sentences_shape(2)
+    shape = context_sentences.sentences_shape(2)
     with pytest.raises(ValidationError):
         shape.model_validate_json('{"sentences": ["one"]}')
     assert shape.model_validate_json('{"sentences": ["one", "two"]}').sentences == ["one", "two"]
@@ -152,7 +157,7 @@ def test_the_sentence_stands_before_the_text_that_is_embedded_and_is_kept_apart(
             "sentence_kind": ["gemini", "structural"],
         }
     )
-    rows = schemas.CHUNK_CONTEXT.conform(sentences.with_sentences(context, texts, told)).to_pylist()
+    rows = schemas.CHUNK_CONTEXT.conform(context_sentences.with_sentences(context, texts, told)).to_pylist()
     embedded = {r["chunk_id"]: (r["context_kind"], r["sentence_kind"], r["text_embed"]) for r in rows}
     assert embedded == {
         "a": ("sentence", "gemini", "About a.\n\nPlain."),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.prompts import fenced
+from transforms.embedding.prompts import fenced
 from transforms.settings import SafetySettings
 
 PLAIN = SafetySettings(secrets="send", emails="send", phones="send")

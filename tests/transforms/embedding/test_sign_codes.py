@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, sign_codes
 from transforms.ranking import ExactScores
-from transforms.vector_codes import CodedVectors, CodeScores, hamming, sign_codes
 
 
 def unit(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Texts that are embedded, and the vectors made of them."""
