@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transforms.judgements import Contents
     from transforms.mail.messages import RawMail
     from transforms.operations import Figures
-    from transforms.saved_searches import Answers
+    from transforms.retrieval.saved_searches import Answers
     from transforms.settings import ContextSettings, SafetySettings
 
 Shape = TypeVar("Shape", bound=BaseModel)

@@ -8,7 +8,8 @@ import polars as pl
 
 from assets.partitions import table_metadata
 from assets.protocols import Lake, Searcher
-from transforms import saved_searches, schemas
+from transforms import schemas
+from transforms.retrieval import saved_searches
 
 GROUP = "search"
 NAME = "search_results"

@@ -25,8 +25,8 @@ from retrieval import new_table, show
 from rich.table import Table
 
 from dagster_project.resources.search_index import SearchIndex
-from transforms.labels import LABELS
-from transforms.lexical import terms_by_query
+from transforms.retrieval.bm25 import terms_by_query
+from transforms.retrieval.labels import LABELS
 from transforms.text.terms import query_terms
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"

@@ -33,13 +33,14 @@ from tasks import ranker
 
 from assets.protocols import Embedder
 from dagster_project.resources.embedders import make_embedder
-from transforms import lexical, ranking
 from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
 from transforms.intervals import bootstrap, paired_difference
 from transforms.metrics import PassageScore, Span, passage_score
+from transforms.retrieval import bm25 as lexical
+from transforms.retrieval import fusion
 from transforms.settings import (
     BUILT_IN_PROFILES,
     DocumentChunkSettings,
@@ -95,13 +96,13 @@ class ChunkIndex:
         scores = lexical.bm25_scores(asked, len(questions), self.postings, self.settings)
         vectors = self.embedder.embed_queries(questions) @ self.vectors.T
         own = np.arange(len(self.ids), dtype=np.int32)
-        places = ranking.Places(own, own)
+        places = fusion.Places(own, own)
         return [
-            ranking.fused_candidates(
+            fusion.fused_candidates(
                 n,
-                ranking.Fusion(
-                    ranking.ExactScores(scores[n], None, least=0),
-                    ranking.ExactScores(vectors[n], None),
+                fusion.Fusion(
+                    fusion.ExactScores(scores[n], None, least=0),
+                    fusion.ExactScores(vectors[n], None),
                     self.settings,
                 ),
                 None,

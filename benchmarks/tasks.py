@@ -25,9 +25,9 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import load_settings
-from transforms import pipeline
-from transforms.hits import place
 from transforms.losses import KEPT
+from transforms.retrieval import pipeline
+from transforms.retrieval.hits import place
 from transforms.settings import SearchSettings
 
 DEPTH = 100

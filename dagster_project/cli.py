@@ -327,7 +327,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     from dagster_project.resources.similar import similar
     from dagster_project.settings import load_settings
     from dagster_project.terminal import print_hits
-    from transforms.standalone_queries import Standalone
+    from transforms.retrieval.query_rewriting import Standalone
 
     with closing(open_index(load_settings(config))) as index:
         result, version = similar(index, name, limit), index.manifest["version"]

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from transforms.errors import QuerySyntaxError, WeftError
-from transforms.query_language import HAS, KINDS
+from transforms.retrieval.query_language import HAS, KINDS
 
 CONFIG = click.option(
     "--config",

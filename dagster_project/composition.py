@@ -50,7 +50,8 @@ from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings
-from transforms import lexical, schemas
+from transforms import schemas
+from transforms.retrieval import bm25
 
 
 def lake_tables(settings: Settings) -> dict[str, schemas.Table]:
@@ -171,7 +172,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
     )
-    recorded["search"] = json.loads(lexical.lexical_key(settings.search))
+    recorded["search"] = json.loads(bm25.lexical_key(settings.search))
     return DuckDBPublisher(
         lake,
         settings.root / "index",

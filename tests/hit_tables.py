@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from transforms.hits import best_first, from_candidates
-from transforms.ranking import FUSED
+from transforms.retrieval.fusion import FUSED
+from transforms.retrieval.hits import best_first, from_candidates
 from transforms.settings import SearchSettings
 
 ORIGINS = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from transforms.diversity import marginal_order
+from transforms.retrieval.diversity import marginal_order
 from transforms.settings import ContextSettings, TermSettings
 from transforms.text.terms import counted_terms, stems
 

@@ -12,9 +12,9 @@ import polars as pl
 from transforms import losses, metrics
 from transforms.intervals import CONFIDENCE, Interval, bootstrap, paired_difference, wilson
 from transforms.judgements import LEVELS, Judgements
-from transforms.labels import LABELS, NOTHING
 from transforms.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
-from transforms.pipeline import STAGES
+from transforms.retrieval.labels import LABELS, NOTHING
+from transforms.retrieval.pipeline import STAGES
 from transforms.settings import EvaluationSettings
 
 FORMAT = 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from transforms.explanation import INDEPENDENT
+from transforms.retrieval.explanation import INDEPENDENT
 
 KEPT = 400
 """Chunks of a list that an evaluation keeps, so that it still names 100 documents when some have several chunks."""

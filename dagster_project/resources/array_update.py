@@ -21,7 +21,7 @@ from dagster_project.resources.posting_arrays import (
 from dagster_project.resources.search_arrays import SortedTerms, appearing, write_narrow
 from transforms.embedding.sign_codes import sign_codes
 from transforms.embedding.vectors import stacked
-from transforms.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
+from transforms.retrieval.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
 
 _VECTORS_AT_ONCE = 1 << 15
 _POSTINGS_AT_ONCE = 1 << 20

@@ -15,10 +15,10 @@ import polars as pl
 from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
 from dagster_project.resources.search_index import SearchIndex, open_current
-from transforms import lexical, ranking
 from transforms.candidates import telling_terms
 from transforms.context_block import Passage
 from transforms.errors import IndexUnavailableError
+from transforms.retrieval import bm25, fusion
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings, SearchSettings, TermSettings
 from transforms.text import terms
@@ -130,15 +130,15 @@ class IndexForContext:
 
     def _lexical_scores(
         self, asked: pl.DataFrame, allowed: Sequence[np.ndarray | None], settings: ContextSettings
-    ) -> Iterator[lexical.TermScores | None]:
+    ) -> Iterator[bm25.TermScores | None]:
         """The BM25 scores of each query over the chunks that are allowed; None where the settings want none."""
         if not settings.lexical_weight:
             yield from repeat(None, len(allowed))
             return
         weights = self.index.weighed(self.index.settings)
-        words = lexical.terms_by_query(asked.to_arrow(), len(allowed))
+        words = bm25.terms_by_query(asked.to_arrow(), len(allowed))
         for some, mask in zip(words, allowed, strict=True):
-            yield lexical.TermScores(some, self.index.postings, weights, mask)
+            yield bm25.TermScores(some, self.index.postings, weights, mask)
 
     def _similar(
         self,
@@ -146,7 +146,7 @@ class IndexForContext:
         left_out: Sequence[np.ndarray | None],
         allowed: Sequence[np.ndarray | None],
         settings: ContextSettings,
-    ) -> Iterator[ranking.Scores]:
+    ) -> Iterator[fusion.Scores]:
         """The cosines of each query, good until the next is asked for, without the chunks that are left out.
 
         A few queries go to the HNSW index where the settings allow it. The others are multiplied with
@@ -163,7 +163,7 @@ class IndexForContext:
             elif near is None and place == 0:
                 some = vectors[number : number + _QUERIES_AT_ONCE]
                 self.index.cosines(some, out=block[: len(some)])
-            yield near or ranking.ExactScores(block[place], mask)
+            yield near or fusion.ExactScores(block[place], mask)
 
     def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
         """The chunk numbers of the documents that the queries of a window must not find."""
@@ -183,7 +183,7 @@ class IndexForContext:
 
     def _nearest(
         self, query: np.ndarray, left_out: np.ndarray | None, settings: ContextSettings
-    ) -> ranking.Scores | None:
+    ) -> fusion.Scores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = self.index.chunk_count - len(self.index.unembedded)
         wanted = min(settings.candidates * settings.overfetch, embedded)
@@ -233,8 +233,8 @@ def _without(count: int, left_out: np.ndarray) -> np.ndarray:
 
 def _best(
     row: int,
-    words: lexical.TermScores | None,
-    near: ranking.Scores,
+    words: bm25.TermScores | None,
+    near: fusion.Scores,
     settings: ContextSettings,
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number."""
@@ -248,8 +248,8 @@ def _best(
     kept = (similarity >= settings.min_similarity) | (lexical_scores > 0)
     chosen, lexical_scores, similarity = chosen[kept], lexical_scores[kept], similarity[kept]
     if weight:
-        by_words = ranking.scaled(lexical_scores, 0.0, words.high if words is not None else 0.0)
-        score = weight * by_words + (1 - weight) * ranking.scaled(similarity, near.low, near.high)
+        by_words = fusion.scaled(lexical_scores, 0.0, words.high if words is not None else 0.0)
+        score = weight * by_words + (1 - weight) * fusion.scaled(similarity, near.low, near.high)
     else:
         score = similarity
     order = np.lexsort((chosen, -score))[: settings.candidates]

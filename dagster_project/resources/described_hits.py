@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dagster_project.resources.expansions import expansions
 from dagster_project.resources.hit_rows import HitRows
-from transforms.citations import citation
+from transforms.retrieval.citations import citation
 from transforms.schemas import SEARCH_HITS
 from transforms.settings import SearchSettings, TermSettings
 from transforms.text import snippets

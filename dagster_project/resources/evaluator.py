@@ -17,14 +17,15 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.search_index import SearchIndex
-from transforms import pipeline, schemas
+from transforms import schemas
 from transforms.errors import GroundTruthError
 from transforms.evaluation import FORMAT
 from transforms.ground_truth import GroundTruth, joined, parse_ground_truth
-from transforms.hits import place
 from transforms.judgements import Contents
 from transforms.losses import KEPT
 from transforms.metrics import DEPTH
+from transforms.retrieval import pipeline
+from transforms.retrieval.hits import place
 from transforms.settings import EvaluationSettings, SearchSettings
 
 _TIMED_QUERIES = 50

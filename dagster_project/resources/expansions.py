@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from transforms.citations import cited
+from transforms.retrieval.citations import cited
 from transforms.settings import SearchSettings
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_index import SearchIndex, reading
 from transforms.errors import QueryError
-from transforms.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
+from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import polars as pl
 
 from dagster_project.resources.search_arrays import id_hash
 from transforms.errors import QueryError, QuerySyntaxError
-from transforms.query_language import (
+from transforms.retrieval.query_language import (
     TEXT_FIELDS,
     Both,
     Condition,

@@ -1,4 +1,4 @@
-"""What the stages behind the fusion ask of a published file (`transforms.hits.Context`)."""
+"""What the stages behind the fusion ask of a published file (`transforms.retrieval.hits.Context`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from dagster_project.resources.hit_rows import HitRows
 from dagster_project.resources.rerankers import Reranker
-from transforms import ranking, reranking
+from transforms.retrieval import fusion, reranking
 from transforms.settings import RerankSettings, SearchSettings
 
 
@@ -41,7 +41,7 @@ class Judging:
     def reranked(self, hits: pl.DataFrame, passages: pl.DataFrame) -> pl.DataFrame:
         """Hits in their new order; `passages` has what `reranking.CANDIDATES` adds to them."""
         assert self.reranker is not None
-        diagnostic = [ranking.is_diagnostic(q, self.settings) for q in self.queries]
+        diagnostic = [fusion.is_diagnostic(q, self.settings) for q in self.queries]
         local, asked = (f.with_columns(pl.col("query") - self.first) for f in (hits, passages))
         again = self.reranker.reranked(local, asked, self.queries, diagnostic, len(hits))
         return again.with_columns(pl.col("query") + self.first)

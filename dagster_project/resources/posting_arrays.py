@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from transforms import lexical
+from transforms.retrieval import bm25
 
-_WIDTH = -(-len(lexical.FIELDS) // 4) * 4
+_WIDTH = -(-len(bm25.FIELDS) // 4) * 4
 _FREQUENCY = np.dtype("<u2")
 
 
@@ -96,7 +96,7 @@ def write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: 
         occurs[part] = True
     in_order = sorted(word for word, code in known.items() if occurs[code])
     counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
-    np.save(folder / "counts.npy", counts[:, : len(lexical.FIELDS)])
+    np.save(folder / "counts.npy", counts[:, : len(bm25.FIELDS)])
     numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
     numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
     with WrittenArray(folder / "codes.npy", numbers.dtype.type) as written:
@@ -118,10 +118,10 @@ def coded(counts: np.ndarray, known: dict[bytes, int]) -> np.ndarray:
 def frequencies(batch: pa.RecordBatch) -> np.ndarray:
     """The frequencies of postings in each field, uint16 of shape (postings, fields), padded to whole words."""
     counts = np.zeros((batch.num_rows, _WIDTH), dtype=_FREQUENCY)
-    for place, field in enumerate(lexical.FIELDS):
+    for place, field in enumerate(bm25.FIELDS):
         counts[:, place] = batch.column(f"{field}_tf").to_numpy()
     return counts
 
 
-FREQUENCIES = ", ".join(f"{field}_tf" for field in lexical.FIELDS)
+FREQUENCIES = ", ".join(f"{field}_tf" for field in bm25.FIELDS)
 """The columns that `frequencies` reads."""

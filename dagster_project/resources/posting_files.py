@@ -12,8 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagster_project.resources.ahead import made_ahead
-from transforms import lexical
-from transforms.posting_runs import Range, Run, no_postings, posting_run, postings, ranges, term_numbers
+from transforms.retrieval import bm25
+from transforms.retrieval.posting_runs import (
+    Range,
+    Run,
+    no_postings,
+    posting_run,
+    postings,
+    ranges,
+    term_numbers,
+)
 
 _COLUMNS = ("chunk_id", "field", "term", "tf")
 _ROW_GROUPS_AT_ONCE = 48
@@ -37,7 +45,7 @@ class PostingFiles:
     def __init__(self, folder: Path, chunk_count: int):
         folder.mkdir()
         self.folder = folder
-        self.lengths = np.zeros((len(lexical.FIELDS), chunk_count), dtype=np.int32)
+        self.lengths = np.zeros((len(bm25.FIELDS), chunk_count), dtype=np.int32)
         self._runs: list[_Stored] = []
         self._names, self._numbers = term_numbers([])
         self._held = np.zeros(0, dtype=np.int64)
@@ -78,7 +86,7 @@ class PostingFiles:
     def chunk_lengths(self) -> pa.Table:
         """Columns chunk_no and the number of terms in each field."""
         numbers = np.arange(self.lengths.shape[1], dtype=np.int32)
-        of_field = {f"{f}_length": row for f, row in zip(lexical.FIELDS, self.lengths, strict=True)}
+        of_field = {f"{f}_length": row for f, row in zip(bm25.FIELDS, self.lengths, strict=True)}
         return pa.table({"chunk_no": numbers, **of_field})
 
     def _stored(self, run: Run) -> _Stored:

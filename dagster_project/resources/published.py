@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from assets import graph
 from dagster_project.resources.published_macros import VIEW_COMMENTS
-from transforms import lexical, schemas
+from transforms import schemas
+from transforms.retrieval import bm25
 from transforms.text import terms
 
 _SQL_TYPES = {
@@ -142,7 +143,7 @@ CREATE TEMP VIEW stated_terms AS SELECT * FROM new_message_terms
 WHERE field NOT IN ('text', 'quote') OR chunk_id NOT IN ({_RESTATED})
 """
 
-_TF = {field: f"{field}_tf" for field in lexical.FIELDS}
+_TF = {field: f"{field}_tf" for field in bm25.FIELDS}
 TFS = ", ".join(_TF.values())
 # What is added to a chunk does not say that it has words of its own.
 _OWN = [tf for field, tf in _TF.items() if field != "context"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from assets.protocols import LanguageModel
 from dagster_project.resources.language_models import make_language_model
-from transforms import standalone_queries
 from transforms.errors import WeftError
+from transforms.retrieval import query_rewriting
+from transforms.retrieval.query_rewriting import Rewritten, Standalone
 from transforms.settings import GeminiSettings, QuerySettings, SafetySettings
-from transforms.standalone_queries import Rewritten, Standalone
 
 _REASON_CHARS = 200
 _ATTEMPTS = 2
@@ -26,17 +26,17 @@ class QueryRewriter:
         settings = self.settings
         if settings.rewrite == "off" or not turns:
             return Standalone(query, query)
-        ruled = standalone_queries.by_rules(query, turns, settings)
+        ruled = query_rewriting.by_rules(query, turns, settings)
         if self.model is None:
             return ruled
-        asked = standalone_queries.prompt(query, turns, settings)
+        asked = query_rewriting.prompt(query, turns, settings)
         try:
-            (answer,) = self.model.answers([asked], Rewritten, standalone_queries.INSTRUCTION)
+            (answer,) = self.model.answers([asked], Rewritten, query_rewriting.INSTRUCTION)
         except WeftError as fault:
             return self._ruled(ruled, str(fault))
         if answer.value is None:
             return self._ruled(ruled, answer.refusal or "no answer")
-        return standalone_queries.by_model(query, answer.value, self.model.model, settings)
+        return query_rewriting.by_model(query, answer.value, self.model.model, settings)
 
     def _ruled(self, ruled: Standalone, reason: str) -> Standalone:
         assert self.model is not None

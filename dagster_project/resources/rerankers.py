@@ -11,8 +11,8 @@ import polars as pl
 
 from assets.protocols import LanguageModel
 from dagster_project.resources.extras import not_installed
-from transforms import reranking
 from transforms.errors import WeftError
+from transforms.retrieval import reranking
 from transforms.settings import GeminiSettings, RerankSettings, SafetySettings
 
 _FEATURES = "features"
@@ -57,7 +57,7 @@ class Reranker:
         diagnostic: Sequence[bool],
         limit: int,
     ) -> pl.DataFrame:
-        """`ranked` hits, the first `limit` of each query, with the columns of `transforms.reranking.RERANKED`."""
+        """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`."""
         parts = reranking.features(candidates, queries, diagnostic, self.settings)
         if self.judge is None:
             return reranking.reordered(ranked, reranking.feature_scores(parts, _FEATURES), limit)

@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 
 from dagster_project.resources.hit_rows import HitRows, write_hit_rows
 from dagster_project.resources.posting_arrays import FREQUENCIES, PostingArrays, WrittenArray, frequencies
-from transforms import lexical, ranking
 from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
 from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
+from transforms.retrieval import bm25, fusion
 
 FORMAT = "3"
 _FACTS = "facts.json"
@@ -49,8 +49,8 @@ class SearchArrays:
     `ids` holds the `id_hash` of every mail, document, window, section and chunk, ascending.
     """
 
-    postings: lexical.Postings
-    places: ranking.Places
+    postings: bm25.Postings
+    places: fusion.Places
     logs: np.ndarray
     vectors: CodedVectors
     rows: HitRows
@@ -177,11 +177,11 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 def _mapped(folder: Path) -> SearchArrays:
     held = {path.stem: _array(path) for path in folder.glob("*.npy")}
     terms = SortedTerms(held["term_bytes"], held["term_ends"])
-    postings = lexical.Postings(
+    postings = bm25.Postings(
         terms, held["starts"], held["chunks"], held["codes"], held["counts"], held["lengths"]
     )
     members = held["members"], held["member_starts"]
-    places = ranking.Places(held["document"], held["thread"], members)
+    places = fusion.Places(held["document"], held["thread"], members)
     return SearchArrays(
         postings,
         places,
@@ -241,12 +241,12 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Field lengths, document, thread and class of each chunk by number; chunks by thread."""
-    lengths = np.zeros((len(lexical.FIELDS), count), dtype=np.int32)
+    lengths = np.zeros((len(bm25.FIELDS), count), dtype=np.int32)
     for batch in _batches(
         connection, "SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key)"
     ):
         numbers = batch.column("chunk_no").to_numpy()
-        for row, field in enumerate(lexical.FIELDS):
+        for row, field in enumerate(bm25.FIELDS):
             lengths[row, numbers] = batch.column(f"{field}_length").to_numpy()
     np.save(folder / "lengths.npy", lengths)
     table = connection.execute(_CHUNKS).to_arrow_table()
@@ -258,7 +258,7 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
         found = np.zeros(count, dtype=np.int32)
         found[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
         np.save(folder / f"{name}.npy", found)
-    chunks, starts = ranking.members(found)
+    chunks, starts = fusion.members(found)
     np.save(folder / "members.npy", chunks)
     np.save(folder / "member_starts.npy", starts)
 

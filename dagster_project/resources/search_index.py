@@ -25,13 +25,14 @@ from dagster_project.resources.hit_facts import HitFacts, Judging
 from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole
 from dagster_project.resources.rerankers import Reranker
 from dagster_project.resources.search_arrays import SearchArrays, open_arrays
-from transforms import feedback, labels, lexical, pipeline, ranking
 from transforms.embedding.sign_codes import CodedVectors, CodeScores
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
-from transforms.hits import DROPPED, Report, place
-from transforms.query_language import parsed_query, plain_query
+from transforms.retrieval import bm25, feedback, labels, pipeline
+from transforms.retrieval import fusion as ranking
+from transforms.retrieval.hits import DROPPED, Report, place
+from transforms.retrieval.query_language import parsed_query, plain_query
+from transforms.retrieval.query_rewriting import Standalone
 from transforms.settings import SearchSettings, TermSettings
-from transforms.standalone_queries import Standalone
 from transforms.text import terms
 
 _CELLS_AT_ONCE = 1 << 25
@@ -116,7 +117,7 @@ class _Batch:
 
     def __init__(self, index: SearchIndex, queries: Sequence[str], first: int, masks: Sequence[Mask]):
         self.index, self.queries, self.first, self.masks = index, list(queries), first, list(masks)
-        self._lexical: tuple[str, list[lexical.TermScores]] | None = None
+        self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self.seconds = {"lexical": 0.0, "vector": 0.0}
 
     @cached_property
@@ -141,17 +142,17 @@ class _Batch:
         """The terms of each query."""
         if settings.stopwords not in self.asked:
             table = self.index.query_terms(self.queries, settings.stopwords)
-            self.asked[settings.stopwords] = lexical.terms_by_query(table, len(self.queries))
+            self.asked[settings.stopwords] = bm25.terms_by_query(table, len(self.queries))
         return self.asked[settings.stopwords]
 
-    def lexical(self, settings: SearchSettings) -> list[lexical.TermScores]:
+    def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:
         """BM25 scores of each query; kept until other scores are asked for."""
-        key = lexical.lexical_key(settings)
+        key = bm25.lexical_key(settings)
         if self._lexical is None or self._lexical[0] != key:
             start = time.perf_counter()
             weights = self.index.weighed(settings)
             scores = [
-                lexical.TermScores(words, self.index.postings, weights, mask)
+                bm25.TermScores(words, self.index.postings, weights, mask)
                 for words, mask in zip(self.terms(settings), self.masks, strict=True)
             ]
             run = map if len(scores) == 1 else self.index.threads.map
@@ -201,7 +202,7 @@ class SearchIndex:
             load_vss(self.connection)
         self.vector_path = "exact"
         self.threads = ThreadPoolExecutor(os.cpu_count())
-        self._weighed: tuple[str, lexical.Weighed] | None = None
+        self._weighed: tuple[str, bm25.Weighed] | None = None
         self._asked: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
 
     def close(self) -> None:
@@ -219,7 +220,7 @@ class SearchIndex:
     ) -> SearchResult:
         """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`.
 
-        Queries are read by `transforms.query_language`; if `plain`, nothing in them is syntax. One that is
+        Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
         the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
         meets them, the newest first; these hits have no scores.
         """
@@ -313,7 +314,7 @@ class SearchIndex:
         """
         asks = self.reranker is not None and self.reranker.judge is not None
         costs = {n: asks and settings.rerank == "as_set" for n, settings in profiles.items()}
-        order = sorted(profiles, key=lambda n: (costs[n], lexical.lexical_key(profiles[n]), n))
+        order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))
         seconds = dict.fromkeys(profiles, 0.0)
         # What is read once per process would be counted for the first profile.
         _ = self.arrays, self.embedder.embed_queries(["?"])
@@ -358,7 +359,7 @@ class SearchIndex:
         return Conditions(self.connection, self.term_settings, self.arrays.ids)
 
     @property
-    def postings(self) -> lexical.Postings:
+    def postings(self) -> bm25.Postings:
         """The inverted index."""
         return self.arrays.postings
 
@@ -397,11 +398,11 @@ class SearchIndex:
         step = max(1, self.chunk_count // _SAMPLE)
         return self.vectors[np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded)]
 
-    def weighed(self, settings: SearchSettings) -> lexical.Weighed:
+    def weighed(self, settings: SearchSettings) -> bm25.Weighed:
         """What the weights of these settings make of the inverted index; the last is kept."""
-        key = lexical.lexical_key(settings)
+        key = bm25.lexical_key(settings)
         if self._weighed is None or self._weighed[0] != key:
-            self._weighed = key, lexical.weighed(self.postings, settings)
+            self._weighed = key, bm25.weighed(self.postings, settings)
         return self._weighed[1]
 
     def _hits(
@@ -452,7 +453,7 @@ class SearchIndex:
 
     def _with_feedback(
         self, asked: Sequence[str], chunks: np.ndarray, mask: Mask, settings: SearchSettings
-    ) -> lexical.TermScores | None:
+    ) -> bm25.TermScores | None:
         """The lexical scores of a query with terms of some chunks; None if one is of a kind without any."""
         rows = self.arrays.rows.of(chunks.tolist())
         if any(row["source_kind"] not in settings.feedback_kinds for row in rows.values()):
@@ -463,7 +464,7 @@ class SearchIndex:
         counted = terms.numbered_terms(texts, self.term_settings)
         weights = self.weighed(settings)
         expanded = feedback.expanded_terms(asked, counted, self.postings, weights, settings)
-        return lexical.TermScores(expanded, self.postings, weights, mask)
+        return bm25.TermScores(expanded, self.postings, weights, mask)
 
     def _vector_scores(self, batch: _Batch, settings: SearchSettings) -> Iterator[ranking.Scores]:
         """Scores of each query, on the way that `vector_search` names.
@@ -509,7 +510,7 @@ class SearchIndex:
     def _wanted(self, queries: Sequence[str]) -> list[set[str]]:
         """The terms of each query."""
         asked = self.query_terms(queries, self.settings.stopwords)
-        return [set(words) for words in lexical.terms_by_query(asked, len(queries))]
+        return [set(words) for words in bm25.terms_by_query(asked, len(queries))]
 
     def frame(self, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
         """The rows of a statement; `ids` is its parameter `$ids`."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from dagster_project.resources.search_index import Filters, SearchIndex
-from transforms.saved_searches import Answers
+from transforms.retrieval.saved_searches import Answers
 
 
 class PublishedSearcher:

@@ -11,11 +11,11 @@ from dagster_project.resources.described_hits import described
 from dagster_project.resources.filters import Understood
 from dagster_project.resources.reading import asking, meant
 from dagster_project.resources.search_index import SearchIndex, SearchResult
-from transforms import labels
 from transforms.embedding.vectors import stacked
 from transforms.errors import QueryError
-from transforms.hits import DROPPED
-from transforms.pipeline import RANKED
+from transforms.retrieval import labels
+from transforms.retrieval.hits import DROPPED
+from transforms.retrieval.pipeline import RANKED
 
 _OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
 _CHUNKS_OF = {

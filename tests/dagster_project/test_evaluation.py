@@ -23,8 +23,8 @@ from dagster_project.resources.evaluator import drafting_tables
 from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
-from transforms.pipeline import RANKED
 from transforms.query_drafts import drafted
+from transforms.retrieval.pipeline import RANKED
 from transforms.settings import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}

@@ -19,7 +19,7 @@ from dagster_project.resources.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
 from tests.examples import examples
 from transforms.errors import QueryError, QuerySyntaxError
-from transforms.query_language import Both, Condition, Either, Leaf, Negation, storable, time_span
+from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation, storable, time_span
 
 PATCH = """The patch renames it.
 

@@ -14,7 +14,7 @@ import pytest
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.search_index import SearchIndex, open_current
 from tests.archives import Mail, Workspace
-from transforms import lexical
+from transforms.retrieval import bm25 as lexical
 
 QUOTED = "The compactor rewrites every segment that holds more than four dead records."
 TEXT = f"{QUOTED}\nIndexes are rebuilt after crashes; the index of each segment is then vacuumed."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.selection import top_k
+from transforms.retrieval.top_k import top_k
 
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15

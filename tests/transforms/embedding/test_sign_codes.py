@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, sign_codes
-from transforms.ranking import ExactScores
+from transforms.retrieval.fusion import ExactScores
 
 
 def unit(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.hits import Context, Step, parted
+from transforms.retrieval.hits import Context, Step, parted
 from transforms.settings import SearchSettings
 
 

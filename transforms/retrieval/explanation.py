@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from transforms.hits import place
+from transforms.retrieval.hits import place
 
 STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chunk_no": pl.Int64,

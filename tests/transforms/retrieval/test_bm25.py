@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.lexical import FIELDS, Postings, TermScores, bm25_scores, weighed
-from transforms.ranking import ExactScores
+from transforms.retrieval.bm25 import FIELDS, Postings, TermScores, bm25_scores, weighed
+from transforms.retrieval.fusion import ExactScores
 from transforms.settings import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 

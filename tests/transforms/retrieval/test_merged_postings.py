@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
+from transforms.retrieval.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings
 
 TERMS = "abcdefgh"
 ROWS = st.dictionaries(st.tuples(st.sampled_from(TERMS), st.integers(0, 9)), st.integers(0, 5), max_size=40)

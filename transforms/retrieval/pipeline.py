@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from transforms import aggregation, collapse, diversity, elbow, gates, reranking
-from transforms.hits import (
+from transforms.retrieval import aggregation, collapse, diversity, elbow, gates, reranking
+from transforms.retrieval.hits import (
     DROPPED,
     HITS,
     Context,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hit_tables import hits_of
-from transforms.elbow import before_elbow, elbow
-from transforms.hits import place
+from transforms.retrieval.elbow import before_elbow, elbow
+from transforms.retrieval.hits import place
 from transforms.settings import SearchSettings
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from transforms.retrieval.query_rewriting import Rewritten, by_model, by_rules
 from transforms.settings import QuerySettings
-from transforms.standalone_queries import Rewritten, by_model, by_rules
 
 SETTINGS = QuerySettings()
 TURNS = [

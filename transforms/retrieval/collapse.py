@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.hits import DROPPED, Context, Step, best_first, parted
+from transforms.retrieval.hits import DROPPED, Context, Step, best_first, parted
 from transforms.settings import SearchSettings
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from transforms.hits import Context, Step, best_first, parted, unchanged
+from transforms.retrieval.hits import Context, Step, best_first, parted, unchanged
 from transforms.settings import SearchSettings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from transforms.hits import Context, Step, unchanged
+from transforms.retrieval.hits import Context, Step, unchanged
 from transforms.settings import SearchSettings
 
 

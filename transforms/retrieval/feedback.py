@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from transforms.lexical import Postings, Weighed, field_weights, idf
+from transforms.retrieval.bm25 import Postings, Weighed, field_weights, idf
 from transforms.settings import SearchSettings
 
 _FEWEST = 2

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.transforms.test_lexical import postings
-from transforms.feedback import expanded_terms, is_wanted, worthiest
-from transforms.lexical import TermScores, idf, weighed
+from tests.transforms.retrieval.test_bm25 import postings
+from transforms.retrieval.bm25 import TermScores, idf, weighed
+from transforms.retrieval.feedback import expanded_terms, is_wanted, worthiest
 from transforms.settings import SearchSettings
 
 WANTED = SearchSettings(feedback_weight=0.3, feedback_support=0.35, feedback_terms=2)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.selection import top_k
+from transforms.retrieval.top_k import top_k
 from transforms.settings import SearchSettings
 
 FUSED = {

@@ -10,18 +10,18 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import lexical
+from transforms.retrieval import bm25
 
 _HALF = 32
 _FIELD = 16
 _MOST = 65_535
 """The highest frequency that is kept; a posting has two bytes for it."""
 _ROWS_AT_ONCE = 1 << 21
-_FIELDS = pa.array(lexical.FIELDS)
+_FIELDS = pa.array(bm25.FIELDS)
 _STATED = pa.array(["text", "quote"])
 """The fields of a chunk with inferred quotes that `context_terms` has."""
 _SCHEMA = pa.schema(
-    [("term_id", pa.int32()), ("chunk_no", pa.int32()), *((f"{f}_tf", pa.uint16()) for f in lexical.FIELDS)]
+    [("term_id", pa.int32()), ("chunk_no", pa.int32()), *((f"{f}_tf", pa.uint16()) for f in bm25.FIELDS)]
 )
 
 
@@ -93,7 +93,7 @@ def _ranked(codes: np.ndarray, dictionary: pl.Series) -> tuple[np.ndarray, pl.Se
 def _add_lengths(
     lengths: np.ndarray, numbers: np.ndarray, fields: np.ndarray, of_row: np.ndarray, tf: np.ndarray
 ) -> None:
-    size = (len(lexical.FIELDS), len(numbers))
+    size = (len(bm25.FIELDS), len(numbers))
     sums = np.bincount(fields.astype(np.int64) * size[1] + of_row, weights=tf, minlength=size[0] * size[1])
     lengths[:, numbers] += sums.reshape(size).astype(lengths.dtype)
 
@@ -132,7 +132,7 @@ def postings(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     order = np.argsort(keys)
     keys, counts = keys[order], counts[order]
     is_new = np.diff(keys, prepend=-1) != 0
-    tfs = np.zeros((len(lexical.FIELDS), int(is_new.sum())), dtype=np.uint16)
+    tfs = np.zeros((len(bm25.FIELDS), int(is_new.sum())), dtype=np.uint16)
     tfs[counts >> _FIELD, np.cumsum(is_new) - 1] = counts & _MOST
     keys = keys[is_new]
     columns = [(keys >> _HALF).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), *tfs]

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from transforms.ranking import FUSED
-from transforms.reranking import RERANKED
+from transforms.retrieval.fusion import FUSED
+from transforms.retrieval.reranking import RERANKED
 from transforms.settings import SearchSettings
 
 HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.String, **RERANKED}

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from transforms.selection import top_k
+from transforms.retrieval.top_k import top_k
 from transforms.settings import CandidateSettings, SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")

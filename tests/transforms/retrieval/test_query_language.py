@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.errors import QuerySyntaxError
-from transforms.query_language import MAX_CONDITIONS, parsed_query, time_span
+from transforms.retrieval.query_language import MAX_CONDITIONS, parsed_query, time_span
 
 PLAIN = [
     "how do I vacuum a large table?",

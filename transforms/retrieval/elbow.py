@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from transforms.hits import Context, Step, parted, place
+from transforms.retrieval.hits import Context, Step, parted, place
 from transforms.settings import SearchSettings
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from transforms.labels import runtime_label, runtime_labels
-from transforms.pipeline import RANKED
+from transforms.retrieval.labels import runtime_label, runtime_labels
+from transforms.retrieval.pipeline import RANKED
 from transforms.settings import SearchSettings
 
 SETTINGS = SearchSettings(

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from transforms import reranking
 from transforms.embedding.prompts import fenced
+from transforms.retrieval import reranking
 from transforms.settings import RerankSettings, SafetySettings
 
 ONES = RerankSettings(

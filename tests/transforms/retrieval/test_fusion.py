@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.hits import place
-from transforms.pipeline import processed
-from transforms.ranking import (
+from transforms.retrieval.fusion import (
     FUSED,
     ExactScores,
     Fusion,
@@ -19,7 +17,9 @@ from transforms.ranking import (
     fused_candidates,
     is_diagnostic,
 )
-from transforms.selection import top_k
+from transforms.retrieval.hits import place
+from transforms.retrieval.pipeline import processed
+from transforms.retrieval.top_k import top_k
 from transforms.settings import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.timing import seconds
-from transforms import lexical, schemas
-from transforms.posting_runs import Run, no_postings, posting_run, postings, ranges, term_numbers
+from transforms import schemas
+from transforms.retrieval import bm25
+from transforms.retrieval.posting_runs import Run, no_postings, posting_run, postings, ranges, term_numbers
 
 CHUNKS = ["c0", "c1", "c2", "c3", "left out"]
 NUMBERS = {"c0": 3, "c1": 0, "c2": 2, "c3": 1}
@@ -20,7 +21,7 @@ Key = tuple[str, str, str]
 ROWS = st.dictionaries(
     st.tuples(
         st.sampled_from(CHUNKS),
-        st.sampled_from(lexical.FIELDS),
+        st.sampled_from(bm25.FIELDS),
         st.sampled_from(["", "a", "ab", "b", "é", "\U0001f600"]),
     ),
     st.one_of(st.integers(1, 9), st.integers(65_534, 70_000)),
@@ -59,11 +60,11 @@ def merged(runs: list[Run], rows_at_once: int) -> tuple[list[str], pa.Table]:
 def test_runs_are_merged_into_what_counting_gives(
     rows: dict[Key, int], cut: int, rows_at_once: int, encoded: bool
 ):
-    expected: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0] * len(lexical.FIELDS))
-    lengths = np.zeros((len(lexical.FIELDS), len(NUMBERS)), dtype=np.int32)
+    expected: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0] * len(bm25.FIELDS))
+    lengths = np.zeros((len(bm25.FIELDS), len(NUMBERS)), dtype=np.int32)
     for (chunk, field, term), tf in rows.items():
         if chunk in NUMBERS and not (chunk == RESTATED and field in ("text", "quote")):
-            place = lexical.FIELDS.index(field)
+            place = bm25.FIELDS.index(field)
             expected[term, NUMBERS[chunk]][place] = min(tf, 65_535)
             lengths[place, NUMBERS[chunk]] += min(tf, 65_535)
     table = terms_table(rows)
@@ -94,7 +95,7 @@ def test_time_grows_with_the_rows():
             }
         )
         ids, numbers = pa.array([f"c{n}" for n in range(chunks)]), np.arange(chunks, dtype=np.int32)
-        lengths = np.zeros((len(lexical.FIELDS), chunks), dtype=np.int32)
+        lengths = np.zeros((len(bm25.FIELDS), chunks), dtype=np.int32)
         tables = [table.slice(start, rows // 10) for start in range(0, rows, rows // 10)]
         runs = [posting_run(part, ids, numbers, pa.array([], pa.string()), lengths) for part in tables]
         assert merged(runs, 1 << 14)[1].num_rows > rows / 2

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.hit_tables import Facts, hits_of
-from transforms import collapse, gates, pipeline
-from transforms.diversity import diversified, marginal_order
-from transforms.hits import Step
+from transforms.retrieval import collapse, gates, pipeline
+from transforms.retrieval.diversity import diversified, marginal_order
+from transforms.retrieval.hits import Step
 from transforms.settings import BUILT_IN_PROFILES, SearchSettings
 
 
