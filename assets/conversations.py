@@ -10,7 +10,8 @@ import pyarrow as pa
 from assets.partitions import CONVERSATIONS, described
 from assets.protocols import Lake, PublishedIndex, TokenCounter
 from assets.stages import reading_asset, stage_asset
-from transforms import conversation_context, schemas
+from transforms import schemas
+from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
@@ -80,7 +81,7 @@ def context_assets(settings: ContextSettings, tokens: TokenCounter) -> list[dg.A
 
 
 def _version(settings: ContextSettings) -> str:
-    return f"{conversation_context.VERSION}-{settings.digest()}"
+    return f"{selection.VERSION}-{settings.digest()}"
 
 
 def _described(table: schemas.Table, settings: ContextSettings) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def _documents_asset(settings: ContextSettings) -> dg.AssetsDefinition:
     ) -> Any:
         candidates = _frame(conversation_candidates)
         with published_index.open() as index:
-            kept = conversation_context.window_documents(candidates, settings, index.chunk_vectors)
+            kept = selection.window_documents(candidates, settings, index.chunk_vectors)
             version = index.facts["index_version"]
         context.add_output_metadata(
             {"before": len(candidates), "after": len(kept), "preview": _preview(kept)}
@@ -149,7 +150,7 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
         kept = _frame(conversation_documents)
         with published_index.open() as index:
             facts = dict(index.facts)
-            made = conversation_context.window_context(
+            made = selection.window_context(
                 _frame(conversation_markdown)["doc_id"].to_list(),
                 queries,
                 _frame(conversation_candidates),
@@ -164,7 +165,7 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
         context.add_output_metadata(
             {
                 "windows": made.num_rows,
-                "without_hits": outcomes.count(conversation_context.NO_HITS),
+                "without_hits": outcomes.count(selection.NO_HITS),
                 "final": sum(made.column("final_count").to_pylist()),
                 "preview": _preview(
                     _frame(made).select(pl.exclude("records", "compiled", "manifest", "block"))
@@ -178,7 +179,7 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
 
 
 def _queries(windows: ibis.Table, chunks: ibis.Table, settings: ContextSettings) -> pl.DataFrame:
-    return conversation_context.window_queries(_frame(windows), _frame(chunks), settings)
+    return selection.window_queries(_frame(windows), _frame(chunks), settings)
 
 
 def _frame(table: ibis.Table | pa.Table) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 if TYPE_CHECKING:
     import dagster as dg
 
-    from transforms.context_block import Passage
+    from transforms.context.block import Passage
     from transforms.document_graph import Folder
     from transforms.documents.files import RawFile
     from transforms.judgements import Contents

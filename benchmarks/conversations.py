@@ -39,7 +39,8 @@ from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_index import SearchIndex
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import Settings, load_settings
-from transforms import context_block, conversation_context
+from transforms.context import block as context_block
+from transforms.context import selection
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
 from transforms.settings import ContextSettings, ConversationSettings, SearchSettings
@@ -168,8 +169,8 @@ def _window_result(
     start = time.perf_counter()
     queries = _queries(made.markdown, len(said), settings)
     found = index.candidates(queries, settings, {"given": sorted(used)})
-    documents = conversation_context.window_documents(found, settings, index.chunk_vectors)
-    passages = conversation_context.scored(documents, index.passages(documents["chunk_id"].to_list()))
+    documents = selection.window_documents(found, settings, index.chunk_vectors)
+    passages = selection.scored(documents, index.passages(documents["chunk_id"].to_list()))
     block = context_block.compiled(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
     seconds = time.perf_counter() - start
     right = {t: set(filed[t]) - used for t in chosen_topics}
@@ -196,7 +197,7 @@ def _queries(markdown: str, messages: int, settings: ContextSettings) -> pl.Data
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), ConversationSettings(), _COUNTER.counts
     )
-    return conversation_context.window_queries(windows, pl.DataFrame(chunks), settings)
+    return selection.window_queries(windows, pl.DataFrame(chunks), settings)
 
 
 def turns(corpora: Path, state: Path) -> None:
@@ -372,8 +373,8 @@ def _speed_run(index: IndexForContext, texts: list[str], times: list[datetime]) 
     marks.append(time.perf_counter())
     found = index.candidates(queries, settings)
     marks.append(time.perf_counter())
-    documents = conversation_context.window_documents(found, settings, index.chunk_vectors)
-    passages = conversation_context.scored(documents, index.passages(documents["chunk_id"].to_list()))
+    documents = selection.window_documents(found, settings, index.chunk_vectors)
+    passages = selection.scored(documents, index.passages(documents["chunk_id"].to_list()))
     marks.append(time.perf_counter())
     context_block.compiled(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
     marks.append(time.perf_counter())

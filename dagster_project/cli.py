@@ -233,7 +233,7 @@ def context(
     """
     from dagster_project import context_command as work
     from dagster_project.settings import load_settings
-    from transforms.context_block import difference
+    from transforms.context.block import difference
 
     if sum(map(bool, (file, from_stdin, reproduce, compare))) != 1:
         raise click.UsageError("name one of FILE, --stdin, --reproduce and --compare")

@@ -18,7 +18,8 @@ from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.tokens import PackagedTokenCounter
 from dagster_project.settings import ConversationSourceSettings, Settings
-from transforms import context_block, conversation_context
+from transforms.context import block as context_block
+from transforms.context import selection
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
@@ -130,19 +131,19 @@ def context_of(settings: Settings, given: GivenConversation) -> GivenContext:
     frame = pl.from_arrow(chunks)
     assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
-    queries = conversation_context.window_queries(windows, frame, chosen)
+    queries = selection.window_queries(windows, frame, chosen)
     with make_published(settings).open() as index:
         found = index.candidates(queries, chosen, {_GIVEN: given.own})
-        documents = conversation_context.window_documents(found, chosen, index.chunk_vectors)
+        documents = selection.window_documents(found, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())
         facts = dict(index.facts)
-    ordered = conversation_context.scored(documents, passages)
+    ordered = selection.scored(documents, passages)
     made = context_block.compiled(ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand)
     question = "\x00".join(queries["text"])
     return GivenContext(
-        conversation_context.CONTEXT if made.chosen else conversation_context.NO_HITS,
+        selection.CONTEXT if made.chosen else selection.NO_HITS,
         made.block,
-        conversation_context.context_manifest(made, question, facts, chosen),
+        selection.context_manifest(made, question, facts, chosen),
         len(queries),
         len(found),
         len(documents),

@@ -15,8 +15,8 @@ import polars as pl
 from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
 from dagster_project.resources.search_index import SearchIndex, open_current
-from transforms.candidates import telling_terms
-from transforms.context_block import Passage
+from transforms.context.block import Passage
+from transforms.context.candidates import telling_terms
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.schemas import CONVERSATION_CANDIDATES

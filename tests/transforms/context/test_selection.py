@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transforms.context_block import Passage
-from transforms.conversation_context import window_context, window_documents, window_queries
+from transforms.context.block import Passage
+from transforms.context.selection import window_context, window_documents, window_queries
 from transforms.schemas import CONVERSATION_CANDIDATES
 from transforms.settings import ContextSettings
 

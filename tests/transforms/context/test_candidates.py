@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transforms.candidates import asked_with, deduplicated, ordered, telling_terms, unlike
+from transforms.context.candidates import asked_with, deduplicated, ordered, telling_terms, unlike
 from transforms.settings import ContextSettings, TermSettings
 
 FOUND = pl.DataFrame(

@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms import candidates as steps
-from transforms import context_block
+from transforms.context import block
+from transforms.context import candidates as steps
 from transforms.conversations.windows import without_headers
 from transforms.hashing import bytes_sha256
 from transforms.schemas import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
 from transforms.settings import ContextSettings
 
-VERSION = f"1.{steps.VERSION}.{context_block.VERSION}"
+VERSION = f"1.{steps.VERSION}.{block.VERSION}"
 NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"
 
 Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
@@ -69,7 +69,7 @@ def window_context(
     queries: pl.DataFrame,
     candidates: pl.DataFrame,
     documents: pl.DataFrame,
-    passages: Mapping[str, context_block.Passage],
+    passages: Mapping[str, block.Passage],
     facts: Mapping[str, Any],
     count: TokenCounter,
     settings: ContextSettings,
@@ -80,7 +80,7 @@ def window_context(
         asked = queries.filter(pl.col("window_id") == window).sort("query")
         mine = documents.filter(pl.col("window_id") == window).sort("place")
         ordered = scored(mine, passages)
-        made = context_block.compiled(ordered, settings.budget_tokens, count, expand=settings.expand)
+        made = block.compiled(ordered, settings.budget_tokens, count, expand=settings.expand)
         best = ordered[: settings.top_k]
         question = "\x00".join(asked.get_column("text"))
         rows.append(
@@ -92,7 +92,7 @@ def window_context(
                 "result_count": len(candidates.filter(pl.col("window_id") == window)),
                 "document_count": len(mine),
                 "final_count": len(best),
-                "block": context_block.related_posts(best, settings.passage_chars),
+                "block": block.related_posts(best, settings.passage_chars),
                 "records": [_record(p) for p in best],
                 "compiled": made.block,
                 "manifest": json.dumps(context_manifest(made, question, facts, settings), sort_keys=True),
@@ -101,9 +101,7 @@ def window_context(
     return CONVERSATION_CONTEXT.from_rows(rows)
 
 
-def scored(
-    documents: pl.DataFrame, passages: Mapping[str, context_block.Passage]
-) -> list[context_block.Passage]:
+def scored(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> list[block.Passage]:
     """The passages of documents in their order, with their scores."""
     return [
         replace(passages[chunk], similarity=similarity, score=score)
@@ -112,10 +110,10 @@ def scored(
 
 
 def context_manifest(
-    made: context_block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
+    made: block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
 ) -> dict[str, Any]:
     """The manifest of a compiled block, with all that it depends on."""
-    return context_block.manifest(
+    return block.manifest(
         made,
         {
             **facts,
@@ -126,7 +124,7 @@ def context_manifest(
     )
 
 
-def _record(passage: context_block.Passage) -> dict[str, Any]:
+def _record(passage: block.Passage) -> dict[str, Any]:
     return {
         "chunk_id": passage.chunk_id,
         "document_id": passage.doc_id,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.context_block import Passage, compiled, difference, manifest, related_posts, reproduced
+from transforms.context.block import Passage, compiled, difference, manifest, related_posts, reproduced
 from transforms.documents.markdown import outline
 from transforms.errors import ContextError
 

@@ -1,0 +1,1 @@
+"""From the queries of a conversation to a context block."""
