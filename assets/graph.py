@@ -10,11 +10,12 @@ from assets.embedding import query_vectors
 from assets.partitions import GRAPH, described
 from assets.protocols import Embedder, EmbeddingCache, GraphExporter
 from assets.stages import Fingerprint, stage_asset
-from transforms import chunk_classes as classes_transforms
-from transforms import document_graph as graph_transforms
-from transforms import keywords as keyword_transforms
-from transforms import prompt_hashes as prompt_transforms
-from transforms import schemas, stripes
+from transforms import schemas
+from transforms.graph import chunk_classes as classes_transforms
+from transforms.graph import hal_export as graph_transforms
+from transforms.graph import keywords as keyword_transforms
+from transforms.graph import prompt_hashes as prompt_transforms
+from transforms.graph import stripes
 from transforms.settings import GraphSettings, TermSettings
 
 TABLES = {

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from transforms.context.block import Passage
-    from transforms.document_graph import Folder
     from transforms.documents.files import RawFile
+    from transforms.graph.hal_export import Folder
     from transforms.judgements import Contents
     from transforms.mail.messages import RawMail
     from transforms.operations import Figures

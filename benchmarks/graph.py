@@ -28,11 +28,12 @@ from rich.table import Table
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.graph_export import FileGraphExporter
 from transforms import schemas
-from transforms.chunk_classes import chunk_classes
-from transforms.document_graph import GraphTables, graph_folders
 from transforms.documents.files import RawFile, read_documents
-from transforms.keywords import chunk_keywords, keywords
-from transforms.prompt_hashes import distances, questions, simhash
+from transforms.graph.chunk_classes import chunk_classes
+from transforms.graph.hal_export import GraphTables, graph_folders
+from transforms.graph.keywords import chunk_keywords, keywords
+from transforms.graph.prompt_hashes import distances, questions, simhash
+from transforms.graph.stripes import chunk_similarities, stripe_orders
 from transforms.settings import (
     DocumentChunkSettings,
     DocumentSettings,
@@ -40,7 +41,6 @@ from transforms.settings import (
     GraphSettings,
     TermSettings,
 )
-from transforms.stripes import chunk_similarities, stripe_orders
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 ASKED_FOR = (2, 3, 5, 8)

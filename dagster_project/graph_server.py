@@ -11,8 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from transforms.document_graph import INDEX
 from transforms.errors import IndexUnavailableError
+from transforms.graph.hal_export import INDEX
 
 CACHE_CONTROL = "no-cache"
 """Names stay when contents change, so a copy may be kept but is asked about: an unchanged file costs a 304."""

@@ -29,8 +29,8 @@ from dagster_project.settings import Settings
 from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError
+from transforms.graph.prompt_hashes import FILE_NAME, document_questions
 from transforms.hashing import text_hash
-from transforms.prompt_hashes import FILE_NAME, document_questions
 from transforms.settings import SafetySettings
 from transforms.text.redaction import screened, texts_sent
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dagster_project.resources.search_index import query_current
 from transforms.errors import QueryError
-from transforms.prompt_hashes import distances, simhash
+from transforms.graph.prompt_hashes import distances, simhash
 
 _NAMED = """
 SELECT doc_id FROM documents

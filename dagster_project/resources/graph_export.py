@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from transforms.document_graph import INDEX, Folder, listed
+from transforms.graph.hal_export import INDEX, Folder, listed
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 

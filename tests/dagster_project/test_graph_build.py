@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from dagster_project.cli import main
 from dagster_project.plan import stale_graph
 from tests.archives import Workspace, differences, discussion, rebuilt
-from transforms.document_graph import CHUNKS
-from transforms.graph_schema import SCHEMA
+from transforms.graph.hal_export import CHUNKS
+from transforms.graph.hal_schema import SCHEMA
 
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
 SECTIONS = [

@@ -9,7 +9,7 @@ import pytest
 
 from dagster_project.resources import graph_export
 from dagster_project.resources.graph_export import FileGraphExporter
-from transforms.document_graph import Folder
+from transforms.graph.hal_export import Folder
 
 
 def document(name: str, *texts: str) -> Folder:

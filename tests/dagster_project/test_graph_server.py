@@ -19,9 +19,9 @@ import uvicorn
 
 from dagster_project.graph_server import graph_app
 from dagster_project.resources.graph_export import FileGraphExporter
-from tests.transforms.test_document_graph import tables
-from transforms.document_graph import graph_folders
+from tests.transforms.graph.test_hal_export import tables
 from transforms.errors import IndexUnavailableError
+from transforms.graph.hal_export import graph_folders
 from transforms.settings import GraphSettings
 
 MANUAL = "# Manual\n\nAll of it: ä, ö, ü.\n\n" + "\n\n".join(

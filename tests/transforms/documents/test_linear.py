@@ -12,14 +12,14 @@ import pytest
 from tests.documents import read
 from tests.timing import seconds
 from transforms import schemas
-from transforms.chunk_classes import chunk_classes
-from transforms.document_graph import Folder, GraphTables, graph_folders
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.links import document_links, document_references
 from transforms.documents.nodes import document_nodes
-from transforms.keywords import chunk_keywords, keywords
+from transforms.graph.chunk_classes import chunk_classes
+from transforms.graph.hal_export import Folder, GraphTables, graph_folders
+from transforms.graph.keywords import chunk_keywords, keywords
+from transforms.graph.stripes import chunk_similarities, stripe_orders
 from transforms.settings import DocumentChunkSettings, GraphSettings, TermSettings
-from transforms.stripes import chunk_similarities, stripe_orders
 
 FEW, TIMES, ALLOWED = 250, 10, 25
 GRAPH = GraphSettings()

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import schemas
+from transforms.graph.stripes import chunk_similarities, stripe, stripe_factor, stripe_orders, texts_hash
 from transforms.settings import GraphSettings
-from transforms.stripes import chunk_similarities, stripe, stripe_factor, stripe_orders, texts_hash
 
 
 def similarities(near: Sequence[float], baseline: int = 0, doc_id: str = "s:a.md") -> pa.Table:

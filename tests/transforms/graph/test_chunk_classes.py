@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.transforms.documents.document_tables import tables
-from transforms.chunk_classes import chunk_classes
 from transforms.documents.chunks.table import document_chunks
+from transforms.graph.chunk_classes import chunk_classes
 from transforms.settings import DocumentChunkSettings, GraphSettings
 
 

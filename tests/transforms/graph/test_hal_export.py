@@ -14,13 +14,13 @@ import pytest
 
 from tests.documents import read
 from transforms import schemas
-from transforms.chunk_classes import chunk_classes
-from transforms.document_graph import GraphTables, address, graph_folders, listed
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
-from transforms.graph_schema import SCHEMA
+from transforms.graph.chunk_classes import chunk_classes
+from transforms.graph.hal_export import GraphTables, address, graph_folders, listed
+from transforms.graph.hal_schema import SCHEMA
+from transforms.graph.stripes import chunk_similarities, stripe_orders
 from transforms.settings import DocumentChunkSettings, GraphSettings
-from transforms.stripes import chunk_similarities, stripe_orders
 
 FILES = {
     "index.md": "# Start\n\nWelcome.",

@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.documents.markdown import outline
+from transforms.graph.prompt_hashes import is_question_list
 from transforms.hashing import parts_hash
-from transforms.prompt_hashes import is_question_list
 from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
 from transforms.settings import GraphSettings, TermSettings
 from transforms.text.terms import stems

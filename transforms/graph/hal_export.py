@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from transforms.graph_schema import SCHEMA
+from transforms.graph.hal_schema import SCHEMA
+from transforms.graph.similar_documents import Similar, similar_documents
 from transforms.hashing import parts_hash
 from transforms.schemas import DOCUMENT_GRAPH
 from transforms.settings import GraphSettings
-from transforms.similar_documents import Similar, similar_documents
 
 VERSION = "1"
 

@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.graph.stripes import DECIMALS, matrix
 from transforms.schemas import PROMPT_HASHES
 from transforms.settings import GraphSettings
-from transforms.stripes import DECIMALS, matrix
 
 VERSION = "1"
 

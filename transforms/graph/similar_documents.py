@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from transforms.graph.stripes import DECIMALS, matrix
 from transforms.settings import GraphSettings
-from transforms.stripes import DECIMALS, matrix
 
 _ROWS_AT_ONCE = 1024
 _SAMPLE = 1000

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.documents import read
-from transforms.keywords import chunk_keywords, keywords, list_folder
+from transforms.graph.keywords import chunk_keywords, keywords, list_folder
 from transforms.settings import GraphSettings, TermSettings
 
 LIST = """# Keywords

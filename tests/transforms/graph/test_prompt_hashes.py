@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.documents import read
-from transforms.prompt_hashes import distances, document_questions, prompt_hashes, questions, simhash
+from transforms.graph.prompt_hashes import distances, document_questions, prompt_hashes, questions, simhash
 from transforms.settings import GraphSettings
 
 

@@ -1,0 +1,1 @@
+"""The document graph: classes of chunks, stripes, keywords, prompts, and its export."""
