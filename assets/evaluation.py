@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from assets.partitions import table_metadata
 from assets.protocols import Evaluator
-from transforms import evaluation, ground_truth, schemas
-from transforms.judgements import judgements
+from transforms import schemas
+from transforms.evaluation import ground_truth
+from transforms.evaluation import report as evaluation
+from transforms.evaluation.judgements import judgements
 from transforms.settings import EvaluationSettings
 
 GROUP = "evaluation"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from transforms.context.block import Passage
     from transforms.documents.files import RawFile
+    from transforms.evaluation.judgements import Contents
     from transforms.graph.hal_export import Folder
-    from transforms.judgements import Contents
     from transforms.mail.messages import RawMail
     from transforms.operations import Figures
     from transforms.retrieval.saved_searches import Answers
@@ -394,7 +394,7 @@ class Evaluator(Protocol):
     """The published index as evaluation sees it."""
 
     def ground_truth(self) -> tuple[pa.Table, pa.Table]:
-        """The configured queries and their right answers, as `transforms.ground_truth.GroundTruth`."""
+        """The configured queries and their right answers, as `transforms.evaluation.ground_truth.GroundTruth`."""
 
     def run(self, queries: pa.Table) -> pa.Table:
         """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
@@ -403,7 +403,7 @@ class Evaluator(Protocol):
         """What the index holds of what right answers can name."""
 
     def facts(self) -> pl.DataFrame:
-        """What the index says of each chunk, see `transforms.evaluation.retrieved_measures`."""
+        """What the index says of each chunk, see `transforms.evaluation.report.retrieved_measures`."""
 
     def save(self, report: Mapping[str, Any]) -> Mapping[str, str]:
         """Write a report; returns the paths of its files by their kind."""

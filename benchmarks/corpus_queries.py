@@ -15,7 +15,7 @@ from pathlib import Path
 import mail_collections as collections
 
 from transforms import schemas
-from transforms.ground_truth import GroundTruth, as_yaml
+from transforms.evaluation.ground_truth import GroundTruth, as_yaml
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from passages import with_markdown_headings
 from retrieval import ahead, new_table, show
 
 from dagster_project.resources.search_index import SearchIndex
-from transforms.intervals import bootstrap
-from transforms.metrics import PassageScore, Span, passage_score
+from transforms.evaluation.intervals import bootstrap
+from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.settings import BUILT_IN_PROFILES, SearchSettings
 
 EACH = {"per_document": tasks.DEPTH}

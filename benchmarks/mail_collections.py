@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from transforms import metrics
+from transforms.evaluation import metrics
 
 MEASURES = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100")
 _TRAILER = re.compile(r"^(?:[A-Z][A-Za-z]*(?:-[A-Za-z]+)+|Link|Fixes|Cc|Closes|Message-ID): .*$", re.M)

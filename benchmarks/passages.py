@@ -37,8 +37,8 @@ from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.intervals import bootstrap, paired_difference
-from transforms.metrics import PassageScore, Span, passage_score
+from transforms.evaluation.intervals import bootstrap, paired_difference
+from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
 from transforms.settings import (

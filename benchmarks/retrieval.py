@@ -24,7 +24,7 @@ import tasks
 from rich.console import Console
 from rich.table import Table
 
-from transforms.intervals import bootstrap, paired_difference
+from transforms.evaluation.intervals import bootstrap, paired_difference
 from transforms.settings import BUILT_IN_PROFILES, SearchSettings
 
 Measured = dict[str, tuple[dict[str, np.ndarray], float]]

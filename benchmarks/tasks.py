@@ -25,7 +25,7 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
 from dagster_project.resources.search_index import SearchIndex, open_current
 from dagster_project.settings import load_settings
-from transforms.losses import KEPT
+from transforms.evaluation.losses import KEPT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.settings import SearchSettings

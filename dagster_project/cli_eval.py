@@ -69,7 +69,7 @@ def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> Non
     from dagster_project.evaluation_page import page
     from dagster_project.resources.evaluator import read_report
     from dagster_project.terminal_eval import print_report
-    from transforms.evaluation import joined_reports
+    from transforms.evaluation.report import joined_reports
 
     joined = joined_reports(read_report(before), read_report(after))
     written = {}
@@ -117,7 +117,7 @@ def sweep(
     from dagster_project.evaluation import make_evaluator
     from dagster_project.settings import load_settings
     from dagster_project.terminal_eval import counted_progress, print_sweep
-    from transforms.metrics import MEASURES
+    from transforms.evaluation.metrics import MEASURES
 
     if measure not in MEASURES:
         raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")

@@ -22,7 +22,6 @@ from dagster_project.resources.evaluator import (
 from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex
 from dagster_project.settings import Settings
-from transforms import evaluation, query_drafts
 from transforms.errors import (
     CheckFailedError,
     GroundTruthError,
@@ -30,9 +29,10 @@ from transforms.errors import (
     ModelMismatchError,
     SettingsError,
 )
-from transforms.ground_truth import GroundTruth, as_yaml, from_retrieval_files
-from transforms.intervals import paired_difference
-from transforms.judgements import judgements
+from transforms.evaluation import query_drafts, report
+from transforms.evaluation.ground_truth import GroundTruth, as_yaml, from_retrieval_files
+from transforms.evaluation.intervals import paired_difference
+from transforms.evaluation.judgements import judgements
 
 
 def make_evaluator(
@@ -55,11 +55,11 @@ def make_evaluator(
 
 
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
-    """The report (`transforms.evaluation.report`) of the evaluator's queries, those of one tag if it is given."""
+    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag if it is given."""
     truth = _with_tag(required_queries(evaluator), tag)
     held = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
-    return evaluation.report(
+    return report.report(
         frame_of(truth.queries),
         judgements(frame_of(truth.relevance), held),
         frame_of(evaluator.run(truth.queries)),
@@ -132,13 +132,13 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
             return
         after = _headline(settings, name, new)
         both = before.join(after, on="query_id", suffix="_after").sort("query_id")
-        if both.height < evaluation.FEWEST:
+        if both.height < report.FEWEST:
             return
         found = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
         if found.high < 0:
             worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
             raise CheckFailedError(
-                f"nothing was published: {evaluation.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
+                f"nothing was published: {report.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
                 f"[{-found.high:.3f}, {-found.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
                 "mend what changed, or set evaluation.publish_check = false"
             )
@@ -158,7 +158,5 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
         runs, _ = run_profiles(index, frame_of(truth.queries), {profile: search}, stages=("final",))
     finally:
         index.close()
-    values = evaluation.document_quality(frame_of(runs), judged, [profile]).filter(
-        measure=evaluation.HEADLINE
-    )
+    values = report.document_quality(frame_of(runs), judged, [profile]).filter(measure=report.HEADLINE)
     return values.select("query_id", "value")

@@ -11,7 +11,7 @@ _PLACE = "/*REPORT*/"
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page of a report of `transforms.evaluation`, its data inside; it loads nothing from anywhere."""
+    """The page of a report of `transforms.evaluation.report`, its data inside; it loads nothing from anywhere."""
     template = resources.files("dagster_project").joinpath("evaluation_page.html").read_text(encoding="utf-8")
     data = json.dumps(report, ensure_ascii=False, sort_keys=True)
     # Inside a script element only these could end it; both mean the same in JSON when escaped.

@@ -17,10 +17,10 @@ from dagster_project.instance import open_instance
 from dagster_project.resources.evaluator import IndexEvaluator, frame_of, run_profiles
 from dagster_project.resources.evaluator import saved as saved_report
 from dagster_project.settings import Settings, changed_search, faults_of
-from transforms import evaluation
 from transforms.errors import SettingsError
+from transforms.evaluation import report
+from transforms.evaluation.judgements import judgements
 from transforms.hashing import text_hash
-from transforms.judgements import judgements
 from transforms.settings import SearchSettings, StageSettings
 
 _FASTER = 0.95
@@ -83,14 +83,14 @@ def measured(
     truth = required_queries(evaluator)
     judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
     runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
-    values = evaluation.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
+    values = report.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
     return [
         {
             **row,
             "ms_per_query": 1000 * seconds[row["profile"]] / truth.queries.num_rows,
             "chunks": evaluator.index.chunk_count,
         }
-        for row in evaluation.summary(values, {})
+        for row in report.summary(values, {})
     ]
 
 

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from dagster_project.terminal import terminal
-from transforms.evaluation import HEADLINE, MAIN
-from transforms.metrics import MEASURES
+from transforms.evaluation.metrics import MEASURES
+from transforms.evaluation.report import HEADLINE, MAIN
 
 _WIDE = "Recall@100"
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 from dagster_project.resources.search_index import SearchIndex
 from transforms import schemas
 from transforms.errors import GroundTruthError
-from transforms.evaluation import FORMAT
-from transforms.ground_truth import GroundTruth, joined, parse_ground_truth
-from transforms.judgements import Contents
-from transforms.losses import KEPT
-from transforms.metrics import DEPTH
+from transforms.evaluation.ground_truth import GroundTruth, joined, parse_ground_truth
+from transforms.evaluation.judgements import Contents
+from transforms.evaluation.losses import KEPT
+from transforms.evaluation.metrics import DEPTH
+from transforms.evaluation.report import FORMAT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.settings import EvaluationSettings, SearchSettings
@@ -61,7 +61,7 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
 
 
 def facts(index: SearchIndex) -> pl.DataFrame:
-    """What `transforms.evaluation.retrieved_measures` asks of each chunk."""
+    """What `transforms.evaluation.report.retrieved_measures` asks of each chunk."""
     return _frame(index, _FACTS)
 
 
@@ -142,7 +142,7 @@ def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[st
 
 
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Mails, nodes and links as `transforms.query_drafts.drafted` takes them."""
+    """Mails, nodes and links as `transforms.evaluation.query_drafts.drafted` takes them."""
     nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
     return _frame(index, _MAILS), _frame(index, nodes), _frame(index, _LINKED)
 

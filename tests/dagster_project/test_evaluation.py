@@ -23,7 +23,7 @@ from dagster_project.resources.evaluator import drafting_tables
 from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
-from transforms.query_drafts import drafted
+from transforms.evaluation.query_drafts import drafted
 from transforms.retrieval.pipeline import RANKED
 from transforms.settings import SearchSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.losses import counts, losses
+from transforms.evaluation.losses import counts, losses
 
 STAGES = ("lexical", "vector", "fused", "gated", "documents", "pool", "final")
 # query, stage, rank, chunk, document, why the next stage dropped it

@@ -7,8 +7,8 @@ from datetime import datetime
 import polars as pl
 import pytest
 
-from transforms.ground_truth import as_yaml, parse_ground_truth
-from transforms.query_drafts import NOTE, drafted, plain_subject
+from transforms.evaluation.ground_truth import as_yaml, parse_ground_truth
+from transforms.evaluation.query_drafts import NOTE, drafted, plain_subject
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from transforms import losses, metrics
-from transforms.intervals import CONFIDENCE, Interval, bootstrap, paired_difference, wilson
-from transforms.judgements import LEVELS, Judgements
-from transforms.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
+from transforms.evaluation import losses, metrics
+from transforms.evaluation.intervals import CONFIDENCE, Interval, bootstrap, paired_difference, wilson
+from transforms.evaluation.judgements import LEVELS, Judgements
+from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
 from transforms.retrieval.labels import LABELS, NOTHING
 from transforms.retrieval.pipeline import STAGES
 from transforms.settings import EvaluationSettings

@@ -11,7 +11,7 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.metrics import MEASURES, Span, coverage, measured, merged, passage_score
+from transforms.evaluation.metrics import MEASURES, Span, coverage, measured, merged, passage_score
 
 TREC = {
     "nDCG@10": "ndcg_cut_10",

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from transforms.errors import GroundTruthError
-from transforms.ground_truth import FORMS, as_yaml, from_retrieval_files, joined, parse_ground_truth
+from transforms.evaluation.ground_truth import (
+    FORMS,
+    as_yaml,
+    from_retrieval_files,
+    joined,
+    parse_ground_truth,
+)
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "queries.yaml"
+SAMPLE = Path(__file__).parents[3] / "data" / "sample" / "queries.yaml"
 WHOLE = """
 queries:
   - id: a

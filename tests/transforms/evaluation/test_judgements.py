@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from transforms import schemas
-from transforms.ground_truth import parse_ground_truth
-from transforms.judgements import Contents, Judgements, judgements
+from transforms.evaluation.ground_truth import parse_ground_truth
+from transforms.evaluation.judgements import Contents, Judgements, judgements
 
 MAILS = {"root@x": "T1", "reply@x": "T1", "quotes@x": "T1", "other@x": "T2"}
 """Mails by thread; quotes@x has no chunk."""

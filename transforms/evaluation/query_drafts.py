@@ -7,7 +7,7 @@ import re
 import polars as pl
 
 from transforms import schemas
-from transforms.ground_truth import GroundTruth
+from transforms.evaluation.ground_truth import GroundTruth
 from transforms.hashing import text_hash
 
 NOTE = """Drafted by `weft eval init`: nobody has looked at these queries and answers yet.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from transforms.intervals import _t_quantile, bootstrap, paired_difference, wilson
+from transforms.evaluation.intervals import _t_quantile, bootstrap, paired_difference, wilson
 
 
 @pytest.mark.parametrize(

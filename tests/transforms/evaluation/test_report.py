@@ -7,8 +7,10 @@ import json
 import polars as pl
 import pytest
 
-from transforms import evaluation, schemas
-from transforms.evaluation import (
+from transforms import schemas
+from transforms.evaluation import report as evaluation
+from transforms.evaluation.judgements import Contents, Judgements, judgements
+from transforms.evaluation.report import (
     comparisons,
     document_quality,
     quality,
@@ -16,7 +18,6 @@ from transforms.evaluation import (
     retrieved_measures,
     summary,
 )
-from transforms.judgements import Contents, Judgements, judgements
 from transforms.settings import EvaluationSettings
 
 QUERIES = 6

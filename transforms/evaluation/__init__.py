@@ -1,0 +1,1 @@
+"""How good the search is: ground truth, metrics, intervals, report."""
