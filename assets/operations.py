@@ -19,7 +19,7 @@ def operations_report_asset() -> dg.AssetsDefinition:
     def operations_report(
         context: dg.AssetExecutionContext, operations_history: dg.ResourceParam[OperationsHistory]
     ) -> dg.MaterializeResult:
-        from transforms.operation_plots import report
+        from transforms.operations.plots import report
 
         figures = operations_history.figures(context.instance)
         text = report(figures)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transforms.evaluation.judgements import Contents
     from transforms.graph.hal_export import Folder
     from transforms.mail.messages import RawMail
-    from transforms.operations import Figures
+    from transforms.operations.figures import Figures
     from transforms.retrieval.saved_searches import Answers
     from transforms.settings import ContextSettings, SafetySettings
 

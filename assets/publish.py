@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from assets import embedding
 from assets.partitions import FAMILIES, SLOW, outs
 from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
-from transforms import checks, schemas
+from transforms import schemas
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
 from transforms.hashing import parts_hash
-from transforms.operations import LIVE_SHARE
+from transforms.operations import publish_checks as checks
+from transforms.operations.figures import LIVE_SHARE
 from transforms.settings import EmbeddingSettings, SafetySettings
 from transforms.text import redaction
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from assets.partitions import described
 from assets.protocols import Lake, Publisher
-from transforms import readiness as measures
 from transforms import schemas
+from transforms.operations import readiness as measures
 from transforms.settings import OperationsSettings
 
 LAG_CHECK = "new_texts_are_searchable_in_time"

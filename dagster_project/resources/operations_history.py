@@ -15,7 +15,16 @@ from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.published_files import version_of
 from dagster_project.resources.publisher import DuckDBPublisher
 from transforms.errors import IndexUnavailableError
-from transforms.operations import HISTORY, INDEX_BYTES, LAGS, LIVE_SHARE, QUARANTINE, REUSE, STAGES, Figures
+from transforms.operations.figures import (
+    HISTORY,
+    INDEX_BYTES,
+    LAGS,
+    LIVE_SHARE,
+    QUARANTINE,
+    REUSE,
+    STAGES,
+    Figures,
+)
 
 _RUNS = 20
 EMBEDDINGS = "embeddings"

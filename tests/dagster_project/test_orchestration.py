@@ -33,7 +33,7 @@ from dagster_project.settings import load_settings
 from dagster_project.workers import RANGE_END, RANGE_START
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import FORKS
-from transforms import checks
+from transforms.operations import publish_checks
 
 PARTITIONED = [
     "attachments",
@@ -301,7 +301,7 @@ def test_a_broken_rule_stops_the_publish(built: Workspace, instance: dg.DagsterI
     result = _run_checks_and_publisher(built, instance)
     failed = {c.check_name for c in result.get_asset_check_evaluations() if not c.passed}
     assert rule in failed
-    assert set(checks.RULES) == {c.check_name for c in result.get_asset_check_evaluations()}
+    assert set(publish_checks.RULES) == {c.check_name for c in result.get_asset_check_evaluations()}
     assert not result.success
     assert not [m for m in _materializations(result) if m.asset_key == dg.AssetKey("search_index")]
     assert (built.index / "CURRENT").resolve() == before
@@ -319,7 +319,7 @@ def test_a_chunk_without_terms_stops_the_publish(built: Workspace, instance: dg.
 
 def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     definitions = build_definitions(work.settings)
-    rules = [dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in checks.RULES]
+    rules = [dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in publish_checks.RULES]
     publish = dg.AssetSelection.assets("search_index") | dg.AssetSelection.checks(*rules)
     job = dg.define_asset_job("publish_only", selection=publish, executor_def=dg.in_process_executor)
     merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))

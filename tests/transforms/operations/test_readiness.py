@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
-from transforms.readiness import lags, late_sources, markdown
+from transforms.operations.readiness import lags, late_sources, markdown
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from transforms.operations import INDEX_BYTES, LAGS, LIVE_SHARE, REUSE, Figures, throughput
+from transforms.operations.figures import INDEX_BYTES, LAGS, LIVE_SHARE, REUSE, Figures, throughput
 
 _INCHES, _DPI = (9.0, 8.0), 80
 _COLOURS = 32

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from transforms import schemas
-from transforms.checks import RULES, broken
+from transforms.operations.publish_checks import RULES, broken
 
 Tables = dict[str, list[dict[str, Any]]]
 

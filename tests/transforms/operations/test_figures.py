@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from transforms.operation_plots import report
-from transforms.operations import HISTORY, QUARANTINE, STAGES, Figures, throughput
+from transforms.operations.figures import HISTORY, QUARANTINE, STAGES, Figures, throughput
+from transforms.operations.plots import report
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds", "reuse_ratio", "index_bytes", "live_share")

@@ -1,0 +1,1 @@
+"""How the pipeline fares: figures, readiness, checks before a publish."""
