@@ -168,7 +168,7 @@ def built(config: Path, section: str) -> SearchIndex:
     """The index of a settings file with a model; prints what a build in a process of its own took."""
     config.write_text(f"{config.read_text()}\n{section}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],
+        [sys.executable, "-m", "dagster_project.cli.main", "build", "--json", "--config", str(config)],
         check=True,
         stdout=subprocess.PIPE,
     )
@@ -248,7 +248,15 @@ def again(state: Path) -> None:
         "conversations": locomo(corpora, state / "again-conversations")[0],
     }
     for name, config in configs.items():
-        command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
+        command = [
+            sys.executable,
+            "-m",
+            "dagster_project.cli.main",
+            "build",
+            "--json",
+            "--config",
+            str(config),
+        ]
         for step in ("first", "second", "without lake and index"):
             result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             figures = result["embedding"] or {"texts": "-", "embedded": 0, "calls": 0}

@@ -22,7 +22,7 @@ import tasks
 from retrieval import HEAD, ahead, new_table, show
 from rich.progress import track
 
-from dagster_project.sweeps import with_frontier
+from dagster_project.cli.sweeps import with_frontier
 from transforms.settings import SearchSettings
 
 STEPS = {"pgsql": 1, "erofs": 20, "documents": 1, "conversations": 5}

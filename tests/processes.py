@@ -14,9 +14,9 @@ from typing import Any
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        "dagster_project.cli",
+        "dagster_project.cli.main",
         "dagster_project.build",
-        "dagster_project.terminal",
+        "dagster_project.cli.render",
         "dagster_project.event_log",
         # What these import when they are first used.
         "dagster._core.execution.execute_in_process",
@@ -89,7 +89,7 @@ def weft(folder: Path, *arguments: str | Path) -> Ended:
 
 
 def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
-    from dagster_project.cli import main
+    from dagster_project.cli.main import main
 
     for stream, path in zip((sys.stdout, sys.stderr), printed, strict=True):
         stream.flush()

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.evaluation import open_index
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.retention import prune_runs

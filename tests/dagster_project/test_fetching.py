@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from assets.fetch import fetched_key
 from dagster_project.build import fetch_only
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.definitions import FETCH, build_definitions
 from dagster_project.fetching import FetchOutcome
 from dagster_project.job_runs import REFRESH

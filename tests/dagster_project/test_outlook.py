@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dagster_project.backfill import backfill
 from dagster_project.build import build
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.job_runs import BACKFILL
 from dagster_project.outlook import Outlook, outlook
 from tests.archives import Mail, Workspace, discussion

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from tests import gemini_loopback as server
 from tests.archives import Workspace
 from tests.gemini_loopback import KEY, loopback

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters, stdio_client
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from tests.archives import Mail, Workspace, discussion
 
 TABLE = "segment;bytes\none;4096\n"
@@ -182,7 +182,7 @@ class Served:
 
     def __init__(self, config: Path, port: int | None):
         self.port = port
-        self.command = ["-m", "dagster_project.cli", "mcp", "--config", str(config)]
+        self.command = ["-m", "dagster_project.cli.main", "mcp", "--config", str(config)]
 
     def connection(self) -> Any:
         if self.port is not None:

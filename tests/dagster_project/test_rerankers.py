@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.resources.cross_encoder import CrossEncoderJudge
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.rerankers import Reranker, make_reranker

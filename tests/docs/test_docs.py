@@ -21,7 +21,7 @@ import yaml
 from click.testing import CliRunner, Result
 from nbclient import NotebookClient
 
-from dagster_project.cli import NO_RESULTS, main
+from dagster_project.cli.main import NO_RESULTS, main
 from dagster_project.composition import make_assets
 from dagster_project.definitions import SEARCH, build_definitions
 from dagster_project.instance import open_instance

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from tests import gemini_loopback as server
 from tests.archives import Workspace, discussion

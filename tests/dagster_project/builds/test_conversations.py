@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.composition import make_published
 from tests.archives import Mail, Workspace, differences, mbox
 from transforms.settings import ContextSettings

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from assets import graph
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from tests.archives import Workspace, differences, discussion, embedded, rebuilt
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}

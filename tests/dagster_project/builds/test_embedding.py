@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.publish import REUSE
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.composition import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.plan import stale_graph
 from tests.archives import Workspace, differences, discussion, rebuilt
 from transforms.graph.hal_export import CHUNKS

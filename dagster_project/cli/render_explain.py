@@ -8,8 +8,8 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from dagster_project.cli.render import terminal
 from dagster_project.resources.explaining import Explanation
-from dagster_project.terminal import terminal
 
 
 def print_explanation(made: Explanation, rows: int) -> None:

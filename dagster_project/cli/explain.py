@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dagster_project.cli_options import CONFIG, JSON, explained, filtered
+from dagster_project.cli.options import CONFIG, JSON, explained, filtered
 
 if TYPE_CHECKING:
     from dagster_project.resources.filters import Filters
@@ -42,10 +42,10 @@ def explain(
 
     With ID (a Message-ID, document, node or chunk) also what became of that: "why is it not in the results".
     """
+    from dagster_project.cli.render_explain import print_explanation
     from dagster_project.opened_index import open_index
     from dagster_project.resources.explaining import explanation
     from dagster_project.settings import load_settings
-    from dagster_project.terminal_explain import print_explanation
 
     index = open_index(load_settings(config))
     made = explanation(index, query, ident, filters, limit)

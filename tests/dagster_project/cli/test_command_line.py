@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.partitions import MAIL
-from dagster_project.cli import main
+from dagster_project.cli.main import main
+from dagster_project.cli.render import BuildView
 from dagster_project.plan import Plan
-from dagster_project.terminal import BuildView
 from tests.archives import Mail, Workspace, discussion, mbox
 
 NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))
@@ -375,7 +375,7 @@ def test_a_damaged_file_of_the_lake_is_noticed(
 
 
 def test_a_search_imports_nothing_that_builds():
-    searching = "dagster_project.cli, dagster_project.opened_index, dagster_project.terminal, dagster_project.settings"
+    searching = "dagster_project.cli.main, dagster_project.opened_index, dagster_project.cli.render, dagster_project.settings"
     script = f"import sys, {searching}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch"}.isdisjoint(told.split())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli_options import CONFIG, JSON, explained
+from dagster_project.cli.options import CONFIG, JSON, explained
 from transforms.errors import SettingsError
 
 FILES = click.option(
@@ -44,9 +44,9 @@ def run(
     page: bool,
 ) -> None:
     """Ask every query under every profile; print the scores and keep them as JSON and as a page."""
+    from dagster_project.cli.render_eval import print_report
     from dagster_project.evaluation import evaluated, make_evaluator
     from dagster_project.settings import load_settings
-    from dagster_project.terminal_eval import print_report
 
     settings = load_settings(config)
     evaluator = make_evaluator(settings, files, profiles)
@@ -66,9 +66,9 @@ def run(
 @explained
 def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> None:
     """Compare two reports of `weft eval run` query by query: BEFORE and AFTER are their JSON files."""
+    from dagster_project.cli.render_eval import print_report
     from dagster_project.evaluation_page import page
     from dagster_project.resources.evaluator import read_report
-    from dagster_project.terminal_eval import print_report
     from transforms.evaluation.report import joined_reports
 
     joined = joined_reports(read_report(before), read_report(after))
@@ -113,10 +113,10 @@ def sweep(
     quiet: bool,
 ) -> None:
     """Try every combination of settings; print quality against cost, the frontier marked, and keep it as JSON."""
-    from dagster_project import sweeps
+    from dagster_project.cli import sweeps
+    from dagster_project.cli.render_eval import counted_progress, print_sweep
     from dagster_project.evaluation import make_evaluator
     from dagster_project.settings import load_settings
-    from dagster_project.terminal_eval import counted_progress, print_sweep
     from transforms.evaluation.metrics import MEASURES
 
     if measure not in MEASURES:

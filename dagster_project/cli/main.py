@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dagster_project.cli_eval import evaluate
-from dagster_project.cli_explain import explain
-from dagster_project.cli_options import CONFIG, JSON, explained, filtered
+from dagster_project.cli.eval import evaluate
+from dagster_project.cli.explain import explain
+from dagster_project.cli.options import CONFIG, JSON, explained, filtered
 from transforms.errors import FetchError
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
 
     A remote that fails is told at the end (exit code 10); what it gave before is built and published.
     """
+    from dagster_project.cli.render import BuildView
     from dagster_project.instance import open_instance
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import BuildView
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
@@ -82,9 +82,9 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
 
     Builds that come meanwhile wait for one batch at most. Ended at any moment, it goes on when it is called again.
     """
+    from dagster_project.cli.render import BuildView
     from dagster_project.instance import open_instance
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import BuildView
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
@@ -105,9 +105,9 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
 def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Fetch what is new in the remotes of all sources, or of those named, and build nothing."""
     from dagster_project.build import fetch_only
+    from dagster_project.cli.render import print_fetched
     from dagster_project.instance import open_instance
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_fetched
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -158,10 +158,10 @@ def search(
     Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
     """
+    from dagster_project.cli.render import print_hits
     from dagster_project.opened_index import open_index
     from dagster_project.resources.query_rewriting import make_rewriter
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_hits
 
     settings = load_settings(config)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
@@ -276,9 +276,9 @@ def context(
 @explained
 def sql(statement: str, config: Path | None, as_json: bool) -> None:
     """Run one SQL STATEMENT on the published index, read-only."""
+    from dagster_project.cli.render import print_rows
     from dagster_project.resources.search_index import query_current
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_rows
 
     settings = load_settings(config)
     rows = query_current(settings.root / "index", statement)
@@ -299,10 +299,10 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
     ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
     path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.
     """
+    from dagster_project.cli.render import reading_line
     from dagster_project.resources.reading import reading
     from dagster_project.resources.search_index import query_current
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import reading_line
 
     found = reading(partial(query_current, load_settings(config).root / "index"), name)
     if as_json:
@@ -323,10 +323,10 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 
     ID is what `weft get` takes, without bytes.
     """
+    from dagster_project.cli.render import print_hits
     from dagster_project.opened_index import open_index
     from dagster_project.resources.similar import similar
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_hits
     from transforms.retrieval.query_rewriting import Standalone
 
     with closing(open_index(load_settings(config))) as index:
@@ -352,9 +352,9 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 
     DOCUMENT is the id of a document, its path, or the end of its path.
     """
+    from dagster_project.cli.render import print_stripe
     from dagster_project.resources import disclosure
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_stripe
 
     folder = load_settings(config).root / "index"
     rows = disclosure.stripe(folder, document, count, "technical" if technical else "conceptual")
@@ -373,9 +373,9 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 @explained
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
     """Find what answers QUERY by search, with --static first among the questions stored with chunks."""
+    from dagster_project.cli.render import print_prompted
     from dagster_project.resources import disclosure
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_prompted
 
     settings = load_settings(config)
     folder = settings.root / "index"
@@ -437,14 +437,14 @@ def mcp(config: Path | None, port: int | None) -> None:
 @explained
 def cost(config: Path | None, as_json: bool) -> None:
     """Make the chunks and say what embedding them would cost, and sentences for them; nothing is asked for."""
+    from dagster_project.cli.render import BuildView, print_facts
     from dagster_project.instance import open_instance
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import BuildView, print_facts
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not as_json) as view:
         from dagster_project.build import make_texts
-        from dagster_project.vector_upkeep import run_estimate
+        from dagster_project.cli.cache import run_estimate
 
         make_texts(settings, instance, tell=view.step, on_plan=view.plan)
         found, writing = run_estimate(settings)
@@ -481,10 +481,10 @@ def plan(config: Path | None, as_json: bool) -> None:
 
     Figures are estimates by what earlier runs took; `weft cost` counts the texts to embed exactly.
     """
+    from dagster_project.cli.render import print_outlook
     from dagster_project.instance import open_instance
     from dagster_project.outlook import outlook
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_outlook
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -503,9 +503,9 @@ def doctor(config: Path | None, as_json: bool) -> None:
     """Look whether everything is there and whole, and say what to do; exit code 7 if something is not."""
     from dataclasses import asdict
 
-    from dagster_project.doctor import examination
+    from dagster_project.cli.doctor import examination
+    from dagster_project.cli.render import print_findings
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_findings
     from transforms.errors import CheckFailedError
 
     findings = list(examination(load_settings(config)))
@@ -528,9 +528,9 @@ def cache() -> None:
 @explained
 def stats(config: Path | None, as_json: bool) -> None:
     """List what the caches hold of each model: vectors, refused texts and answers of language models."""
+    from dagster_project.cli.cache import holdings
+    from dagster_project.cli.render import print_records
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_records
-    from dagster_project.vector_upkeep import holdings
 
     found = holdings(load_settings(config))
     if as_json:
@@ -548,9 +548,9 @@ def stats(config: Path | None, as_json: bool) -> None:
 @explained
 def verify(config: Path | None, as_json: bool, discard: bool) -> None:
     """Read every vector and answer; exit code 7 if a file is damaged and stays."""
+    from dagster_project.cli.render import print_records
     from dagster_project.composition import make_answer_cache, make_embedding_cache
     from dagster_project.settings import load_settings
-    from dagster_project.terminal import print_records
     from transforms.errors import CheckFailedError
 
     settings = load_settings(config)
@@ -582,8 +582,8 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
 @explained
 def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool) -> None:
     """Drop the vectors of texts, and answers about chunks, that are no longer in the lake."""
+    from dagster_project.cli.cache import prune as drop
     from dagster_project.settings import load_settings
-    from dagster_project.vector_upkeep import prune as drop
 
     dropped = drop(load_settings(config), other_models, refused)
     facts = ", ".join(f"{count:,} {what}" for what, count in dropped.items())
@@ -597,9 +597,9 @@ def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool)
 @explained
 def import_(index: Path, config: Path | None, as_json: bool) -> None:
     """Take the vectors of a published INDEX (a weft-….duckdb file) into the cache."""
+    from dagster_project.cli.cache import import_vectors
     from dagster_project.composition import make_embedding_cache
     from dagster_project.settings import load_settings
-    from dagster_project.vector_upkeep import import_vectors
 
     model, count, new = import_vectors(index, make_embedding_cache(load_settings(config)))
     facts = {"model": model, "vectors": count, "new": new}

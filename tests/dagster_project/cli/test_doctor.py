@@ -11,8 +11,8 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli import main
-from dagster_project.doctor import Finding, examination
+from dagster_project.cli.doctor import Finding, examination
+from dagster_project.cli.main import main
 from dagster_project.locks import only_build
 from dagster_project.recovery import BUILD, mark
 from tests.archives import Mail, Workspace, flip

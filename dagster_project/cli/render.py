@@ -15,7 +15,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from dagster_project.backfill import BackfillResult
     from dagster_project.build import BuildResult
-    from dagster_project.doctor import Finding
+    from dagster_project.cli.doctor import Finding
     from dagster_project.fetching import FetchOutcome
     from dagster_project.outlook import Outlook
     from dagster_project.plan import Plan

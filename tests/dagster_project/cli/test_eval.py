@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.definitions import EVALUATE, build_definitions
 from dagster_project.evaluation import make_evaluator
 from dagster_project.opened_index import open_index

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli import main
+from dagster_project.cli.main import main
 from dagster_project.opened_index import open_index
 from dagster_project.resources.explaining import explanation
 from dagster_project.resources.filters import Filters
@@ -109,7 +109,7 @@ def test_two_processes_return_the_same_bytes(built_once: Workspace):
         "print(hits.num_rows, hashlib.sha256(repr(hits.to_pylist()).encode()).hexdigest())"
     )
     asked = [sys.executable, "-c", script, str(built_once.config), QUERY, "release schedule", "Yes."]
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
     told = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dagster_project.terminal import terminal
+from dagster_project.cli.render import terminal
 from transforms.evaluation.metrics import MEASURES
 from transforms.evaluation.report import HEADLINE, MAIN
 
