@@ -36,11 +36,11 @@ from rich.console import Console
 from rich.table import Table
 
 from assets.embedding import embed_missing
+from dagster_project.config.settings import load_settings
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.search_index import SearchIndex, open_current
-from dagster_project.settings import load_settings
 from transforms.hashing import text_hash
 from transforms.settings import BUILT_IN_PROFILES, EmbeddingSettings, GeminiSettings
 

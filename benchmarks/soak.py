@@ -37,10 +37,10 @@ import time_machine
 from rich.console import Console
 from rich.table import Table
 
+from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
 from dagster_project.instance import open_instance
 from dagster_project.job_runs import REFRESH
-from dagster_project.settings import load_settings
 
 BEGIN = datetime(2037, 1, 1, tzinfo=UTC)
 LIVE, PER_HOUR, KEPT = "pgsql-hackers.203701", 2, 40

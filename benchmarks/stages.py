@@ -24,9 +24,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dagster_project.config.settings import load_settings
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.search_index import open_current
-from dagster_project.settings import load_settings
 
 
 def main() -> None:

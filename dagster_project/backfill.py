@@ -22,6 +22,7 @@ from dagster_project.composition import (
     make_publisher,
     make_sources,
 )
+from dagster_project.config.settings import Settings
 from dagster_project.definitions import build_definitions
 from dagster_project.fetching import ROOT_TAG
 from dagster_project.job_runs import BACKFILL, LANE_TAG
@@ -32,7 +33,6 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.settings import Settings
 from dagster_project.workers import Workers, make_partitions, workers_for
 from transforms.errors import SettingsError
 

@@ -22,6 +22,7 @@ from dagster_project.composition import (
     make_seen_units,
     make_sources,
 )
+from dagster_project.config.settings import Settings
 from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions
 from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.freshness import note_unchanged
@@ -41,7 +42,6 @@ from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import waiting_bytes
 from dagster_project.runs import run_job
-from dagster_project.settings import Settings
 from dagster_project.workers import Workers, make_partitions, source_bytes, workers_for
 from transforms.errors import BusyError, LakeDamageError, WeftError
 

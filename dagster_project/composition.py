@@ -28,6 +28,7 @@ from assets.relations import (
     message_links_asset,
     threads_asset,
 )
+from dagster_project.config.settings import Settings
 from dagster_project.evaluation import make_evaluator, make_quality_guard
 from dagster_project.locks import lane_lock
 from dagster_project.opened_index import open_index
@@ -49,7 +50,6 @@ from dagster_project.resources.searcher import PublishedSearcher
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.tokens import PackagedTokenCounter
-from dagster_project.settings import Settings
 from transforms import schemas
 from transforms.retrieval import bm25
 

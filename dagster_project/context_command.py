@@ -13,11 +13,11 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.composition import make_published
+from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.chat_exports import Export, ExportReader, chat_names, decoded, exports_at
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.tokens import PackagedTokenCounter
-from dagster_project.settings import ConversationSourceSettings, Settings
 from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks

@@ -21,6 +21,7 @@ from dagster_project.composition import (
     make_fetch_assets,
     make_resources,
 )
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.job_runs import LANE_TAG, lost_runs_sensor
 from dagster_project.schedules import (
     LATER,
@@ -30,7 +31,6 @@ from dagster_project.schedules import (
     slow_lane_job,
     slow_lane_sensor,
 )
-from dagster_project.settings import Settings, load_settings
 from dagster_project.vault_sensor import vault_sensor
 
 FETCH = "fetch"

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from dagster_project.config.settings import Settings
 from dagster_project.evaluation_page import page
 from dagster_project.opened_index import open_index
 from dagster_project.resources.embedders import make_embedder
@@ -21,7 +22,6 @@ from dagster_project.resources.evaluator import (
 )
 from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex
-from dagster_project.settings import Settings
 from transforms.errors import (
     CheckFailedError,
     GroundTruthError,

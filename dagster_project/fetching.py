@@ -9,8 +9,8 @@ from typing import Any
 import dagster as dg
 
 from assets.fetch import GROUP, fetched_key
+from dagster_project.config.settings import Settings
 from dagster_project.definitions import FETCH, build_definitions
-from dagster_project.settings import Settings
 from transforms.errors import SettingsError
 
 ROOT_TAG = "weft/root"

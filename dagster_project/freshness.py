@@ -7,7 +7,7 @@ import time
 import dagster as dg
 
 from assets.readiness import TABLE
-from dagster_project.settings import Settings
+from dagster_project.config.settings import Settings
 
 _NOTES_PER_WINDOW = 4
 

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagster_project.settings import Settings
+from dagster_project.config.settings import Settings
 from transforms.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import duckdb
 
+from dagster_project.config.settings import Settings
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.published_files import CURRENT
 from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex, open_current
-from dagster_project.settings import Settings
 from transforms.errors import WeftError
 
 _LOOKED_EVERY = 1.0

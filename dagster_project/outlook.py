@@ -12,12 +12,12 @@ import dagster as dg
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_backlog, make_lake, make_sources
+from dagster_project.config.settings import Settings
 from dagster_project.plan import Plan, make_plan, whole_reasons
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.operations_history import StepHistory, step_history
 from dagster_project.resources.slow_lane import waiting_bytes
-from dagster_project.settings import Settings
 
 _CHARS_OF_TOKEN = 4
 _SAMPLED_PARTITIONS = 8

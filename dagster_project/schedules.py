@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets.partitions import SLOW
 from dagster_project.composition import make_backlog, make_lake, make_sources
+from dagster_project.config.settings import Settings
 from dagster_project.freshness import note_unchanged
 from dagster_project.job_runs import (
     BACKFILL,
@@ -17,7 +18,6 @@ from dagster_project.job_runs import (
 from dagster_project.locks import is_held, lane_lock, not_building
 from dagster_project.plan import make_plan, stale_slow
 from dagster_project.retention import prune_runs
-from dagster_project.settings import Settings
 from transforms.errors import BusyError, WeftError
 
 LATER = {"dagster/priority": "-1"}

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import dagster as dg
 from pydantic import BaseModel, ValidationError
 
+from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.job_runs import REFRESH, run_under_way
 from dagster_project.resources.trees import tree_files
-from dagster_project.settings import DocumentSourceSettings, Settings
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 from transforms.settings import WatchSettings

@@ -19,14 +19,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dagster_project.composition import lake_tables
-from dagster_project.remote_settings import REMOTES, RemoteSettings
-from dagster_project.resources import published
-from dagster_project.settings import (
+from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,
     Settings,
     SourceSettings,
 )
+from dagster_project.config.source_settings import REMOTES, RemoteSettings
+from dagster_project.resources import published
 from transforms import schemas
 from transforms.retrieval import bm25
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from dagster_project.build import BuildResult, build
 from dagster_project.composition import make_lake, make_sources
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.instance import open_instance
 from dagster_project.plan import Plan, make_plan
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.search_arrays import folder_of, open_arrays
-from dagster_project.settings import Settings, load_settings
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {

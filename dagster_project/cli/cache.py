@@ -21,11 +21,11 @@ from dagster_project.composition import (
     make_lake,
     make_sentence_writer,
 )
+from dagster_project.config.settings import Settings
 from dagster_project.locks import only_build
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.lake import LakeIOManager
-from dagster_project.settings import Settings
 from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError

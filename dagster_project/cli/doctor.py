@@ -17,6 +17,7 @@ import duckdb
 
 from assets.partitions import FAMILIES, SLOW
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
+from dagster_project.config.settings import Settings
 from dagster_project.instance import instance_home
 from dagster_project.job_runs import BACKFILL
 from dagster_project.locks import BUILD_LOCK, is_held, lane_lock
@@ -25,7 +26,6 @@ from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake import SPOILED, is_local
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.schedules import MAX_RUNTIME_SECONDS
-from dagster_project.settings import Settings
 from transforms.errors import WeftError
 
 State = Literal["ok", "warning", "fault"]

@@ -45,8 +45,8 @@ def run(
 ) -> None:
     """Ask every query under every profile; print the scores and keep them as JSON and as a page."""
     from dagster_project.cli.render_eval import print_report
+    from dagster_project.config.settings import load_settings
     from dagster_project.evaluation import evaluated, make_evaluator
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     evaluator = make_evaluator(settings, files, profiles)
@@ -115,8 +115,8 @@ def sweep(
     """Try every combination of settings; print quality against cost, the frontier marked, and keep it as JSON."""
     from dagster_project.cli import sweeps
     from dagster_project.cli.render_eval import counted_progress, print_sweep
+    from dagster_project.config.settings import load_settings
     from dagster_project.evaluation import make_evaluator
-    from dagster_project.settings import load_settings
     from transforms.evaluation.metrics import MEASURES
 
     if measure not in MEASURES:
@@ -173,8 +173,8 @@ def init(
     prefix: str,
 ) -> None:
     """Write ground truth to TARGET: drafted from the published index, or converted from BEIR or TREC files."""
+    from dagster_project.config.settings import load_settings
     from dagster_project.evaluation import converted, drafted
-    from dagster_project.settings import load_settings
 
     if target.exists():
         raise SettingsError(f"{target} is there already; name a new file")

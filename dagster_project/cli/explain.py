@@ -43,9 +43,9 @@ def explain(
     With ID (a Message-ID, document, node or chunk) also what became of that: "why is it not in the results".
     """
     from dagster_project.cli.render_explain import print_explanation
+    from dagster_project.config.settings import load_settings
     from dagster_project.opened_index import open_index
     from dagster_project.resources.explaining import explanation
-    from dagster_project.settings import load_settings
 
     index = open_index(load_settings(config))
     made = explanation(index, query, ident, filters, limit)

@@ -56,8 +56,8 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
     A remote that fails is told at the end (exit code 10); what it gave before is built and published.
     """
     from dagster_project.cli.render import BuildView
+    from dagster_project.config.settings import load_settings
     from dagster_project.instance import open_instance
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
@@ -83,8 +83,8 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
     Builds that come meanwhile wait for one batch at most. Ended at any moment, it goes on when it is called again.
     """
     from dagster_project.cli.render import BuildView
+    from dagster_project.config.settings import load_settings
     from dagster_project.instance import open_instance
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
@@ -106,8 +106,8 @@ def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Fetch what is new in the remotes of all sources, or of those named, and build nothing."""
     from dagster_project.build import fetch_only
     from dagster_project.cli.render import print_fetched
+    from dagster_project.config.settings import load_settings
     from dagster_project.instance import open_instance
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -159,9 +159,9 @@ def search(
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
     """
     from dagster_project.cli.render import print_hits
+    from dagster_project.config.settings import load_settings
     from dagster_project.opened_index import open_index
     from dagster_project.resources.query_rewriting import make_rewriter
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
@@ -180,7 +180,7 @@ def search(
 
 
 def _known_zone(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    from dagster_project.settings import known_zone
+    from dagster_project.config.settings import known_zone
 
     try:
         return name and known_zone(name)
@@ -232,7 +232,7 @@ def context(
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
     """
     from dagster_project import context_command as work
-    from dagster_project.settings import load_settings
+    from dagster_project.config.settings import load_settings
     from transforms.context.block import difference
 
     if sum(map(bool, (file, from_stdin, reproduce, compare))) != 1:
@@ -277,8 +277,8 @@ def context(
 def sql(statement: str, config: Path | None, as_json: bool) -> None:
     """Run one SQL STATEMENT on the published index, read-only."""
     from dagster_project.cli.render import print_rows
+    from dagster_project.config.settings import load_settings
     from dagster_project.resources.search_index import query_current
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     rows = query_current(settings.root / "index", statement)
@@ -300,9 +300,9 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
     path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.
     """
     from dagster_project.cli.render import reading_line
+    from dagster_project.config.settings import load_settings
     from dagster_project.resources.reading import reading
     from dagster_project.resources.search_index import query_current
-    from dagster_project.settings import load_settings
 
     found = reading(partial(query_current, load_settings(config).root / "index"), name)
     if as_json:
@@ -324,9 +324,9 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     ID is what `weft get` takes, without bytes.
     """
     from dagster_project.cli.render import print_hits
+    from dagster_project.config.settings import load_settings
     from dagster_project.opened_index import open_index
     from dagster_project.resources.similar import similar
-    from dagster_project.settings import load_settings
     from transforms.retrieval.query_rewriting import Standalone
 
     with closing(open_index(load_settings(config))) as index:
@@ -353,8 +353,8 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
     DOCUMENT is the id of a document, its path, or the end of its path.
     """
     from dagster_project.cli.render import print_stripe
+    from dagster_project.config.settings import load_settings
     from dagster_project.resources import disclosure
-    from dagster_project.settings import load_settings
 
     folder = load_settings(config).root / "index"
     rows = disclosure.stripe(folder, document, count, "technical" if technical else "conceptual")
@@ -374,8 +374,8 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
     """Find what answers QUERY by search, with --static first among the questions stored with chunks."""
     from dagster_project.cli.render import print_prompted
+    from dagster_project.config.settings import load_settings
     from dagster_project.resources import disclosure
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     folder = settings.root / "index"
@@ -401,8 +401,8 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
     import uvicorn
 
     from dagster_project.composition import make_graph_exporter
+    from dagster_project.config.settings import load_settings
     from dagster_project.graph_server import graph_app
-    from dagster_project.settings import load_settings
 
     folder = make_graph_exporter(load_settings(config)).folder
     uvicorn.run(graph_app(folder), host=host, port=port, access_log=False, server_header=False)
@@ -416,8 +416,8 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 @explained
 def mcp(config: Path | None, port: int | None) -> None:
     """Serve search, get and context to assistants by the Model Context Protocol, on standard input and output."""
+    from dagster_project.config.settings import load_settings
     from dagster_project.resources.extras import not_installed
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     try:
@@ -438,8 +438,8 @@ def mcp(config: Path | None, port: int | None) -> None:
 def cost(config: Path | None, as_json: bool) -> None:
     """Make the chunks and say what embedding them would cost, and sentences for them; nothing is asked for."""
     from dagster_project.cli.render import BuildView, print_facts
+    from dagster_project.config.settings import load_settings
     from dagster_project.instance import open_instance
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not as_json) as view:
@@ -482,9 +482,9 @@ def plan(config: Path | None, as_json: bool) -> None:
     Figures are estimates by what earlier runs took; `weft cost` counts the texts to embed exactly.
     """
     from dagster_project.cli.render import print_outlook
+    from dagster_project.config.settings import load_settings
     from dagster_project.instance import open_instance
     from dagster_project.outlook import outlook
-    from dagster_project.settings import load_settings
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -505,7 +505,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
 
     from dagster_project.cli.doctor import examination
     from dagster_project.cli.render import print_findings
-    from dagster_project.settings import load_settings
+    from dagster_project.config.settings import load_settings
     from transforms.errors import CheckFailedError
 
     findings = list(examination(load_settings(config)))
@@ -530,7 +530,7 @@ def stats(config: Path | None, as_json: bool) -> None:
     """List what the caches hold of each model: vectors, refused texts and answers of language models."""
     from dagster_project.cli.cache import holdings
     from dagster_project.cli.render import print_records
-    from dagster_project.settings import load_settings
+    from dagster_project.config.settings import load_settings
 
     found = holdings(load_settings(config))
     if as_json:
@@ -550,7 +550,7 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
     """Read every vector and answer; exit code 7 if a file is damaged and stays."""
     from dagster_project.cli.render import print_records
     from dagster_project.composition import make_answer_cache, make_embedding_cache
-    from dagster_project.settings import load_settings
+    from dagster_project.config.settings import load_settings
     from transforms.errors import CheckFailedError
 
     settings = load_settings(config)
@@ -583,7 +583,7 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
 def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool) -> None:
     """Drop the vectors of texts, and answers about chunks, that are no longer in the lake."""
     from dagster_project.cli.cache import prune as drop
-    from dagster_project.settings import load_settings
+    from dagster_project.config.settings import load_settings
 
     dropped = drop(load_settings(config), other_models, refused)
     facts = ", ".join(f"{count:,} {what}" for what, count in dropped.items())
@@ -599,7 +599,7 @@ def import_(index: Path, config: Path | None, as_json: bool) -> None:
     """Take the vectors of a published INDEX (a weft-….duckdb file) into the cache."""
     from dagster_project.cli.cache import import_vectors
     from dagster_project.composition import make_embedding_cache
-    from dagster_project.settings import load_settings
+    from dagster_project.config.settings import load_settings
 
     model, count, new = import_vectors(index, make_embedding_cache(load_settings(config)))
     facts = {"model": model, "vectors": count, "new": new}
@@ -613,9 +613,9 @@ def import_(index: Path, config: Path | None, as_json: bool) -> None:
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
     from dagster_project.composition import make_sources
+    from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
     from dagster_project.instance import instance_home, open_instance
     from dagster_project.plan import add_partitions
-    from dagster_project.settings import CONFIG_VARIABLE, config_path, load_settings
 
     settings = load_settings(config)
     with open_instance(settings) as instance:

@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from dagster_project.build import build
+from dagster_project.config.settings import Settings, changed_search, faults_of
 from dagster_project.evaluation import required_queries
 from dagster_project.instance import open_instance
 from dagster_project.resources.evaluator import IndexEvaluator, frame_of, run_profiles
 from dagster_project.resources.evaluator import saved as saved_report
-from dagster_project.settings import Settings, changed_search, faults_of
 from transforms.errors import SettingsError
 from transforms.evaluation import report
 from transforms.evaluation.judgements import judgements

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.protocols import Unit
+from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.chat_exports import (
     Export,
     ExportReader,
@@ -22,7 +23,6 @@ from dagster_project.resources.chat_exports import (
 )
 from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.pseudonym_key import pseudonym_key
-from dagster_project.settings import ConversationSourceSettings, Settings
 from transforms.conversations import windows as conversations
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym

@@ -7,7 +7,7 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
-from dagster_project.remote_settings import RemoteSettings
+from dagster_project.config.source_settings import RemoteSettings
 from transforms.errors import FetchError
 
 _SHOWN_CHARS = 300

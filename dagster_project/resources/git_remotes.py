@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dagster_project.remote_settings import GitRemote
+from dagster_project.config.source_settings import GitRemote
 from dagster_project.resources.credentials import Credentials, shown_address
 from dagster_project.resources.landing import Landing
 from dagster_project.resources.quota import Quota

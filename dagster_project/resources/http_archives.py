@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx2
 
-from dagster_project.remote_settings import HttpRemote
+from dagster_project.config.source_settings import HttpRemote
 from dagster_project.resources.credentials import Credentials, shown_address
 from dagster_project.resources.landing import Landing, parsed_time
 from dagster_project.resources.quota import Quota

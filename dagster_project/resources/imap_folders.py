@@ -22,7 +22,7 @@ from typing import Any
 from imapclient import IMAPClient
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
-from dagster_project.remote_settings import ImapRemote
+from dagster_project.config.source_settings import ImapRemote
 from dagster_project.resources.credentials import Credentials
 from dagster_project.resources.landing import Landing
 from dagster_project.resources.quota import Quota

@@ -13,7 +13,7 @@ from typing import Any
 
 import fsspec
 
-from dagster_project.remote_settings import ObjectRemote
+from dagster_project.config.source_settings import ObjectRemote
 from dagster_project.resources.credentials import Credentials, shown_address
 from dagster_project.resources.extras import not_installed
 from dagster_project.resources.landing import Landing

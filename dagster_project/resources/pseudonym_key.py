@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from dagster_project.settings import Settings
+from dagster_project.config.settings import Settings
 from transforms.errors import SettingsError
 
 VARIABLE = "WEFT_PSEUDONYM_KEY"

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from assets.protocols import Fetched
-from dagster_project.remote_settings import GitRemote, HttpRemote, ImapRemote
+from dagster_project.config.settings import Settings, SourceSettings
+from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote
 from dagster_project.resources.credentials import Credentials
 from dagster_project.resources.landing import Landing
-from dagster_project.settings import Settings, SourceSettings
 from transforms.errors import FetchInterruptedError
 
 

@@ -19,16 +19,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from assets.protocols import Unit
-from dagster_project.resources.landing import Landing
-from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
-from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
-from dagster_project.resources.trees import tree_files
-from dagster_project.settings import (
+from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,
     Settings,
     SourceSettings,
 )
+from dagster_project.resources.landing import Landing
+from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
+from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
+from dagster_project.resources.trees import tree_files
 from transforms.documents.files import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wcmatch import glob
 
-from dagster_project.settings import DocumentSourceSettings
+from dagster_project.config.settings import DocumentSourceSettings
 from transforms.errors import SourceError
 from transforms.settings import DOCUMENT_FORMATS
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from assets.protocols import Embedder
+from dagster_project.config.settings import load_settings
 from dagster_project.resources.embedders import make_embedder
-from dagster_project.settings import load_settings
 from tests.archives import Workspace
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from assets.protocols import Fetched
-from dagster_project.remote_settings import HttpRemote
+from dagster_project.config.source_settings import HttpRemote
 from dagster_project.resources.credentials import Credentials
 from dagster_project.resources.http_archives import MonthlyArchives, archives, is_due, mbox_ending
 from dagster_project.resources.landing import Landing

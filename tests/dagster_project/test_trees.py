@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dagster_project.config.settings import DocumentSourceSettings
 from dagster_project.resources.trees import tree_files
-from dagster_project.settings import DocumentSourceSettings
 from transforms.errors import SourceError
 
 

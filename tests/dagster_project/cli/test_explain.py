@@ -100,7 +100,7 @@ def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
 def test_two_processes_return_the_same_bytes(built_once: Workspace):
     script = (
         "import hashlib, sys; from dagster_project.opened_index import open_index;"
-        "from dagster_project.settings import load_settings; from pathlib import Path;"
+        "from dagster_project.config.settings import load_settings; from pathlib import Path;"
         "settings = load_settings(Path(sys.argv[1]));"
         "search = settings.search.model_copy(update={'diversity': 0.3, 'collapse_duplicates': True, 'elbow': True,"
         "'expand': ('parent', 'neighbours', 'section', 'links')});"

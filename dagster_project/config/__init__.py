@@ -1,0 +1,1 @@
+"""The settings file: the models that it is read into, and its sources."""
