@@ -22,8 +22,8 @@ from dagster_project.composition import (
     make_resources,
 )
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.job_runs import LANE_TAG, lost_runs_sensor
-from dagster_project.schedules import (
+from dagster_project.orchestration.run_status import LANE_TAG, lost_runs_sensor
+from dagster_project.orchestration.schedules import (
     LATER,
     backfill_job,
     hourly_schedule,
@@ -31,7 +31,7 @@ from dagster_project.schedules import (
     slow_lane_job,
     slow_lane_sensor,
 )
-from dagster_project.vault_sensor import vault_sensor
+from dagster_project.orchestration.vault_sensor import vault_sensor
 
 FETCH = "fetch"
 """The job that brings what the sources' remotes have; there if a source has one."""

@@ -17,11 +17,11 @@ import dagster as dg
 import duckdb
 import pyarrow.parquet as pq
 
-from dagster_project.build import BuildResult, build
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.instance import open_instance
-from dagster_project.plan import Plan, make_plan
+from dagster_project.orchestration.build import BuildResult, build
+from dagster_project.orchestration.instance import open_instance
+from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.search_arrays import folder_of, open_arrays
 

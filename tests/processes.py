@@ -15,9 +15,9 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         "dagster_project.cli.main",
-        "dagster_project.build",
+        "dagster_project.orchestration.build",
         "dagster_project.cli.render",
-        "dagster_project.event_log",
+        "dagster_project.orchestration.sqlite_storage",
         # What these import when they are first used.
         "dagster._core.execution.execute_in_process",
         "dagster._core.instance.factory",

@@ -20,7 +20,7 @@ from dagster_project.cli.options import CONFIG, JSON, explained, filtered
 from transforms.errors import FetchError
 
 if TYPE_CHECKING:
-    from dagster_project.fetching import FetchOutcome
+    from dagster_project.orchestration.fetch import FetchOutcome
     from dagster_project.resources.filters import Filters
 
 NO_RESULTS = 3
@@ -57,11 +57,11 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
     """
     from dagster_project.cli.render import BuildView
     from dagster_project.config.settings import load_settings
-    from dagster_project.instance import open_instance
+    from dagster_project.orchestration.instance import open_instance
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
-        from dagster_project.build import build as run_build
+        from dagster_project.orchestration.build import build as run_build
 
         result = run_build(settings, instance, tell=view.step, on_plan=view.plan, fetch=fetch, verify=verify)
     if as_json:
@@ -84,11 +84,11 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
     """
     from dagster_project.cli.render import BuildView
     from dagster_project.config.settings import load_settings
-    from dagster_project.instance import open_instance
+    from dagster_project.orchestration.instance import open_instance
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
-        from dagster_project.backfill import backfill as run_backfill
+        from dagster_project.orchestration.backfill import backfill as run_backfill
 
         done = run_backfill(settings, instance, sources, tell=view.step)
     if as_json:
@@ -104,10 +104,10 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
 @explained
 def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Fetch what is new in the remotes of all sources, or of those named, and build nothing."""
-    from dagster_project.build import fetch_only
     from dagster_project.cli.render import print_fetched
     from dagster_project.config.settings import load_settings
-    from dagster_project.instance import open_instance
+    from dagster_project.orchestration.build import fetch_only
+    from dagster_project.orchestration.instance import open_instance
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -121,7 +121,7 @@ def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
 
 def _end_with_faults(outcomes: Mapping[str, FetchOutcome]) -> None:
     """End with the exit code of a failed fetch, and the reasons on stderr, if one failed."""
-    from dagster_project.fetching import fetch_faults
+    from dagster_project.orchestration.fetch import fetch_faults
 
     if faults := fetch_faults(outcomes):
         click.echo(f"error: {faults}", err=True)
@@ -439,12 +439,12 @@ def cost(config: Path | None, as_json: bool) -> None:
     """Make the chunks and say what embedding them would cost, and sentences for them; nothing is asked for."""
     from dagster_project.cli.render import BuildView, print_facts
     from dagster_project.config.settings import load_settings
-    from dagster_project.instance import open_instance
+    from dagster_project.orchestration.instance import open_instance
 
     settings = load_settings(config)
     with open_instance(settings) as instance, BuildView(show=not as_json) as view:
-        from dagster_project.build import make_texts
         from dagster_project.cli.cache import run_estimate
+        from dagster_project.orchestration.build import make_texts
 
         make_texts(settings, instance, tell=view.step, on_plan=view.plan)
         found, writing = run_estimate(settings)
@@ -483,8 +483,8 @@ def plan(config: Path | None, as_json: bool) -> None:
     """
     from dagster_project.cli.render import print_outlook
     from dagster_project.config.settings import load_settings
-    from dagster_project.instance import open_instance
-    from dagster_project.outlook import outlook
+    from dagster_project.orchestration.dry_run import outlook
+    from dagster_project.orchestration.instance import open_instance
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -614,8 +614,8 @@ def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
     from dagster_project.composition import make_sources
     from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
-    from dagster_project.instance import instance_home, open_instance
-    from dagster_project.plan import add_partitions
+    from dagster_project.orchestration.instance import instance_home, open_instance
+    from dagster_project.orchestration.plan import add_partitions
 
     settings = load_settings(config)
     with open_instance(settings) as instance:

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from dagster_project.backfill import BackfillResult
-    from dagster_project.build import BuildResult
     from dagster_project.cli.doctor import Finding
-    from dagster_project.fetching import FetchOutcome
-    from dagster_project.outlook import Outlook
-    from dagster_project.plan import Plan
+    from dagster_project.orchestration.backfill import BackfillResult
+    from dagster_project.orchestration.build import BuildResult
+    from dagster_project.orchestration.dry_run import Outlook
+    from dagster_project.orchestration.fetch import FetchOutcome
+    from dagster_project.orchestration.plan import Plan
     from dagster_project.resources.disclosure import Prompted
     from dagster_project.resources.filters import Understood
     from dagster_project.resources.reading import Reading
@@ -282,7 +282,7 @@ def _ago(seconds: float) -> str:
 
 def print_outlook(found: Outlook) -> None:
     """What a build would do, why, and what it would take."""
-    from dagster_project.plan import ANEW
+    from dagster_project.orchestration.plan import ANEW
 
     console = terminal()
     if found.as_json()["outcome"] == "NOTHING":

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from dagster_project.build import build
 from dagster_project.config.settings import Settings, changed_search, faults_of
 from dagster_project.evaluation import required_queries
-from dagster_project.instance import open_instance
+from dagster_project.orchestration.build import build
+from dagster_project.orchestration.instance import open_instance
 from dagster_project.resources.evaluator import IndexEvaluator, frame_of, run_profiles
 from dagster_project.resources.evaluator import saved as saved_report
 from transforms.errors import SettingsError

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.plan import stale_graph
+from dagster_project.orchestration.plan import stale_graph
 from tests.archives import Workspace, differences, discussion, rebuilt
 from transforms.graph.hal_export import CHUNKS
 from transforms.graph.hal_schema import SCHEMA

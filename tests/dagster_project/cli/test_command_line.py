@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from assets.partitions import MAIL
 from dagster_project.cli.main import main
 from dagster_project.cli.render import BuildView
-from dagster_project.plan import Plan
+from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
 
 NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.alerts import FailedCheck, alert_checks, alerting, send
 from dagster_project.cli.main import main
+from dagster_project.orchestration.alerts import FailedCheck, alert_checks, alerting, send
 from tests.archives import Mail, Workspace
 from transforms.errors import BusyError, SourceError
 from transforms.settings import AlertSettings

@@ -17,20 +17,20 @@ import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.partitions import MAIL
-from dagster_project.build import BuildResult
 from dagster_project.composition import make_assets
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
-from dagster_project.event_log import (
+from dagster_project.locks import only_build
+from dagster_project.orchestration.build import BuildResult
+from dagster_project.orchestration.instance import open_instance
+from dagster_project.orchestration.plan import ranges, stages, sync_partitions
+from dagster_project.orchestration.run_status import REFRESH
+from dagster_project.orchestration.sqlite_storage import (
     KeptEngineEventLogStorage,
     KeptEngineRunStorage,
     KeptEngineScheduleStorage,
 )
-from dagster_project.instance import open_instance
-from dagster_project.job_runs import REFRESH
-from dagster_project.locks import only_build
-from dagster_project.plan import ranges, stages, sync_partitions
-from dagster_project.workers import RANGE_END, RANGE_START
+from dagster_project.orchestration.workers import RANGE_END, RANGE_START
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import FORKS
 from transforms.operations import publish_checks

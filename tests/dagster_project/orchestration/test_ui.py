@@ -22,12 +22,12 @@ from urllib.parse import quote
 
 import pytest
 
-from dagster_project.build import make_report
+from dagster_project.orchestration.build import make_report
 from tests.archives import Workspace
 
 LOADED_WITHIN, ENDED_WITHIN, SHOWN_WITHIN = 120, 120, 60
 """Seconds until the server has loaded Weft, until a run ended, until a page shows what is waited for."""
-SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or Path(__file__).parents[2] / ".screenshots")
+SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or Path(__file__).parents[3] / ".screenshots")
 
 
 def waited(look: Callable[[], Any], seconds: int) -> Any:

@@ -5,8 +5,11 @@ import dagster as dg
 from assets.partitions import SLOW
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.freshness import note_unchanged
-from dagster_project.job_runs import (
+from dagster_project.locks import is_held, lane_lock, not_building
+from dagster_project.orchestration.freshness import note_unchanged
+from dagster_project.orchestration.plan import make_plan, stale_slow
+from dagster_project.orchestration.retention import prune_runs
+from dagster_project.orchestration.run_status import (
     BACKFILL,
     LANE_TAG,
     REFRESH,
@@ -15,9 +18,6 @@ from dagster_project.job_runs import (
     at_work,
     run_under_way,
 )
-from dagster_project.locks import is_held, lane_lock, not_building
-from dagster_project.plan import make_plan, stale_slow
-from dagster_project.retention import prune_runs
 from transforms.errors import BusyError, WeftError
 
 LATER = {"dagster/priority": "-1"}
@@ -37,8 +37,8 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
         config_schema={"fetch": dg.Field(bool, default_value=True, description="ask the remotes first")},
     )
     def refresh_changed(context: dg.OpExecutionContext) -> None:
-        from dagster_project.build import build, make_report
-        from dagster_project.fetching import fetch_faults
+        from dagster_project.orchestration.build import build, make_report
+        from dagster_project.orchestration.fetch import fetch_faults
 
         with at_work(settings.root, REFRESH):
             result = build(
@@ -77,7 +77,7 @@ def slow_lane_job(settings: Settings) -> dg.JobDefinition:
 
     @dg.op(description="Make what waits for the slow lane, then publish it.")
     def make_what_waits(context: dg.OpExecutionContext) -> None:
-        from dagster_project.build import publish_slow_lane
+        from dagster_project.orchestration.build import publish_slow_lane
 
         with at_work(settings.root, SLOW_LANE):
             result = publish_slow_lane(
@@ -116,7 +116,7 @@ def backfill_job(settings: Settings) -> dg.JobDefinition:
         },
     )
     def make_batches(context: dg.OpExecutionContext) -> None:
-        from dagster_project.backfill import backfill
+        from dagster_project.orchestration.backfill import backfill
 
         done = backfill(
             settings,

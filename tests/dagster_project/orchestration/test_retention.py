@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dagster_project import retention
-from dagster_project.retention import prune_runs
+from dagster_project.orchestration import retention
+from dagster_project.orchestration.retention import prune_runs
 from tests.archives import Mail, Workspace
 
 

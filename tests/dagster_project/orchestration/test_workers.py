@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from assets.partitions import FAMILIES, MAIL
-from dagster_project import build as builds
 from dagster_project.definitions import build_definitions, refresh_job
+from dagster_project.orchestration import build as builds
+from dagster_project.orchestration.workers import RANGE_END, RANGE_START, make_partitions, workers_for
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.workers import RANGE_END, RANGE_START, make_partitions, workers_for
 from tests.archives import Workspace, differences, lake_hashes, two_lists
 from transforms.errors import WeftError
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import dagster as dg
 
 from assets.partitions import SLOW
-from dagster_project.alerts import alert_interrupted
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.fetching import ROOT_TAG
-from dagster_project.job_runs import BACKFILL, LANE_TAG, close_dead_job_runs
 from dagster_project.locks import only_lane
+from dagster_project.orchestration.alerts import alert_interrupted
+from dagster_project.orchestration.fetch import ROOT_TAG
+from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG, close_dead_job_runs
 from transforms.errors import BusyError
 
 BUILD = "build"

@@ -24,11 +24,11 @@ from packaging.specifiers import SpecifierSet
 
 from dagster_project.cli.main import main
 from dagster_project.evaluation import open_index
+from dagster_project.orchestration.retention import prune_runs
 from dagster_project.resources.published_files import CURRENT
-from dagster_project.retention import prune_runs
 from tests.archives import Mail, Workspace, differences, embedded
 
-DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
+DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
 BIN = Path(sys.executable).parent
 UNITS = sorted(p.name for p in DEPLOY.iterdir() if p.suffix in (".service", ".timer"))
 

@@ -13,7 +13,6 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, SLOW_POOL
-from dagster_project.alerts import FailedCheck, alert_checks, alert_fetches, alerting
 from dagster_project.composition import (
     make_assets,
     make_backlog,
@@ -24,11 +23,12 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions
-from dagster_project.fetching import ROOT_TAG, FetchOutcome, fetch_sources
-from dagster_project.freshness import note_unchanged
-from dagster_project.job_runs import LANE_TAG
 from dagster_project.locks import only_build, only_lane, turn
-from dagster_project.plan import (
+from dagster_project.orchestration.alerts import FailedCheck, alert_checks, alert_fetches, alerting
+from dagster_project.orchestration.fetch import ROOT_TAG, FetchOutcome, fetch_sources
+from dagster_project.orchestration.freshness import note_unchanged
+from dagster_project.orchestration.job_execution import run_job
+from dagster_project.orchestration.plan import (
     Plan,
     context_is_right,
     make_plan,
@@ -36,13 +36,13 @@ from dagster_project.plan import (
     stale_slow,
     sync_partitions,
 )
-from dagster_project.recovery import Interrupted, clock_behind, going, lane_going
+from dagster_project.orchestration.recovery import Interrupted, clock_behind, going, lane_going
+from dagster_project.orchestration.run_status import LANE_TAG
+from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.slow_lane import waiting_bytes
-from dagster_project.runs import run_job
-from dagster_project.workers import Workers, make_partitions, source_bytes, workers_for
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.job_runs import REFRESH, run_under_way
+from dagster_project.orchestration.run_status import REFRESH, run_under_way
 from dagster_project.resources.trees import tree_files
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash

@@ -13,7 +13,7 @@ from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
 from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.plan import Plan, make_plan, whole_reasons
+from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.operations_history import StepHistory, step_history

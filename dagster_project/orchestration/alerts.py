@@ -20,7 +20,7 @@ from transforms.errors import BusyError, WeftError
 from transforms.settings import AlertSettings
 
 if TYPE_CHECKING:
-    from dagster_project.recovery import Interrupted
+    from dagster_project.orchestration.recovery import Interrupted
 
 _LOG = logging.getLogger("weft.alerts")
 

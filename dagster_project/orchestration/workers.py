@@ -19,8 +19,8 @@ from assets.protocols import Progress, Unit
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.definitions import build_definitions, refresh_job
-from dagster_project.plan import ranges
-from dagster_project.runs import run_job
+from dagster_project.orchestration.job_execution import run_job
+from dagster_project.orchestration.plan import ranges
 from transforms.errors import WeftError
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"

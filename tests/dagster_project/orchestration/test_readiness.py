@@ -10,7 +10,7 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from dagster_project.composition import make_lake, make_seen_units, make_sources
-from dagster_project.freshness import note_unchanged
+from dagster_project.orchestration.freshness import note_unchanged
 from tests.archives import Mail, Workspace, discussion
 from transforms.schemas import MESSAGES
 

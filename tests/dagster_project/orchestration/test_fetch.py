@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.fetch import fetched_key
-from dagster_project.build import fetch_only
 from dagster_project.cli.main import main
 from dagster_project.definitions import FETCH, build_definitions
-from dagster_project.fetching import FetchOutcome
-from dagster_project.job_runs import REFRESH
+from dagster_project.orchestration.build import fetch_only
+from dagster_project.orchestration.fetch import FetchOutcome
+from dagster_project.orchestration.run_status import REFRESH
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import Archives, served_archives, status
 from transforms.errors import SourceError

@@ -13,8 +13,6 @@ import ibis
 from assets.embedding import embed_missing
 from assets.partitions import CHUNKS_OF, FAMILIES
 from assets.protocols import Unit
-from dagster_project.alerts import alert_checks, alerting
-from dagster_project.build import BuildResult, publish_all
 from dagster_project.composition import (
     make_backlog,
     make_embedding_cache,
@@ -24,16 +22,18 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.definitions import build_definitions
-from dagster_project.fetching import ROOT_TAG
-from dagster_project.job_runs import BACKFILL, LANE_TAG
 from dagster_project.locks import only_lane, turn
-from dagster_project.plan import add_partitions, is_made, make_plan
-from dagster_project.recovery import lane_going
+from dagster_project.orchestration.alerts import alert_checks, alerting
+from dagster_project.orchestration.build import BuildResult, publish_all
+from dagster_project.orchestration.fetch import ROOT_TAG
+from dagster_project.orchestration.plan import add_partitions, is_made, make_plan
+from dagster_project.orchestration.recovery import lane_going
+from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG
+from dagster_project.orchestration.workers import Workers, make_partitions, workers_for
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.lake import LakeIOManager
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.workers import Workers, make_partitions, workers_for
 from transforms.errors import SettingsError
 
 

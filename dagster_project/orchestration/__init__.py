@@ -1,0 +1,1 @@
+"""Jobs, schedules, sensors and builds: when which assets are materialized."""
