@@ -25,9 +25,9 @@ from search_speed import base_lake
 
 from assets.partitions import MAIL
 from dagster_project.composition import make_lake, make_publisher
+from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.publisher import Published
-from dagster_project.resources.search_arrays import folder_of
 
 NEW_MAILS = 300
 _MAILS_BEFORE = 1000

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.search_arrays import id_hash
+from dagster_project.resources.arrays.arrays import id_hash
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.retrieval.query_language import (
     TEXT_FIELDS,

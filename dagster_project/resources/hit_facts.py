@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.hit_rows import HitRows
+from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.rerankers import Reranker
 from transforms.retrieval import fusion, reranking
 from transforms.settings import RerankSettings, SearchSettings

@@ -9,12 +9,12 @@ import duckdb
 import pyarrow as pa
 
 from dagster_project.resources import published, published_changes, published_readiness
-from dagster_project.resources.array_update import update_arrays
+from dagster_project.resources.arrays.array_update import update_arrays
+from dagster_project.resources.arrays.arrays import fits, folder_of
 from dagster_project.resources.full_disk import is_of_full_disk
 from dagster_project.resources.index_build import IndexBuild, Ingredients
 from dagster_project.resources.published_changes import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
 from dagster_project.resources.published_readiness import IN_SCOPE
-from dagster_project.resources.search_arrays import fits, folder_of
 
 
 class IndexUpdate(IndexBuild):

@@ -19,6 +19,7 @@ import duckdb
 from assets import graph
 from assets.partitions import FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
+from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.full_disk import is_of_full_disk
 from dagster_project.resources.index_build import (
@@ -33,7 +34,6 @@ from dagster_project.resources.index_update import IndexUpdate
 from dagster_project.resources.lake import ParquetLake
 from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
-from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from dagster_project.resources.search_arrays import folder_of
+from dagster_project.resources.arrays.arrays import folder_of
 
 _FILE = ".spare.duckdb"
 _AT_ONCE = 1 << 24

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.filters import Filters
-from dagster_project.resources.search_arrays import folder_of
 from dagster_project.resources.search_index import SearchIndex, query_current
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError

@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.index_update import IndexUpdate
-from dagster_project.resources.search_arrays import folder_of
 from tests.archives import Workspace, differences, discussion
 
 BROKEN = b"From nobody\n\nno header at all\n"

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 from dagster_project import composition
+from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.index_build import IndexBuild
-from dagster_project.resources.search_arrays import folder_of
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 
 MAIL = ("messages", "attachments", "quarantine")

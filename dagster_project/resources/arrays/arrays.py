@@ -25,8 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_project.resources.hit_rows import HitRows, write_hit_rows
-from dagster_project.resources.posting_arrays import FREQUENCIES, PostingArrays, WrittenArray, frequencies
+from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
+from dagster_project.resources.arrays.posting_arrays import (
+    FREQUENCIES,
+    PostingArrays,
+    WrittenArray,
+    frequencies,
+)
 from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
 from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError

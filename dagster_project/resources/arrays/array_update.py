@@ -9,8 +9,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dagster_project.resources.hit_rows import update_hit_rows
-from dagster_project.resources.posting_arrays import (
+from dagster_project.resources.arrays.arrays import SortedTerms, appearing, write_narrow
+from dagster_project.resources.arrays.hit_rows import update_hit_rows
+from dagster_project.resources.arrays.posting_arrays import (
     FREQUENCIES,
     WrittenArray,
     coded,
@@ -18,7 +19,6 @@ from dagster_project.resources.posting_arrays import (
     known_codes,
     write_codes,
 )
-from dagster_project.resources.search_arrays import SortedTerms, appearing, write_narrow
 from transforms.embedding.sign_codes import sign_codes
 from transforms.embedding.vectors import stacked
 from transforms.retrieval.merged_postings import GONE, AddedTerms, SortedPostings, merged_postings

@@ -1,0 +1,1 @@
+"""Arrays beside the published file that search reads."""
