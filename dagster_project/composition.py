@@ -29,7 +29,6 @@ from assets.relations import (
     threads_asset,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.evaluation import make_evaluator, make_quality_guard
 from dagster_project.locks import lane_lock
 from dagster_project.opened_index import open_index
 from dagster_project.resources.answer_cache import SQLiteAnswerCache
@@ -38,6 +37,7 @@ from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
 from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.language_models import make_language_model

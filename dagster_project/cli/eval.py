@@ -46,7 +46,7 @@ def run(
     """Ask every query under every profile; print the scores and keep them as JSON and as a page."""
     from dagster_project.cli.render_eval import print_report
     from dagster_project.config.settings import load_settings
-    from dagster_project.evaluation import evaluated, make_evaluator
+    from dagster_project.resources.evaluation.evaluate import evaluated, make_evaluator
 
     settings = load_settings(config)
     evaluator = make_evaluator(settings, files, profiles)
@@ -67,8 +67,8 @@ def run(
 def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> None:
     """Compare two reports of `weft eval run` query by query: BEFORE and AFTER are their JSON files."""
     from dagster_project.cli.render_eval import print_report
-    from dagster_project.evaluation_page import page
-    from dagster_project.resources.evaluator import read_report
+    from dagster_project.resources.evaluation.evaluator import read_report
+    from dagster_project.resources.evaluation.page import page
     from transforms.evaluation.report import joined_reports
 
     joined = joined_reports(read_report(before), read_report(after))
@@ -116,7 +116,7 @@ def sweep(
     from dagster_project.cli import sweeps
     from dagster_project.cli.render_eval import counted_progress, print_sweep
     from dagster_project.config.settings import load_settings
-    from dagster_project.evaluation import make_evaluator
+    from dagster_project.resources.evaluation.evaluate import make_evaluator
     from transforms.evaluation.metrics import MEASURES
 
     if measure not in MEASURES:
@@ -174,7 +174,7 @@ def init(
 ) -> None:
     """Write ground truth to TARGET: drafted from the published index, or converted from BEIR or TREC files."""
     from dagster_project.config.settings import load_settings
-    from dagster_project.evaluation import converted, drafted
+    from dagster_project.resources.evaluation.evaluate import converted, drafted
 
     if target.exists():
         raise SettingsError(f"{target} is there already; name a new file")

@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from dagster_project.config.settings import Settings, changed_search, faults_of
-from dagster_project.evaluation import required_queries
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.resources.evaluator import IndexEvaluator, frame_of, run_profiles
-from dagster_project.resources.evaluator import saved as saved_report
+from dagster_project.resources.evaluation.evaluate import required_queries
+from dagster_project.resources.evaluation.evaluator import IndexEvaluator, frame_of, run_profiles
+from dagster_project.resources.evaluation.evaluator import saved as saved_report
 from transforms.errors import SettingsError
 from transforms.evaluation import report
 from transforms.evaluation.judgements import judgements

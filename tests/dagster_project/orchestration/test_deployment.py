@@ -23,8 +23,8 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 from dagster_project.cli.main import main
-from dagster_project.evaluation import open_index
 from dagster_project.orchestration.retention import prune_runs
+from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.published_files import CURRENT
 from tests.archives import Mail, Workspace, differences, embedded
 

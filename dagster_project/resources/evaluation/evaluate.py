@@ -9,10 +9,9 @@ from typing import Any
 import polars as pl
 
 from dagster_project.config.settings import Settings
-from dagster_project.evaluation_page import page
 from dagster_project.opened_index import open_index
 from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.evaluator import (
+from dagster_project.resources.evaluation.evaluator import (
     IndexEvaluator,
     contents,
     drafting_tables,
@@ -20,6 +19,7 @@ from dagster_project.resources.evaluator import (
     read_ground_truth,
     run_profiles,
 )
+from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex
 from transforms.errors import (

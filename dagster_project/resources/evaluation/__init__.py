@@ -1,0 +1,1 @@
+"""Measures search over a published index."""
