@@ -26,7 +26,7 @@ from search_speed import base_lake
 from assets.partitions import MAIL
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.publisher import Published
 
 NEW_MAILS = 300

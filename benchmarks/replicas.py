@@ -14,7 +14,7 @@ from assets.partitions import IN_PARTS, MAIL
 from assets.protocols import Parts
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
 from transforms.embedding.vectors import stacked
 
 SOURCE = "replica"

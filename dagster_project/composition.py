@@ -39,7 +39,7 @@ from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
-from dagster_project.resources.lake import LakeIOManager, ParquetLake
+from dagster_project.resources.lake.lake import LakeIOManager, ParquetLake
 from dagster_project.resources.language_models import make_language_model
 from dagster_project.resources.operations_history import DagsterHistory
 from dagster_project.resources.progress import LoggedProgress

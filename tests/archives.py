@@ -23,7 +23,7 @@ from dagster_project.orchestration.build import BuildResult, build
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.resources.arrays.arrays import folder_of, open_arrays
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {

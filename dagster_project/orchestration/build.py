@@ -40,9 +40,9 @@ from dagster_project.orchestration.recovery import Interrupted, clock_behind, go
 from dagster_project.orchestration.run_status import LANE_TAG
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
+from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publisher import DuckDBPublisher
-from dagster_project.resources.slow_lane import waiting_bytes
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")

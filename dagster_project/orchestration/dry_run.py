@@ -15,9 +15,9 @@ from dagster_project.composition import make_assets, make_backlog, make_lake, ma
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
 from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.operations_history import StepHistory, step_history
-from dagster_project.resources.slow_lane import waiting_bytes
 
 _CHARS_OF_TOKEN = 4
 _SAMPLED_PARTITIONS = 8

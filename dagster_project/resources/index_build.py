@@ -24,12 +24,12 @@ from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.duckdb_extensions import load_vss
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.posting_files import PostingFiles
 from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.published_files import LAYOUT
 from dagster_project.resources.seen_units import SeenUnits
-from dagster_project.resources.slow_lane import files_of
 from transforms import schemas
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings

@@ -31,11 +31,11 @@ from dagster_project.resources.index_build import (
     whole_parts,
 )
 from dagster_project.resources.index_update import IndexUpdate
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.oversize import slow_hashes
 from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.seen_units import SeenUnits
-from dagster_project.resources.slow_lane import slow_hashes
 from dagster_project.resources.sources import FileSources
 from dagster_project.resources.spare_version import begun, drop_spare, keep_as_spare, spare_of
 from transforms import schemas

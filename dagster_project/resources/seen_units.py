@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assets.partitions import FAMILIES
 from assets.protocols import Unit
-from dagster_project.resources.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
 
 _FIRST_TABLE = {family.name: family.tables[0] for family in FAMILIES}
 

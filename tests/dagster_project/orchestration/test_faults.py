@@ -23,7 +23,7 @@ from dagster_project.orchestration.build import BuildResult
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.recovery import BUILD, Interrupted
 from dagster_project.resources.evaluation.evaluate import open_index
-from dagster_project.resources.lake import SPOILED
+from dagster_project.resources.lake.lake import SPOILED
 from dagster_project.resources.published_files import CURRENT
 from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
 from tests.processes import weft

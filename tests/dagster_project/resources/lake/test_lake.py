@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.resources import lake as lake_module
-from dagster_project.resources.lake import SPOILED, LakeIOManager, ParquetLake
+from dagster_project.resources.lake import lake as lake_module
+from dagster_project.resources.lake.lake import SPOILED, LakeIOManager, ParquetLake
 from tests.archives import flip
 from transforms import schemas
 from transforms.errors import LakeDamageError, SchemaError
