@@ -37,8 +37,8 @@ from dagster_project.composition import make_published
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.context_index import IndexForContext
 from dagster_project.resources.filters import Filters
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.search_index import SearchIndex
-from dagster_project.resources.tokens import PackagedTokenCounter
 from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks

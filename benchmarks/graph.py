@@ -25,8 +25,8 @@ from passages import character_spans, weft_chunks, with_markdown_headings
 from rich.console import Console
 from rich.table import Table
 
-from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.graph_export import FileGraphExporter
+from dagster_project.resources.models.embedders import make_embedder
 from transforms import schemas
 from transforms.documents.files import RawFile, read_documents
 from transforms.graph.chunk_classes import chunk_classes

@@ -37,8 +37,8 @@ from rich.table import Table
 
 from assets.embedding import embed_missing
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.search_index import SearchIndex, open_current
 from transforms.hashing import text_hash
@@ -203,8 +203,8 @@ def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, 
 
 def quota(state: Path) -> None:
     """How much of a quota of requests is used, and how often the server had to refuse."""
-    from dagster_project.resources.gemini import GeminiEmbedder
-    from dagster_project.resources.service import Quota
+    from dagster_project.resources.models.gemini_client import Quota
+    from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
     from tests import gemini_loopback as server
 
     window, requests, count = 12.0, 400, 2000

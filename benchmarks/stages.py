@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search_index import open_current
 
 

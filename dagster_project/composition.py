@@ -31,25 +31,25 @@ from assets.relations import (
 from dagster_project.config.settings import Settings
 from dagster_project.locks import lane_lock
 from dagster_project.opened_index import open_index
-from dagster_project.resources.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.context_index import PublishedVersions
-from dagster_project.resources.embedders import make_embedder
-from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.lake import LakeIOManager, ParquetLake
-from dagster_project.resources.language_models import make_language_model
+from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.language_models import make_language_model
+from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.operations_history import DagsterHistory
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.remotes import SourceRemotes
-from dagster_project.resources.run_budget import RunBudget
 from dagster_project.resources.searcher import PublishedSearcher
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources
-from dagster_project.resources.tokens import PackagedTokenCounter
 from transforms import schemas
 from transforms.retrieval import bm25
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.published_files import CURRENT
-from dagster_project.resources.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex, open_current
 from transforms.errors import WeftError
 

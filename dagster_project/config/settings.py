@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
-from dagster_project.resources.transformer import folder_revision
+from dagster_project.resources.models.transformer import folder_revision
 from transforms.errors import SettingsError
 from transforms.settings import (
     BUILT_IN_PROFILES,

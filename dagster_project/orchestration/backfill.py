@@ -30,9 +30,9 @@ from dagster_project.orchestration.plan import add_partitions, is_made, make_pla
 from dagster_project.orchestration.recovery import lane_going
 from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG
 from dagster_project.orchestration.workers import Workers, make_partitions, workers_for
-from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.lake.lake import LakeIOManager
+from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.progress import CountedProgress
 from transforms.errors import SettingsError
 

@@ -14,9 +14,9 @@ from assets.protocols import Unit
 from dagster_project.composition import make_assets, make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
-from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes
+from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.operations_history import StepHistory, step_history
 
 _CHARS_OF_TOKEN = 4

@@ -27,10 +27,10 @@ from dagster_project.composition import make_assets, make_graph_exporter, make_p
 from dagster_project.config.settings import Settings
 from dagster_project.resources.lake.lake import MISSING, OTHER_SCHEMA, Footer, ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.published_files import CURRENT, version_of
 from dagster_project.resources.publisher import DuckDBPublisher
 from dagster_project.resources.sources import FileSources
-from dagster_project.resources.tokens import PackagedTokenCounter
 from transforms.errors import SourceError
 
 NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.hit_rows import HitRows
-from dagster_project.resources.rerankers import Reranker
+from dagster_project.resources.models.rerankers import Reranker
 from transforms.retrieval import fusion, reranking
 from transforms.settings import RerankSettings, SearchSettings
 

@@ -11,7 +11,7 @@ import dagster as dg
 import duckdb
 import polars as pl
 
-from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.published_files import version_of
 from dagster_project.resources.publisher import DuckDBPublisher
 from transforms.errors import IndexUnavailableError

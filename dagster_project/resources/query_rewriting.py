@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assets.protocols import LanguageModel
-from dagster_project.resources.language_models import make_language_model
+from dagster_project.resources.models.language_models import make_language_model
 from transforms.errors import WeftError
 from transforms.retrieval import query_rewriting
 from transforms.retrieval.query_rewriting import Rewritten, Standalone

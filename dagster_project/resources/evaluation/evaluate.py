@@ -10,7 +10,6 @@ import polars as pl
 
 from dagster_project.config.settings import Settings
 from dagster_project.opened_index import open_index
-from dagster_project.resources.embedders import make_embedder
 from dagster_project.resources.evaluation.evaluator import (
     IndexEvaluator,
     contents,
@@ -20,7 +19,8 @@ from dagster_project.resources.evaluation.evaluator import (
     run_profiles,
 )
 from dagster_project.resources.evaluation.page import page
-from dagster_project.resources.rerankers import make_reranker
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.search_index import SearchIndex
 from transforms.errors import (
     CheckFailedError,

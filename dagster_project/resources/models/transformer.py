@@ -11,7 +11,7 @@ import numpy as np
 
 from assets.protocols import Embedded
 from dagster_project.resources.extras import not_installed
-from dagster_project.resources.onnx_graph import run_by_onnx
+from dagster_project.resources.models.onnx_graph import run_by_onnx
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings, SafetySettings

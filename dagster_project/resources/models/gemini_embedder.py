@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assets.protocols import Embedded
-from dagster_project.resources.run_budget import RunBudget
-from dagster_project.resources.service import GeminiService, RefusedError
-from dagster_project.resources.static import load_tokenizer
+from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
+from dagster_project.resources.models.static import load_tokenizer
+from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.vectors import packed, unit_length
 from transforms.errors import EmbeddingError, RefusedTextError
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings

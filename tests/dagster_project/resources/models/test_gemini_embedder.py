@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from assets.embedding import query_vectors
-from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.gemini import GeminiEmbedder
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
 from dagster_project.resources.quota import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between

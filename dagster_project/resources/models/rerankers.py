@@ -128,11 +128,11 @@ def make_reranker(
     if settings.method == "features":
         return Reranker(settings)
     if settings.method == "cross_encoder":
-        from dagster_project.resources.cross_encoder import CrossEncoderJudge
+        from dagster_project.resources.models.cross_encoder import CrossEncoderJudge
 
         return Reranker(settings, CrossEncoderJudge(settings))
     try:
-        from dagster_project.resources.gemini_language import GeminiLanguageModel
+        from dagster_project.resources.models.gemini_language import GeminiLanguageModel
     except ImportError as error:
         raise not_installed(error, "gemini") from error
     quick = {

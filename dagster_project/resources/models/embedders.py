@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from assets.protocols import Embedder
 from dagster_project.resources.extras import not_installed
-from dagster_project.resources.run_budget import RunBudget
-from dagster_project.resources.static import StaticEmbedder
+from dagster_project.resources.models.static import StaticEmbedder
+from dagster_project.resources.models.token_budget import RunBudget
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 
 
@@ -18,12 +18,12 @@ def make_embedder(
     """The embedder that the settings name; what it asks a service for is taken from `budget`."""
     if settings.model == "gemini":
         try:
-            from dagster_project.resources.gemini import GeminiEmbedder
+            from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
         except ImportError as error:
             raise not_installed(error, "gemini") from error
         return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":
-        from dagster_project.resources.transformer import TransformerEmbedder
+        from dagster_project.resources.models.transformer import TransformerEmbedder
 
         return TransformerEmbedder(settings)
     return StaticEmbedder(settings)

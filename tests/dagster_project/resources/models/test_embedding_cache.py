@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.resources import embedding_cache
-from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models import embedding_cache
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from transforms.errors import EmbeddingError
 from transforms.hashing import text_hash
 

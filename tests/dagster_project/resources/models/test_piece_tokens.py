@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.resources.piece_tokens import PieceTokenizer, pieces
-from dagster_project.resources.static import load_tokenizer
+from dagster_project.resources.models.piece_tokens import PieceTokenizer, pieces
+from dagster_project.resources.models.static import load_tokenizer
 from tests.examples import examples
 
 WHOLE = load_tokenizer()

@@ -14,7 +14,7 @@ import numpy as np
 
 from assets.protocols import Embedded
 from dagster_project.resources.ahead import made_ahead
-from dagster_project.resources.piece_tokens import PieceTokenizer
+from dagster_project.resources.models.piece_tokens import PieceTokenizer
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
 from transforms.settings import EmbeddingSettings, SafetySettings

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from assets.protocols import Embedder
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.embedders import make_embedder
+from dagster_project.resources.models.embedders import make_embedder
 from tests.archives import Workspace
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings

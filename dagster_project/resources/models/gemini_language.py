@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assets.protocols import Answer, Shape
-from dagster_project.resources.run_budget import RunBudget
-from dagster_project.resources.service import GeminiService, RefusedError
-from dagster_project.resources.static import load_tokenizer
+from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
+from dagster_project.resources.models.static import load_tokenizer
+from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, fenced
 from transforms.errors import BudgetError
 from transforms.settings import GeminiSettings, SafetySettings

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel, Field
 
-from dagster_project.resources.gemini import GeminiEmbedder
-from dagster_project.resources.gemini_language import GeminiLanguageModel
-from dagster_project.resources.run_budget import RunBudget
+from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
+from dagster_project.resources.models.gemini_language import GeminiLanguageModel
+from dagster_project.resources.models.token_budget import RunBudget
 from tests import gemini_loopback as server
 from tests.gemini_loopback import KEY, Loopback, candidate, loopback
 from transforms.embedding.prompts import DATA_NOTE

@@ -7,7 +7,7 @@ from typing import Any
 
 from assets.protocols import Answer, LanguageModel, Shape
 from dagster_project.resources.extras import not_installed
-from dagster_project.resources.run_budget import RunBudget
+from dagster_project.resources.models.token_budget import RunBudget
 from transforms.errors import SettingsError
 from transforms.settings import GeminiSettings, SafetySettings
 
@@ -42,7 +42,7 @@ def make_language_model(
     if name is None:
         return NoLanguageModel()
     try:
-        from dagster_project.resources.gemini_language import GeminiLanguageModel
+        from dagster_project.resources.models.gemini_language import GeminiLanguageModel
     except ImportError as error:
         raise not_installed(error, "gemini") from error
     most = _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dagster_project.resources.answer_cache import Damage, SQLiteAnswerCache
+from dagster_project.resources.models.answer_cache import Damage, SQLiteAnswerCache
 from dagster_project.resources.processes import is_left_over
 from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError

@@ -1,0 +1,1 @@
+"""Embedding and language models, and the caches of their answers."""
