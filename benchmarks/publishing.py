@@ -27,7 +27,7 @@ from assets.partitions import MAIL
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.publisher import Published
+from dagster_project.resources.publish.publisher import Published
 
 NEW_MAILS = 300
 _MAILS_BEFORE = 1000

@@ -43,9 +43,9 @@ from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCac
 from dagster_project.resources.models.language_models import make_language_model
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
-from dagster_project.resources.operations_history import DagsterHistory
 from dagster_project.resources.progress import LoggedProgress
-from dagster_project.resources.publisher import DuckDBPublisher, PartitionPublisher
+from dagster_project.resources.publish.operations_history import DagsterHistory
+from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.remotes import SourceRemotes
 from dagster_project.resources.searcher import PublishedSearcher
 from dagster_project.resources.seen_units import SeenUnits

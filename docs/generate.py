@@ -26,7 +26,7 @@ from dagster_project.config.settings import (
     SourceSettings,
 )
 from dagster_project.config.source_settings import REMOTES, RemoteSettings
-from dagster_project.resources import published
+from dagster_project.resources.publish import table_sql
 from transforms import schemas
 from transforms.retrieval import bm25
 
@@ -337,7 +337,7 @@ def tables_page() -> str:
     """docs/tables.md: every table under both names, with its columns, types and meanings."""
     lake = lake_tables(Settings(sources=()))
     parts = [GENERATED, TABLES_TOP]
-    for name, (comment, columns) in published.COMMENTS.items():
+    for name, (comment, columns) in table_sql.COMMENTS.items():
         given = LAKE_NAMES.get(name, ())
         kept_as = (given,) if isinstance(given, str) else given
         table = lake[kept_as[0]] if kept_as else None
@@ -397,7 +397,7 @@ def _published_columns(
     for column, comment in columns.items():
         known = declared.get(column)
         if known:
-            sql = published.sql_type(known.type).replace("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
+            sql = table_sql.sql_type(known.type).replace("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
             yield column, sql, known.nullable, comment
         else:
             yield column, MADE_TYPES[name, column], False, comment

@@ -25,7 +25,7 @@ from dagster_project.orchestration.run_status import BACKFILL
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake.lake import SPOILED, is_local
-from dagster_project.resources.publisher import DuckDBPublisher
+from dagster_project.resources.publish.publisher import DuckDBPublisher
 from transforms.errors import WeftError
 
 State = Literal["ok", "warning", "fault"]

@@ -42,7 +42,7 @@ from dagster_project.orchestration.workers import Workers, make_partitions, sour
 from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.resources.publisher import DuckDBPublisher
+from dagster_project.resources.publish.publisher import DuckDBPublisher
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")

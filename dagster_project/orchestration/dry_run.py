@@ -17,7 +17,7 @@ from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.operations_history import StepHistory, step_history
+from dagster_project.resources.publish.operations_history import StepHistory, step_history
 
 _CHARS_OF_TOKEN = 4
 _SAMPLED_PARTITIONS = 8

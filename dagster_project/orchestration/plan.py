@@ -28,8 +28,8 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.lake.lake import MISSING, OTHER_SCHEMA, Footer, ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
-from dagster_project.resources.published_files import CURRENT, version_of
-from dagster_project.resources.publisher import DuckDBPublisher
+from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.publish.versions import CURRENT, version_of
 from dagster_project.resources.sources import FileSources
 from transforms.errors import SourceError
 

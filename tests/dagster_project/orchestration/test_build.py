@@ -12,7 +12,7 @@ import pytest
 
 from dagster_project import composition
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.index_build import IndexBuild
+from dagster_project.resources.publish.full_build import IndexBuild
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 
 MAIL = ("messages", "attachments", "quarantine")

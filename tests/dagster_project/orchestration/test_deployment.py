@@ -25,7 +25,7 @@ from packaging.specifiers import SpecifierSet
 from dagster_project.cli.main import main
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.resources.evaluation.evaluate import open_index
-from dagster_project.resources.published_files import CURRENT
+from dagster_project.resources.publish.versions import CURRENT
 from tests.archives import Mail, Workspace, differences, embedded
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"

@@ -24,7 +24,7 @@ from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.recovery import BUILD, Interrupted
 from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.lake.lake import SPOILED
-from dagster_project.resources.published_files import CURRENT
+from dagster_project.resources.publish.versions import CURRENT
 from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from dagster_project.opened_index import FollowedIndex, open_index
-from dagster_project.resources.published_files import CURRENT
+from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search_index import query_current
 from tests.archives import Mail, Workspace
 from tests.processes import weft

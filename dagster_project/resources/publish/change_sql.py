@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dagster_project.resources import published
-from dagster_project.resources.published import key_of
+from dagster_project.resources.publish import table_sql
+from dagster_project.resources.publish.table_sql import key_of
 
 KEYS = {
     "memberships": "message_id",
@@ -75,7 +75,7 @@ FROM changed UNION SELECT partition FROM partitions WHERE partition NOT IN (SELE
 
 # By the numbers of rows: else the texts of all chunks would be read before the rows are chosen.
 TEXTS_NOW = f"""
-{published.TEXTS} chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
+{table_sql.TEXTS} chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
 """
 TEXTS_BEFORE = f"CREATE TEMP TABLE texts_before AS {TEXTS_NOW}"
 
@@ -121,11 +121,11 @@ FROM came LEFT JOIN terms t USING (term) CROSS JOIN highest
     "INSERT INTO terms SELECT term_id, term, df FROM came_to_terms WHERE is_new ORDER BY term_id",
     "DELETE FROM terms WHERE df = 0",
     f"""
-INSERT INTO postings SELECT term_id, chunk_key, {published.TFS} FROM added JOIN came_to_terms USING (term)
+INSERT INTO postings SELECT term_id, chunk_key, {table_sql.TFS} FROM added JOIN came_to_terms USING (term)
 ORDER BY term_id, chunk_key
 """,
     f"DELETE FROM chunk_lengths WHERE {_GONE}",
-    f"INSERT INTO chunk_lengths {published.ADDED_LENGTHS}",
+    f"INSERT INTO chunk_lengths {table_sql.ADDED_LENGTHS}",
 )
 """What brings the inverted index from the chunks before to those of now."""
 MOVED_POSTINGS = "SELECT (SELECT count(*) FROM added) + (SELECT coalesce(sum(df), 0) FROM gone_from_terms)"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from assets import graph
-from dagster_project.resources.published_macros import VIEW_COMMENTS
+from dagster_project.resources.publish.macro_sql import VIEW_COMMENTS
 from transforms import schemas
 from transforms.retrieval import bm25
 from transforms.text import terms

@@ -22,7 +22,10 @@ from assets.protocols import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.full_disk import is_of_full_disk
-from dagster_project.resources.index_build import (
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.oversize import slow_hashes
+from dagster_project.resources.processes import give_memory_back
+from dagster_project.resources.publish.full_build import (
     TABLES,
     WHOLE,
     IndexBuild,
@@ -30,14 +33,11 @@ from dagster_project.resources.index_build import (
     Published,
     whole_parts,
 )
-from dagster_project.resources.index_update import IndexUpdate
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.oversize import slow_hashes
-from dagster_project.resources.processes import give_memory_back
-from dagster_project.resources.published_files import CURRENT, LAYOUT, require_whole, version_of
+from dagster_project.resources.publish.incremental_build import IndexUpdate
+from dagster_project.resources.publish.spare_version import begun, drop_spare, keep_as_spare, spare_of
+from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources
-from dagster_project.resources.spare_version import begun, drop_spare, keep_as_spare, spare_of
 from transforms import schemas
 from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError

@@ -12,8 +12,8 @@ import duckdb
 import polars as pl
 
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.published_files import version_of
-from dagster_project.resources.publisher import DuckDBPublisher
+from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.publish.versions import version_of
 from transforms.errors import IndexUnavailableError
 from transforms.operations.figures import (
     HISTORY,

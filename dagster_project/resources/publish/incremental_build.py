@@ -8,13 +8,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dagster_project.resources import published, published_changes, published_readiness
 from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
 from dagster_project.resources.full_disk import is_of_full_disk
-from dagster_project.resources.index_build import IndexBuild, Ingredients
-from dagster_project.resources.published_changes import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
-from dagster_project.resources.published_readiness import IN_SCOPE
+from dagster_project.resources.publish import change_sql, readiness_sql, table_sql
+from dagster_project.resources.publish.change_sql import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
+from dagster_project.resources.publish.full_build import IndexBuild, Ingredients
+from dagster_project.resources.publish.readiness_sql import IN_SCOPE
 
 
 class IndexUpdate(IndexBuild):
@@ -40,26 +40,26 @@ class IndexUpdate(IndexBuild):
         run = self.connection.execute
         run("SET checkpoint_threshold = '1TB'")  # once, at the end
         self.before = dict(run("FROM manifest").fetchall())
-        for name, rows in published.WHOLE.items():
+        for name, rows in table_sql.WHOLE.items():
             self._compare(name, rows)
         changed = self._changed()
-        for name in published.WHOLE:
+        for name in table_sql.WHOLE:
             self._replace(name)
         self._lake_rows_of(changed)
-        for name, rows in published.PARTITIONED.items():
+        for name, rows in table_sql.PARTITIONED.items():
             self._compare(name, rows, OF_TOUCHED)
-        run(published_changes.TEXTS_BEFORE)
-        for name in published.PARTITIONED:
+        run(change_sql.TEXTS_BEFORE)
+        for name in table_sql.PARTITIONED:
             self._replace(name, OF_TOUCHED)
-        with self._registered("seen_before", self._of_previous(published_changes.FIRST_SEEN_BEFORE)):
-            run(published_changes.FIRST_SEEN, {"now": self.now})
-        run(published.NUMBERS)
-        run(published.NUMBERED)
+        with self._registered("seen_before", self._of_previous(change_sql.FIRST_SEEN_BEFORE)):
+            run(change_sql.FIRST_SEEN, {"now": self.now})
+        run(table_sql.NUMBERS)
+        run(table_sql.NUMBERED)
         self._readiness(changed)
         self._inverted_index()
         self._term_forms()
         self._vectors()
-        for statement in published_changes.TOLD:
+        for statement in change_sql.TOLD:
             run(statement)
         return changed
 
@@ -83,15 +83,15 @@ class IndexUpdate(IndexBuild):
             "ORDER BY column_index",
             [table],
         ).fetchall()
-        made_here = published.MADE_HERE.get(table, "").split()[:1]
+        made_here = table_sql.MADE_HERE.get(table, "").split()[:1]
         return [f'"{name}"' for (name,) in rows if name not in made_here]
 
     def _changed(self) -> list[str]:
         """The partitions whose rows must be compared with the lake."""
         run = self.connection.execute
         with self._registered("partitions_now", self._tables_of_partitions()):
-            run(published_changes.CHANGED)
-            run(published_changes.TOUCHED)
+            run(change_sql.CHANGED)
+            run(change_sql.TOUCHED)
             run("DELETE FROM partitions")
             run("INSERT INTO partitions FROM partitions_now")
         return [r[0] for r in run("SELECT partition FROM changed ORDER BY partition").fetchall()]
@@ -100,16 +100,16 @@ class IndexUpdate(IndexBuild):
         """What is there keeps its times."""
         run = self.connection.execute
         self._stored_readiness()
-        run(published_readiness.SCOPE)
+        run(readiness_sql.SCOPE)
         partitions = [partition for (partition,) in run("FROM scope").fetchall()]
-        rows_before = self._of_previous(published_readiness.BEFORE_PUBLISHED, {"partitions": partitions})
-        before = [published_readiness.BEFORE_STORED, "FROM published_before"]
+        rows_before = self._of_previous(readiness_sql.BEFORE_PUBLISHED, {"partitions": partitions})
+        before = [readiness_sql.BEFORE_STORED, "FROM published_before"]
         with (
             self._registered("stage_times", self._stage_times(changed)),
             self._registered("published_before", rows_before),
         ):
             run(
-                f"CREATE TEMP TABLE rows_of_readiness AS {published_readiness.rows(before, IN_SCOPE)}",
+                f"CREATE TEMP TABLE rows_of_readiness AS {readiness_sql.rows(before, IN_SCOPE)}",
                 {"now": self.now},
             )
         self._run(DIFFERING, "readiness", IN_SCOPE)
@@ -123,36 +123,36 @@ class IndexUpdate(IndexBuild):
 
     def _inverted_index(self) -> None:
         run = self.connection.execute
-        run(published_changes.RECOUNTED)
-        run(published_changes.COUNTED)
-        for statement in published.COUNTED:
+        run(change_sql.RECOUNTED)
+        run(change_sql.COUNTED)
+        for statement in table_sql.COUNTED:
             run(statement)
-        with self._registered("gone_postings", run(published_changes.UNPOSTED).to_arrow_table()):
-            for statement in published_changes.INVERTED:
+        with self._registered("gone_postings", run(change_sql.UNPOSTED).to_arrow_table()):
+            for statement in change_sql.INVERTED:
                 run(statement)
 
     def _term_forms(self) -> None:
-        added = self._forms_in(self.connection, published_changes.TEXTS_NOW)
+        added = self._forms_in(self.connection, change_sql.TEXTS_NOW)
         removed = self._forms_in(self.connection, "FROM texts_before")
         with self._registered("added_forms", added), self._registered("removed_forms", removed):
-            for statement in published_changes.FORMS:
+            for statement in change_sql.FORMS:
                 self.connection.execute(statement)
 
     def _vectors(self) -> None:
         run = self.connection.execute
-        run(published_changes.REFUSED_BEFORE)
-        run(published.REFUSALS)
-        run(published_changes.EMBEDDED_ANEW)
-        for statement in published_changes.RENUMBERED:
+        run(change_sql.REFUSED_BEFORE)
+        run(table_sql.REFUSALS)
+        run(change_sql.EMBEDDED_ANEW)
+        for statement in change_sql.RENUMBERED:
             run(statement)
-        run(published.EMBEDDED_TEXTS.format(chunks=published_changes.CHUNKS_EMBEDDED_ANEW))
+        run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_EMBEDDED_ANEW))
         # The vectors of a few parts are read, and of the others the hashes of their texts.
-        files = [file for (file,) in run(published_changes.FILES_WITH_TEXTS).fetchall()]
+        files = [file for (file,) in run(change_sql.FILES_WITH_TEXTS).fetchall()]
         self._from_parts("needed_embeddings", "embeddings", files)
         run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
-        (moved,) = self.connection.execute(published_changes.MOVED_POSTINGS).fetchone() or (0,)
+        (moved,) = self.connection.execute(change_sql.MOVED_POSTINGS).fetchone() or (0,)
         return int(self.before["postings_since_rebuild"]) + int(moved)
 
     def _write_arrays(self) -> None:

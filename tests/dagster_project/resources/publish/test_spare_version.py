@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.index_update import IndexUpdate
+from dagster_project.resources.publish.incremental_build import IndexUpdate
 from tests.archives import Workspace, differences, discussion
 
 BROKEN = b"From nobody\n\nno header at all\n"

@@ -19,16 +19,16 @@ import pyarrow as pa
 
 from assets import graph
 from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, IN_PARTS
-from dagster_project.resources import published, published_macros, published_readiness
 from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import files_of
-from dagster_project.resources.posting_files import PostingFiles
 from dagster_project.resources.processes import give_memory_back
-from dagster_project.resources.published_files import LAYOUT
+from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql
+from dagster_project.resources.publish.external_sort import PostingFiles
+from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.seen_units import SeenUnits
 from transforms import schemas
 from transforms.errors import CheckFailedError, ModelMismatchError
@@ -57,7 +57,7 @@ WHOLE = (
     "thread_tree",
     "families",
     "inferred_quotes",
-    *published.LINKS_FROM,
+    *table_sql.LINKS_FROM,
     "chunk_context",
     "context_terms",
     "corpus_measures",
@@ -194,17 +194,17 @@ class IndexBuild:
         changed = sorted(self.partitions)
         with self._registered("partitions_now", self._tables_of_partitions()):
             run("CREATE TABLE partitions AS FROM partitions_now")
-        for name, rows in published.WHOLE.items():
+        for name, rows in table_sql.WHOLE.items():
             run(f"CREATE TABLE {name} AS {rows}")
         self._lake_rows_of(changed)
-        run(published.NUMBERED_AHEAD)
+        run(table_sql.NUMBERED_AHEAD)
         self._arrays = self.place.with_suffix(".begun_arrays")
         self._arrays.mkdir()
         # What is sorted and counted beside DuckDB writing is of the lake; then it writes postings, and is read beside.
         with self._beside() as begin:
             tables = begin(self._create_tables)
             files = self._posting_files()
-            forms = self._forms_in(self.connection, f"{published.TEXTS} ({published.PARTITIONED['chunks']})")
+            forms = self._forms_in(self.connection, f"{table_sql.TEXTS} ({table_sql.PARTITIONED['chunks']})")
             tables.result()
             run(f"SET memory_limit = '{_INSERTING_LIMIT}'")
             give_memory_back()
@@ -214,20 +214,20 @@ class IndexBuild:
             chunk_rows.result()
         run(f"SET memory_limit = '{self._memory_limit}'")
         with self._registered("added_forms", forms):
-            run(published.TERM_FORMS)
+            run(table_sql.TERM_FORMS)
         run("UPDATE quarantine SET first_seen = $now", {"now": self.now})
         self._readiness(changed)
         return changed
 
     def _create_tables(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create all that is made of partitions of the lake, and the vectors."""
-        for table in published.PARTITIONED:
+        for table in table_sql.PARTITIONED:
             self._create_partitioned(connection, table)
-        connection.execute(published.NUMBERS)
-        connection.execute(published.NUMBERED)
-        connection.execute(published.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
+        connection.execute(table_sql.NUMBERS)
+        connection.execute(table_sql.NUMBERED)
+        connection.execute(table_sql.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
         connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
-        connection.execute(published.REFUSALS)
+        connection.execute(table_sql.REFUSALS)
 
     @contextlib.contextmanager
     def _beside(self) -> Iterator[Callable[..., Future[Any]]]:
@@ -256,13 +256,13 @@ class IndexBuild:
         """The terms of all chunks, sorted in files beside this one."""
         run = self.connection.execute
         files = PostingFiles(self.place.with_suffix(".postings"), self._count("numbered"))
-        restated = run(published.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
+        restated = run(table_sql.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
             (table,) = (t for t in TABLES[self.partitions[partition]] if schemas.TERMS is self.lake.tables[t])
-            chunks = run(published.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
+            chunks = run(table_sql.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)
-        chunks = run(published.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
+        chunks = run(table_sql.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
         files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
         files.number()
         return files
@@ -293,11 +293,11 @@ class IndexBuild:
     @staticmethod
     def _create_partitioned(connection: duckdb.DuckDBPyConnection, table: str) -> None:
         """Create a table of the lake's partitions, columns that are seldom read compressed."""
-        rows = published.PARTITIONED[table]
-        if table in published.MADE_HERE:
-            column, kind = published.MADE_HERE[table].split()
+        rows = table_sql.PARTITIONED[table]
+        if table in table_sql.MADE_HERE:
+            column, kind = table_sql.MADE_HERE[table].split()
             rows = f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
-        compressed = published.COMPRESSED.get(table, ())
+        compressed = table_sql.COMPRESSED.get(table, ())
         columns = ", ".join(
             f'"{name}" {kind}' + (" USING COMPRESSION zstd" if name in compressed else "")
             for name, kind, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()
@@ -318,7 +318,7 @@ class IndexBuild:
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
         if not files:
-            self._view(view, f"SELECT {published.nulls(declared)}, NULL::VARCHAR AS partition LIMIT 0")
+            self._view(view, f"SELECT {table_sql.nulls(declared)}, NULL::VARCHAR AS partition LIMIT 0")
             return
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
@@ -337,7 +337,7 @@ class IndexBuild:
         paths = ", ".join(f"'{quoted(file)}'" for file in files)
         rows = f"SELECT {names}, _file FROM read_parquet([{paths}], filename = '_file')"
         if not files:
-            rows = f"SELECT {published.nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
+            rows = f"SELECT {table_sql.nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
         self._view(view, rows)
 
     def _view(self, name: str, rows: str) -> None:
@@ -368,7 +368,7 @@ class IndexBuild:
     def _readiness(self, changed: Sequence[str]) -> None:
         """What can be found and when it got how far; what the lake keeps of before keeps its times."""
         self._stored_readiness()
-        rows = published_readiness.rows([published_readiness.BEFORE_STORED])
+        rows = readiness_sql.rows([readiness_sql.BEFORE_STORED])
         with self._registered("stage_times", self._stage_times(changed)):
             self.connection.execute(f"CREATE TABLE readiness AS {rows}", {"now": self.now})
 
@@ -388,10 +388,8 @@ class IndexBuild:
             chunked = self.lake.written_at(CHUNKS_OF[family], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
             rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
-        columns = list(zip(*rows, strict=True)) or [()] * len(published_readiness.STAGES)
-        return pa.table(
-            dict(zip(published_readiness.STAGES.names, columns, strict=True)), published_readiness.STAGES
-        )
+        columns = list(zip(*rows, strict=True)) or [()] * len(readiness_sql.STAGES)
+        return pa.table(dict(zip(readiness_sql.STAGES.names, columns, strict=True)), readiness_sql.STAGES)
 
     def _forms_in(self, connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
         """`word_forms` of the texts that a statement selects, some at a time: which words are which terms."""
@@ -414,7 +412,7 @@ class IndexBuild:
 
     def _embedded(self, vectors: str) -> str:
         """The statement that selects the vectors of `embedded_texts` from a view."""
-        return published.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, vectors=vectors)
+        return table_sql.EMBEDDED.format(dimensions=self.made_of.embedding.dimensions, vectors=vectors)
 
     def _hnsw(self) -> str:
         """Build the HNSW index where there are enough vectors; returns how vectors are searched."""
@@ -458,7 +456,7 @@ class IndexBuild:
 
     def _check(self) -> None:
         """CheckFailedError for the first rule that the new file breaks."""
-        for rule, statement in published.RULES.items():
+        for rule, statement in table_sql.RULES.items():
             (broken,) = self.connection.execute(statement).fetchone() or (0,)
             if broken:
                 raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
@@ -471,9 +469,9 @@ class IndexBuild:
         self.connection.commit()
 
     def _views_and_macros(self) -> None:
-        for name, statement in published_macros.VIEWS.items():
+        for name, statement in macro_sql.VIEWS.items():
             self.connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {statement}')
-        made = published_macros.macros(self.made_of.search, self.made_of.terms)
+        made = macro_sql.macros(self.made_of.search, self.made_of.terms)
         for name, macro in made.items():
             self.connection.execute(
                 f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}'
@@ -481,8 +479,8 @@ class IndexBuild:
             self.connection.execute(f"COMMENT ON MACRO TABLE \"{name}\" IS '{quoted(macro.comment)}'")
 
     def _comment(self) -> None:
-        for name, (comment, columns) in published.COMMENTS.items():
-            what = "VIEW" if name in published_macros.VIEWS else "TABLE"
+        for name, (comment, columns) in table_sql.COMMENTS.items():
+            what = "VIEW" if name in macro_sql.VIEWS else "TABLE"
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{quoted(meaning)}\'')
