@@ -46,7 +46,7 @@ from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
 from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
-from dagster_project.resources.remotes import SourceRemotes
+from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.searcher import PublishedSearcher
 from dagster_project.resources.seen_units import SeenUnits
 from dagster_project.resources.sources import FileSources

@@ -25,9 +25,9 @@ from dagster_project.config.settings import (
     Settings,
     SourceSettings,
 )
-from dagster_project.resources.landing import Landing
 from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
+from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.trees import tree_files
 from transforms.documents.files import RawFile
 from transforms.errors import SourceError

@@ -24,8 +24,8 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginEr
 
 from dagster_project.config.source_settings import ImapRemote
 from dagster_project.resources.credentials import Credentials
-from dagster_project.resources.landing import Landing
 from dagster_project.resources.quota import Quota
+from dagster_project.resources.remotes.landing import Landing
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import parts_hash
 

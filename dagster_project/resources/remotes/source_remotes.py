@@ -12,7 +12,7 @@ from assets.protocols import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote
 from dagster_project.resources.credentials import Credentials
-from dagster_project.resources.landing import Landing
+from dagster_project.resources.remotes.landing import Landing
 from transforms.errors import FetchInterruptedError
 
 
@@ -63,19 +63,19 @@ class SourceRemotes:
         credentials = Credentials.of(remote, name)
         # Each brings a library that a build without it need not load.
         if isinstance(remote, HttpRemote):
-            from dagster_project.resources.http_archives import MonthlyArchives
+            from dagster_project.resources.remotes.http_archives import MonthlyArchives
 
             list_id = source.list_id if isinstance(source, SourceSettings) else None
             return MonthlyArchives(remote, landing, credentials, list_id or name, self.now())
         if isinstance(remote, ImapRemote):
-            from dagster_project.resources.imap_folders import ImapFolder
+            from dagster_project.resources.remotes.imap_folders import ImapFolder
 
             return ImapFolder(remote, landing, credentials, self.settings.base)
         if isinstance(remote, GitRemote):
-            from dagster_project.resources.git_remotes import GitRepositories
+            from dagster_project.resources.remotes.git_remotes import GitRepositories
 
             return GitRepositories(remote, landing, credentials)
-        from dagster_project.resources.object_prefixes import ObjectPrefix
+        from dagster_project.resources.remotes.object_prefixes import ObjectPrefix
 
         return ObjectPrefix(remote, landing, credentials)
 

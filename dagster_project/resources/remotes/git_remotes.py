@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from dagster_project.config.source_settings import GitRemote
 from dagster_project.resources.credentials import Credentials, shown_address
-from dagster_project.resources.landing import Landing
 from dagster_project.resources.quota import Quota
+from dagster_project.resources.remotes.landing import Landing
 from transforms.errors import FetchError, FetchInterruptedError
 
 _MOST_EPOCHS = 1000

@@ -16,8 +16,8 @@ import fsspec
 from dagster_project.config.source_settings import ObjectRemote
 from dagster_project.resources.credentials import Credentials, shown_address
 from dagster_project.resources.extras import not_installed
-from dagster_project.resources.landing import Landing
 from dagster_project.resources.quota import Quota
+from dagster_project.resources.remotes.landing import Landing
 from transforms.errors import FetchError, FetchInterruptedError
 
 _NAME_BYTES = 250

@@ -15,7 +15,7 @@ import pytest
 
 from assets.protocols import Fetched
 from dagster_project.composition import make_sources
-from dagster_project.resources.remotes import SourceRemotes
+from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
 from tests.http_loopback import basic
 from transforms.errors import FetchError, FetchInterruptedError

@@ -11,7 +11,7 @@ import pytest
 
 from assets.protocols import Fetched
 from dagster_project.composition import make_sources
-from dagster_project.resources.remotes import SourceRemotes
+from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace, mbox
 from tests.s3_loopback import s3_service
 from transforms.errors import FetchError, FetchInterruptedError

@@ -1,0 +1,1 @@
+"""What fetches sources from the network."""
