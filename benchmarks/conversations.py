@@ -35,10 +35,10 @@ from rich.table import Table
 
 from dagster_project.composition import make_published
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.context_index import IndexForContext
-from dagster_project.resources.filters import Filters
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.context_index import IndexForContext
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks

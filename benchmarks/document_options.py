@@ -23,7 +23,7 @@ import tasks
 from passages import with_markdown_headings
 from retrieval import ahead, new_table, show
 
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.evaluation.intervals import bootstrap
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.settings import BUILT_IN_PROFILES, SearchSettings

@@ -24,7 +24,7 @@ import yaml
 from retrieval import new_table, show
 from rich.table import Table
 
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.retrieval.bm25 import terms_by_query
 from transforms.retrieval.labels import LABELS
 from transforms.text.terms import query_terms

@@ -40,7 +40,7 @@ from dagster_project.config.settings import load_settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.progress import LoggedProgress
-from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.hashing import text_hash
 from transforms.settings import BUILT_IN_PROFILES, EmbeddingSettings, GeminiSettings
 

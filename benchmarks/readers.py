@@ -32,10 +32,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.config.settings import load_settings
-from dagster_project.opened_index import FollowedIndex
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.resources.search_index import query_current
+from dagster_project.resources.search.opened_index import FollowedIndex
+from dagster_project.resources.search.search_index import query_current
 from transforms.errors import WeftError
 
 PROCESSES = 4

@@ -35,7 +35,7 @@ from dagster_project.composition import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.embedding.sign_codes import CodeScores
 from transforms.settings import EmbeddingSettings, SearchSettings, TermSettings
 

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search_index import open_current
+from dagster_project.resources.search.search_index import open_current
 
 
 def main() -> None:

@@ -22,9 +22,9 @@ import Stemmer
 from conversations import locomo, turn_ids
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.filters import Filters
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.evaluation.losses import KEPT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place

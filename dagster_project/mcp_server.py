@@ -18,10 +18,10 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
-from dagster_project.context_command import context_of, given_conversation
-from dagster_project.opened_index import FollowedIndex
-from dagster_project.resources.reading import asking, reading
-from dagster_project.resources.search_index import Filters, SearchIndex
+from dagster_project.resources.search.conversation_context import context_of, given_conversation
+from dagster_project.resources.search.lookup import asking, reading
+from dagster_project.resources.search.opened_index import FollowedIndex
+from dagster_project.resources.search.search_index import Filters, SearchIndex
 from transforms.errors import QueryError, WeftError
 
 _INSTRUCTIONS = (

@@ -11,7 +11,7 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, explained, filtered
 
 if TYPE_CHECKING:
-    from dagster_project.resources.filters import Filters
+    from dagster_project.resources.search.filters import Filters
 
 
 @click.command()
@@ -44,8 +44,8 @@ def explain(
     """
     from dagster_project.cli.render_explain import print_explanation
     from dagster_project.config.settings import load_settings
-    from dagster_project.opened_index import open_index
-    from dagster_project.resources.explaining import explanation
+    from dagster_project.resources.search.explain import explanation
+    from dagster_project.resources.search.opened_index import open_index
 
     index = open_index(load_settings(config))
     made = explanation(index, query, ident, filters, limit)

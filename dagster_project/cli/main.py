@@ -21,7 +21,7 @@ from transforms.errors import FetchError
 
 if TYPE_CHECKING:
     from dagster_project.orchestration.fetch import FetchOutcome
-    from dagster_project.resources.filters import Filters
+    from dagster_project.resources.search.filters import Filters
 
 NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
@@ -160,8 +160,8 @@ def search(
     """
     from dagster_project.cli.render import print_hits
     from dagster_project.config.settings import load_settings
-    from dagster_project.opened_index import open_index
-    from dagster_project.resources.query_rewriting import make_rewriter
+    from dagster_project.resources.search.opened_index import open_index
+    from dagster_project.resources.search.query_rewriting import make_rewriter
 
     settings = load_settings(config)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
@@ -231,8 +231,8 @@ def context(
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
     """
-    from dagster_project import context_command as work
     from dagster_project.config.settings import load_settings
+    from dagster_project.resources.search import conversation_context as work
     from transforms.context.block import difference
 
     if sum(map(bool, (file, from_stdin, reproduce, compare))) != 1:
@@ -278,7 +278,7 @@ def sql(statement: str, config: Path | None, as_json: bool) -> None:
     """Run one SQL STATEMENT on the published index, read-only."""
     from dagster_project.cli.render import print_rows
     from dagster_project.config.settings import load_settings
-    from dagster_project.resources.search_index import query_current
+    from dagster_project.resources.search.search_index import query_current
 
     settings = load_settings(config)
     rows = query_current(settings.root / "index", statement)
@@ -301,8 +301,8 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
     """
     from dagster_project.cli.render import reading_line
     from dagster_project.config.settings import load_settings
-    from dagster_project.resources.reading import reading
-    from dagster_project.resources.search_index import query_current
+    from dagster_project.resources.search.lookup import reading
+    from dagster_project.resources.search.search_index import query_current
 
     found = reading(partial(query_current, load_settings(config).root / "index"), name)
     if as_json:
@@ -325,8 +325,8 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     """
     from dagster_project.cli.render import print_hits
     from dagster_project.config.settings import load_settings
-    from dagster_project.opened_index import open_index
-    from dagster_project.resources.similar import similar
+    from dagster_project.resources.search.opened_index import open_index
+    from dagster_project.resources.search.similar import similar
     from transforms.retrieval.query_rewriting import Standalone
 
     with closing(open_index(load_settings(config))) as index:
@@ -354,7 +354,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
     """
     from dagster_project.cli.render import print_stripe
     from dagster_project.config.settings import load_settings
-    from dagster_project.resources import disclosure
+    from dagster_project.resources.search import disclosure
 
     folder = load_settings(config).root / "index"
     rows = disclosure.stripe(folder, document, count, "technical" if technical else "conceptual")
@@ -375,7 +375,7 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
     """Find what answers QUERY by search, with --static first among the questions stored with chunks."""
     from dagster_project.cli.render import print_prompted
     from dagster_project.config.settings import load_settings
-    from dagster_project.resources import disclosure
+    from dagster_project.resources.search import disclosure
 
     settings = load_settings(config)
     folder = settings.root / "index"

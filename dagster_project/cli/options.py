@@ -62,7 +62,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        from dagster_project.resources.filters import Filters
+        from dagster_project.resources.search.filters import Filters
 
         given = {name: kwargs.pop(name) for name in _FILTERED_BY}
         days = {name: given[name] and given[name].replace(tzinfo=UTC) for name in ("since", "until")}

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from dagster_project.orchestration.dry_run import Outlook
     from dagster_project.orchestration.fetch import FetchOutcome
     from dagster_project.orchestration.plan import Plan
-    from dagster_project.resources.disclosure import Prompted
-    from dagster_project.resources.filters import Understood
-    from dagster_project.resources.reading import Reading
-    from dagster_project.resources.search_index import SearchResult
+    from dagster_project.resources.search.disclosure import Prompted
+    from dagster_project.resources.search.filters import Understood
+    from dagster_project.resources.search.lookup import Reading
+    from dagster_project.resources.search.search_index import SearchResult
 
 _STAGES = {
     "fetch": "fetching",

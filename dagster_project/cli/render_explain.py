@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dagster_project.cli.render import terminal
-from dagster_project.resources.explaining import Explanation
+from dagster_project.resources.search.explain import Explanation
 
 
 def print_explanation(made: Explanation, rows: int) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from dagster_project.config.settings import Settings
-from dagster_project.opened_index import open_index
 from dagster_project.resources.evaluation.evaluator import (
     IndexEvaluator,
     contents,
@@ -21,7 +20,8 @@ from dagster_project.resources.evaluation.evaluator import (
 from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import (
     CheckFailedError,
     GroundTruthError,

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms import schemas
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, joined, parse_ground_truth

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.opened_index import open_index
-from dagster_project.resources.explaining import explanation
-from dagster_project.resources.filters import Filters
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.explain import explanation
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.errors import QueryError
 
@@ -99,7 +99,7 @@ def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
 
 def test_two_processes_return_the_same_bytes(built_once: Workspace):
     script = (
-        "import hashlib, sys; from dagster_project.opened_index import open_index;"
+        "import hashlib, sys; from dagster_project.resources.search.opened_index import open_index;"
         "from dagster_project.config.settings import load_settings; from pathlib import Path;"
         "settings = load_settings(Path(sys.argv[1]));"
         "search = settings.search.model_copy(update={'diversity': 0.3, 'collapse_duplicates': True, 'elbow': True,"

@@ -16,7 +16,7 @@ from dagster_project.cli.main import main
 from dagster_project.resources.models.cross_encoder import CrossEncoderJudge
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import Reranker, make_reranker
-from dagster_project.resources.search_index import open_current
+from dagster_project.resources.search.search_index import open_current
 from tests import gemini_loopback as server
 from tests.archives import Workspace
 from tests.gemini_loopback import KEY, Loopback, loopback

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.resources.search.search_index import SearchIndex, open_current
 from tests.archives import Mail, Workspace
 from transforms.retrieval import bm25 as lexical
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.filters import Filters
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search_index import SearchIndex, query_current
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.search_index import SearchIndex, query_current
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError
 

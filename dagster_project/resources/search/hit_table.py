@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.hit_rows import HitRows
-from dagster_project.resources.expansions import expansions
+from dagster_project.resources.search.expansions import expansions
 from transforms.retrieval.citations import citation
 from transforms.schemas import SEARCH_HITS
 from transforms.settings import SearchSettings, TermSettings

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.described_hits import described
-from dagster_project.resources.filters import Understood
-from dagster_project.resources.reading import asking, meant
-from dagster_project.resources.search_index import SearchIndex, SearchResult
+from dagster_project.resources.search.filters import Understood
+from dagster_project.resources.search.hit_table import described
+from dagster_project.resources.search.lookup import asking, meant
+from dagster_project.resources.search.search_index import SearchIndex, SearchResult
 from transforms.embedding.vectors import stacked
 from transforms.errors import QueryError
 from transforms.retrieval import labels

@@ -13,7 +13,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import WeftError
 
 _LOOKED_EVERY = 1.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dagster_project.opened_index import open_index
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.schemas import SEARCH_HITS
 from transforms.text.terms import stems

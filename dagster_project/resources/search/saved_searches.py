@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from dagster_project.resources.search_index import Filters, SearchIndex
+from dagster_project.resources.search.search_index import Filters, SearchIndex
 from transforms.retrieval.saved_searches import Answers
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagster_project.resources.search_index import query_current
+from dagster_project.resources.search.search_index import query_current
 from transforms.errors import QueryError
 from transforms.graph.prompt_hashes import distances, simhash
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
-from dagster_project.resources.search_index import SearchIndex, open_current
+from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
 from transforms.errors import IndexUnavailableError

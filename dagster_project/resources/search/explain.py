@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from dagster_project.resources.filters import Filters
-from dagster_project.resources.search_index import SearchIndex, reading
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.search_index import SearchIndex, reading
 from transforms.errors import QueryError
 from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.resources.filters import Filters
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search_index import SearchIndex
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
 from tests.examples import examples
 from transforms.errors import QueryError, QuerySyntaxError

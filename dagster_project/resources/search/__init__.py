@@ -1,0 +1,1 @@
+"""Reads the published index: hits, texts, context."""
