@@ -31,7 +31,6 @@ from assets.relations import (
 from dagster_project.config.settings import Settings
 from dagster_project.locks import lane_lock
 from dagster_project.resources.backlog import Backlog
-from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.lake import LakeIOManager, ParquetLake
@@ -48,8 +47,9 @@ from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.context_index import PublishedVersions
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.saved_searches import PublishedSearcher
-from dagster_project.resources.seen_units import SeenUnits
-from dagster_project.resources.sources import FileSources
+from dagster_project.resources.sources.chats import ChatFiles
+from dagster_project.resources.sources.file_sources import FileSources
+from dagster_project.resources.sources.seen_units import SeenUnits
 from transforms import schemas
 from transforms.retrieval import bm25
 

@@ -30,7 +30,7 @@ from dagster_project.resources.lake.oversize import QUEUE
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.versions import CURRENT, version_of
-from dagster_project.resources.sources import FileSources
+from dagster_project.resources.sources.file_sources import FileSources
 from transforms.errors import SourceError
 
 NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"

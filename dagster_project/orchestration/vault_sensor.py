@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.run_status import REFRESH, run_under_way
-from dagster_project.resources.trees import tree_files
+from dagster_project.resources.sources.trees import tree_files
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 from transforms.settings import WatchSettings

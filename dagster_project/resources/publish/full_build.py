@@ -29,7 +29,7 @@ from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql
 from dagster_project.resources.publish.external_sort import PostingFiles
 from dagster_project.resources.publish.versions import LAYOUT
-from dagster_project.resources.seen_units import SeenUnits
+from dagster_project.resources.sources.seen_units import SeenUnits
 from transforms import schemas
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings

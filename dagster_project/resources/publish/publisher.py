@@ -36,8 +36,8 @@ from dagster_project.resources.publish.full_build import (
 from dagster_project.resources.publish.incremental_build import IndexUpdate
 from dagster_project.resources.publish.spare_version import begun, drop_spare, keep_as_spare, spare_of
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole, version_of
-from dagster_project.resources.seen_units import SeenUnits
-from dagster_project.resources.sources import FileSources
+from dagster_project.resources.sources.file_sources import FileSources
+from dagster_project.resources.sources.seen_units import SeenUnits
 from transforms import schemas
 from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError

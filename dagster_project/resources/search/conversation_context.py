@@ -14,10 +14,16 @@ import pyarrow as pa
 
 from dagster_project.composition import make_published
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.resources.chat_exports import Export, ExportReader, chat_names, decoded, exports_at
-from dagster_project.resources.chats import ChatFiles
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.sources.chat_exports import (
+    Export,
+    ExportReader,
+    chat_names,
+    decoded,
+    exports_at,
+)
+from dagster_project.resources.sources.chats import ChatFiles
 from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks

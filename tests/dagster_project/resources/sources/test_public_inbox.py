@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.composition import make_sources
-from dagster_project.resources.public_inbox import blobs, inbox_mails
+from dagster_project.resources.sources.public_inbox import blobs, inbox_mails
 from tests.archives import Mail, Workspace
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail

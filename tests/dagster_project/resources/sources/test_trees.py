@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import DocumentSourceSettings
-from dagster_project.resources.trees import tree_files
+from dagster_project.resources.sources.trees import tree_files
 from transforms.errors import SourceError
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.resources.chat_exports import Export, ExportReader, chat_names, exports_at
 from dagster_project.resources.search.conversation_context import given_conversation
+from dagster_project.resources.sources.chat_exports import Export, ExportReader, chat_names, exports_at
 from transforms.conversations.exports import Chat
 from transforms.errors import ChatFormatError
 from transforms.settings import ConversationSettings, MailSettings, ThreadSettings

@@ -26,9 +26,9 @@ from dagster_project.config.settings import (
     SourceSettings,
 )
 from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
-from dagster_project.resources.public_inbox import InboxMail, blobs, inbox_mails
 from dagster_project.resources.remotes.landing import Landing
-from dagster_project.resources.trees import tree_files
+from dagster_project.resources.sources.public_inbox import InboxMail, blobs, inbox_mails
+from dagster_project.resources.sources.trees import tree_files
 from transforms.documents.files import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
@@ -55,7 +55,7 @@ class _File:
 
 
 class ConversationReader(Protocol):
-    """Knows how chats make units; `dagster_project.resources.chats` implements it."""
+    """Knows how chats make units; `dagster_project.resources.sources.chats` implements it."""
 
     def units(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> list[Unit]:
         """The windows of all chats of a source."""

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dagster_project.config.settings import ConversationSourceSettings
-from dagster_project.resources.chat_archives import ZippedExport
+from dagster_project.resources.sources.zip_exports import ZippedExport
 from transforms.conversations.exports import Chat, Entry, Fault, read_discord, read_slack, read_table
 from transforms.conversations.whatsapp import read_whatsapp
 from transforms.errors import ChatFormatError

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from assets.protocols import Unit
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.resources.chat_exports import (
+from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
+from dagster_project.resources.sources.chat_exports import (
     Export,
     ExportReader,
     chat_names,
@@ -21,8 +22,7 @@ from dagster_project.resources.chat_exports import (
     is_slack,
     unread,
 )
-from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
-from dagster_project.resources.pseudonym_key import pseudonym_key
+from dagster_project.resources.sources.pseudonym_key import pseudonym_key
 from transforms.conversations import windows as conversations
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
