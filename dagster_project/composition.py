@@ -29,8 +29,6 @@ from assets.relations import (
     threads_asset,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.locks import lane_lock
-from dagster_project.resources.backlog import Backlog
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.lake import LakeIOManager, ParquetLake
@@ -50,6 +48,8 @@ from dagster_project.resources.search.saved_searches import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_units import SeenUnits
+from dagster_project.resources.system.backlog import Backlog
+from dagster_project.resources.system.locks import lane_lock
 from transforms import schemas
 from transforms.retrieval import bm25
 

@@ -22,10 +22,10 @@ from dagster_project.composition import (
     make_sentence_writer,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.locks import only_build
 from dagster_project.resources.lake.lake import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.system.locks import only_build
 from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError

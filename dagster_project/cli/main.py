@@ -417,7 +417,7 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 def mcp(config: Path | None, port: int | None) -> None:
     """Serve search, get and context to assistants by the Model Context Protocol, on standard input and output."""
     from dagster_project.config.settings import load_settings
-    from dagster_project.resources.extras import not_installed
+    from dagster_project.resources.system.extras import not_installed
 
     settings = load_settings(config)
     try:

@@ -22,7 +22,6 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.definitions import build_definitions
-from dagster_project.locks import only_lane, turn
 from dagster_project.orchestration.alerts import alert_checks, alerting
 from dagster_project.orchestration.build import BuildResult, publish_all
 from dagster_project.orchestration.fetch import ROOT_TAG
@@ -30,10 +29,11 @@ from dagster_project.orchestration.plan import add_partitions, is_made, make_pla
 from dagster_project.orchestration.recovery import lane_going
 from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG
 from dagster_project.orchestration.workers import Workers, make_partitions, workers_for
-from dagster_project.resources.full_disk import disk_watched
 from dagster_project.resources.lake.lake import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.progress import CountedProgress
+from dagster_project.resources.system.disk_space import disk_watched
+from dagster_project.resources.system.locks import only_lane, turn
 from transforms.errors import SettingsError
 
 

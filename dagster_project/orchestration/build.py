@@ -23,7 +23,6 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions
-from dagster_project.locks import only_build, only_lane, turn
 from dagster_project.orchestration.alerts import FailedCheck, alert_checks, alert_fetches, alerting
 from dagster_project.orchestration.fetch import ROOT_TAG, FetchOutcome, fetch_sources
 from dagster_project.orchestration.freshness import note_unchanged
@@ -39,10 +38,11 @@ from dagster_project.orchestration.plan import (
 from dagster_project.orchestration.recovery import Interrupted, clock_behind, going, lane_going
 from dagster_project.orchestration.run_status import LANE_TAG
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
-from dagster_project.resources.full_disk import disk_watched, is_of_full_disk
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.system.disk_space import disk_watched, is_of_full_disk
+from dagster_project.resources.system.locks import only_build, only_lane, turn
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")

@@ -36,7 +36,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance in `instance_home`, closed on leaving; DiskFullError where its files find no room."""
     import dagster as dg
 
-    from dagster_project.resources.full_disk import disk_watched
+    from dagster_project.resources.system.disk_space import disk_watched
 
     before = os.environ.get("DAGSTER_HOME")
     try:

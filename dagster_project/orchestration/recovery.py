@@ -14,10 +14,10 @@ import dagster as dg
 from assets.partitions import SLOW
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.locks import only_lane
 from dagster_project.orchestration.alerts import alert_interrupted
 from dagster_project.orchestration.fetch import ROOT_TAG
 from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG, close_dead_job_runs
+from dagster_project.resources.system.locks import only_lane
 from transforms.errors import BusyError
 
 BUILD = "build"

@@ -11,8 +11,8 @@ import dagster as dg
 from dagster._core.execution.plan.objects import ErrorSource, StepFailureData
 
 from dagster_project.config.settings import Settings
-from dagster_project.locks import is_held, lane_lock, only_lane
 from dagster_project.orchestration.alerts import alert_lost_run
+from dagster_project.resources.system.locks import is_held, lane_lock, only_lane
 
 REFRESH = "refresh"
 """The job that does what `weft build` does, but for the slow lane."""

@@ -5,7 +5,6 @@ import dagster as dg
 from assets.partitions import SLOW
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.locks import is_held, lane_lock, not_building
 from dagster_project.orchestration.freshness import note_unchanged
 from dagster_project.orchestration.plan import make_plan, stale_slow
 from dagster_project.orchestration.retention import prune_runs
@@ -18,6 +17,7 @@ from dagster_project.orchestration.run_status import (
     at_work,
     run_under_way,
 )
+from dagster_project.resources.system.locks import is_held, lane_lock, not_building
 from transforms.errors import BusyError, WeftError
 
 LATER = {"dagster/priority": "-1"}

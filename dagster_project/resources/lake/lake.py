@@ -24,8 +24,8 @@ from upath import UPath
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols import Loaded, Partitions, Parts
 from dagster_project.resources.lake.oversize import slow_partitions
-from dagster_project.resources.processes import give_memory_back, is_left_over
 from dagster_project.resources.publish.table_sql import nulls
+from dagster_project.resources.system.processes import give_memory_back, is_left_over
 from transforms import schemas
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash

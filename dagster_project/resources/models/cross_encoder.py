@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dagster_project.resources.extras import not_installed
 from dagster_project.resources.models.rerankers import Judged
+from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
 from transforms.settings import RerankSettings
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from assets.protocols import Embedder
-from dagster_project.resources.extras import not_installed
 from dagster_project.resources.models.static import StaticEmbedder
 from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.extras import not_installed
 from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dagster_project.resources.models.answer_cache import Damage, SQLiteAnswerCache
-from dagster_project.resources.processes import is_left_over
+from dagster_project.resources.system.processes import is_left_over
 from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tenacity
 
-from dagster_project.resources.extras import not_installed
-from dagster_project.resources.quota import Quota
+from dagster_project.resources.system.extras import not_installed
+from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import EmbeddingError, ServiceError, SettingsError
 from transforms.settings import GeminiSettings
 

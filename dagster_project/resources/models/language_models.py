@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assets.protocols import Answer, LanguageModel, Shape
-from dagster_project.resources.extras import not_installed
 from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
 from transforms.settings import GeminiSettings, SafetySettings
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dagster_project.resources.extras import not_installed
+from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
 from transforms.settings import EmbeddingSettings
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from assets.protocols import LanguageModel
-from dagster_project.resources.extras import not_installed
+from dagster_project.resources.system.extras import not_installed
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
 from transforms.settings import GeminiSettings, RerankSettings, SafetySettings

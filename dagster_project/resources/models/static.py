@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from assets.protocols import Embedded
-from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.models.piece_tokens import PieceTokenizer
+from dagster_project.resources.system.prefetch import made_ahead
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
 from transforms.settings import EmbeddingSettings, SafetySettings

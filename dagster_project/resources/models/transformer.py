@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from assets.protocols import Embedded
-from dagster_project.resources.extras import not_installed
 from dagster_project.resources.models.onnx_graph import run_by_onnx
+from dagster_project.resources.system.extras import not_installed
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError, SettingsError
 from transforms.settings import EmbeddingSettings, SafetySettings

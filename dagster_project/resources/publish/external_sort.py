@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_project.resources.ahead import made_ahead
+from dagster_project.resources.system.prefetch import made_ahead
 from transforms.retrieval import bm25
 from transforms.retrieval.posting_runs import (
     Range,

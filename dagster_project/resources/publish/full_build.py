@@ -19,17 +19,17 @@ import pyarrow as pa
 
 from assets import graph
 from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, IN_PARTS
-from dagster_project.resources.ahead import made_ahead
 from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
-from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import files_of
-from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql
 from dagster_project.resources.publish.external_sort import PostingFiles
 from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.sources.seen_units import SeenUnits
+from dagster_project.resources.system.duckdb_extensions import load_vss
+from dagster_project.resources.system.prefetch import made_ahead
+from dagster_project.resources.system.processes import give_memory_back
 from transforms import schemas
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings

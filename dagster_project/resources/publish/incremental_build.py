@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
-from dagster_project.resources.full_disk import is_of_full_disk
 from dagster_project.resources.publish import change_sql, readiness_sql, table_sql
 from dagster_project.resources.publish.change_sql import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
 from dagster_project.resources.publish.full_build import IndexBuild, Ingredients
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
+from dagster_project.resources.system.disk_space import is_of_full_disk
 
 
 class IndexUpdate(IndexBuild):

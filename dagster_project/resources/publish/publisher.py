@@ -20,11 +20,8 @@ from assets import graph
 from assets.partitions import FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.backlog import Backlog
-from dagster_project.resources.full_disk import is_of_full_disk
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import slow_hashes
-from dagster_project.resources.processes import give_memory_back
 from dagster_project.resources.publish.full_build import (
     TABLES,
     WHOLE,
@@ -38,6 +35,9 @@ from dagster_project.resources.publish.spare_version import begun, drop_spare, k
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_units import SeenUnits
+from dagster_project.resources.system.backlog import Backlog
+from dagster_project.resources.system.disk_space import is_of_full_disk
+from dagster_project.resources.system.processes import give_memory_back
 from transforms import schemas
 from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError

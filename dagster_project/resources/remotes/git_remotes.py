@@ -20,9 +20,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dagster_project.config.source_settings import GitRemote
-from dagster_project.resources.credentials import Credentials, shown_address
-from dagster_project.resources.quota import Quota
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.system.credentials import Credentials, shown_address
+from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 
 _MOST_EPOCHS = 1000

@@ -23,9 +23,9 @@ from typing import Any
 import httpx2
 
 from dagster_project.config.source_settings import HttpRemote
-from dagster_project.resources.credentials import Credentials, shown_address
-from dagster_project.resources.quota import Quota
 from dagster_project.resources.remotes.landing import Landing, parsed_time
+from dagster_project.resources.system.credentials import Credentials, shown_address
+from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 

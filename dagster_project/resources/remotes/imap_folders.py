@@ -23,9 +23,9 @@ from imapclient import IMAPClient
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
 from dagster_project.config.source_settings import ImapRemote
-from dagster_project.resources.credentials import Credentials
-from dagster_project.resources.quota import Quota
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.system.credentials import Credentials
+from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import parts_hash
 

@@ -14,10 +14,10 @@ from typing import Any
 import fsspec
 
 from dagster_project.config.source_settings import ObjectRemote
-from dagster_project.resources.credentials import Credentials, shown_address
-from dagster_project.resources.extras import not_installed
-from dagster_project.resources.quota import Quota
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.system.credentials import Credentials, shown_address
+from dagster_project.resources.system.extras import not_installed
+from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 
 _NAME_BYTES = 250

@@ -11,8 +11,8 @@ from typing import Protocol
 from assets.protocols import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote
-from dagster_project.resources.credentials import Credentials
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.system.credentials import Credentials
 from transforms.errors import FetchInterruptedError
 
 

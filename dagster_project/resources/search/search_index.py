@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from assets.protocols import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
-from dagster_project.resources.duckdb_extensions import load_vss
 from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole
 from dagster_project.resources.search.filters import Conditions, Filters, Resolved, Understood
 from dagster_project.resources.search.hit_facts import HitFacts, Judging
 from dagster_project.resources.search.hit_table import described
+from dagster_project.resources.system.duckdb_extensions import load_vss
 from transforms.embedding.sign_codes import CodedVectors, CodeScores
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.retrieval import bm25, feedback, labels, pipeline

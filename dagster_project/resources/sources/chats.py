@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from assets.protocols import Unit
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.sources.chat_exports import (
     Export,
     ExportReader,
@@ -23,6 +22,7 @@ from dagster_project.resources.sources.chat_exports import (
     unread,
 )
 from dagster_project.resources.sources.pseudonym_key import pseudonym_key
+from dagster_project.resources.system.globs import fixed_folder, matching_paths, unit_name, valid_text
 from transforms.conversations import windows as conversations
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym

@@ -25,10 +25,10 @@ from dagster_project.config.settings import (
     Settings,
     SourceSettings,
 )
-from dagster_project.resources.places import fixed_folder, matching_paths, unit_name, valid_text
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.sources.public_inbox import InboxMail, blobs, inbox_mails
 from dagster_project.resources.sources.trees import tree_files
+from dagster_project.resources.system.globs import fixed_folder, matching_paths, unit_name, valid_text
 from transforms.documents.files import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash

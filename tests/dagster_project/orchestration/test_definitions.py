@@ -20,7 +20,6 @@ from assets.partitions import MAIL
 from dagster_project.composition import make_assets
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
-from dagster_project.locks import only_build
 from dagster_project.orchestration.build import BuildResult
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.plan import ranges, stages, sync_partitions
@@ -31,6 +30,7 @@ from dagster_project.orchestration.sqlite_storage import (
     KeptEngineScheduleStorage,
 )
 from dagster_project.orchestration.workers import RANGE_END, RANGE_START
+from dagster_project.resources.system.locks import only_build
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import FORKS
 from transforms.operations import publish_checks

@@ -11,11 +11,11 @@ import pytest
 
 from assets.partitions import SLOW
 from dagster_project.definitions import build_definitions, refresh_job
-from dagster_project.locks import only_build, only_lane
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.plan import sync_partitions
 from dagster_project.orchestration.recovery import going, mark
 from dagster_project.orchestration.run_status import BACKFILL, REFRESH
+from dagster_project.resources.system.locks import only_build, only_lane
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
 

@@ -18,7 +18,7 @@ import pytest
 from assets.embedding import query_vectors
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
-from dagster_project.resources.quota import Quota
+from dagster_project.resources.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector

@@ -18,10 +18,10 @@ import pytest
 
 from assets.protocols import Fetched
 from dagster_project.config.source_settings import HttpRemote
-from dagster_project.resources.credentials import Credentials
 from dagster_project.resources.remotes.http_archives import MonthlyArchives, archives, is_due, mbox_ending
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
+from dagster_project.resources.system.credentials import Credentials
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import (
     Archives,

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from dagster_project.locks import is_held
+from dagster_project.resources.system.locks import is_held
 
 
 class Backlog:

@@ -1,0 +1,1 @@
+"""The machine: disk, locks, processes, limits, optional packages."""
