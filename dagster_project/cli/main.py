@@ -402,7 +402,7 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 
     from dagster_project.composition import make_graph_exporter
     from dagster_project.config.settings import load_settings
-    from dagster_project.graph_server import graph_app
+    from dagster_project.servers.graph import graph_app
 
     folder = make_graph_exporter(load_settings(config)).folder
     uvicorn.run(graph_app(folder), host=host, port=port, access_log=False, server_header=False)
@@ -421,7 +421,7 @@ def mcp(config: Path | None, port: int | None) -> None:
 
     settings = load_settings(config)
     try:
-        from dagster_project.mcp_server import mcp_server
+        from dagster_project.servers.mcp import mcp_server
     except ModuleNotFoundError as error:
         raise not_installed(error, "mcp") from error
     server = mcp_server(settings)

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from dagster_project.graph_server import graph_app
 from dagster_project.resources.graph_export import FileGraphExporter
+from dagster_project.servers.graph import graph_app
 from tests.transforms.graph.test_hal_export import tables
 from transforms.errors import IndexUnavailableError
 from transforms.graph.hal_export import graph_folders

@@ -1,0 +1,1 @@
+"""Servers that programs and assistants ask."""
