@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import ibis
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
-from transforms.settings import ChunkSettings
+from transforms.schemas.chunks import CHUNK_CONTEXT
+from transforms.settings.mail import ChunkSettings
 
 
 @dataclass(frozen=True)
@@ -62,4 +62,4 @@ def told_context(tables: ContextTables, joined: pa.Table, made: pa.Table) -> pa.
     chunks = tables.chunks()
     told = chunks.filter(chunks.chunk_id.isin(ibis.memtable(made.select(["chunk_id"])).chunk_id))
     texts = told.select("chunk_id", "text_embed").to_pyarrow()
-    return schemas.CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, made))
+    return CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, made))

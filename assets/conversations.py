@@ -10,12 +10,23 @@ import pyarrow as pa
 from assets.partitions import CONVERSATIONS, described
 from assets.protocols import Lake, PublishedIndex, TokenCounter
 from assets.stages import reading_asset, stage_asset
-from transforms import schemas
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
-from transforms.settings import ContextSettings, ConversationSettings, TermSettings
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, TERMS
+from transforms.schemas.conversations import (
+    CONVERSATION_CANDIDATES,
+    CONVERSATION_CONTEXT,
+    CONVERSATION_DOCUMENTS,
+    CONVERSATION_MESSAGES,
+    CONVERSATION_QUERY_CHUNKS,
+    CONVERSATION_WINDOWS,
+)
+from transforms.schemas.operations import QUARANTINE
+from transforms.schemas.table import Table
+from transforms.settings.conversations import ContextSettings, ConversationSettings
+from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 _PREVIEW_ROWS = 10
@@ -31,8 +42,8 @@ def conversation_assets(
             CONVERSATIONS,
             "read_conversations",
             {
-                "conversations": schemas.CONVERSATION_MESSAGES,
-                "conversation_quarantine": schemas.QUARANTINE,
+                "conversations": CONVERSATION_MESSAGES,
+                "conversation_quarantine": QUARANTINE,
             },
             f"{conversations.VERSION}-{reading}",
             lambda sources, unit: sources.conversation(unit),
@@ -40,7 +51,7 @@ def conversation_assets(
         stage_asset(
             CONVERSATIONS,
             "consolidate_conversations",
-            {"conversation_markdown": schemas.CONVERSATION_WINDOWS},
+            {"conversation_markdown": CONVERSATION_WINDOWS},
             ["conversations"],
             conversations.VERSION,
             lambda partition, turns: (conversations.conversation_markdown(turns),),
@@ -48,7 +59,7 @@ def conversation_assets(
         stage_asset(
             CONVERSATIONS,
             "cut_query_chunks",
-            {"conversation_query_chunks": schemas.CONVERSATION_QUERY_CHUNKS},
+            {"conversation_query_chunks": CONVERSATION_QUERY_CHUNKS},
             ["conversation_markdown"],
             f"{query_chunks.VERSION}-{cutting}",
             lambda partition, windows: (
@@ -58,7 +69,7 @@ def conversation_assets(
         stage_asset(
             CONVERSATIONS,
             "chunk_conversations",
-            {"conversation_chunks": schemas.CHUNKS, "conversation_exclusions": schemas.EXCLUSIONS},
+            {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
             ["conversations"],
             f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{cutting}",
             lambda partition, turns: conversation_chunks.conversation_chunks(turns, settings, tokens.counts),
@@ -66,7 +77,7 @@ def conversation_assets(
         stage_asset(
             CONVERSATIONS,
             "conversation_terms",
-            {"conversation_terms": schemas.TERMS},
+            {"conversation_terms": TERMS},
             ["conversation_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
@@ -84,12 +95,12 @@ def _version(settings: ContextSettings) -> str:
     return f"{selection.VERSION}-{settings.digest()}"
 
 
-def _described(table: schemas.Table, settings: ContextSettings) -> dict[str, Any]:
+def _described(table: Table, settings: ContextSettings) -> dict[str, Any]:
     return {"group_name": "context", **described(table, _version(settings), "polars")}
 
 
 def _candidates_asset(settings: ContextSettings) -> dg.AssetsDefinition:
-    @dg.asset(deps=["search_index"], **_described(schemas.CONVERSATION_CANDIDATES, settings))
+    @dg.asset(deps=["search_index"], **_described(CONVERSATION_CANDIDATES, settings))
     def conversation_candidates(
         context: dg.AssetExecutionContext,
         conversation_markdown: ibis.Table,
@@ -116,7 +127,7 @@ def _candidates_asset(settings: ContextSettings) -> dg.AssetsDefinition:
 
 
 def _documents_asset(settings: ContextSettings) -> dg.AssetsDefinition:
-    @dg.asset(**_described(schemas.CONVERSATION_DOCUMENTS, settings))
+    @dg.asset(**_described(CONVERSATION_DOCUMENTS, settings))
     def conversation_documents(
         context: dg.AssetExecutionContext,
         conversation_candidates: ibis.Table,
@@ -136,7 +147,7 @@ def _documents_asset(settings: ContextSettings) -> dg.AssetsDefinition:
 
 
 def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.AssetsDefinition:
-    @dg.asset(name="conversation_context", **_described(schemas.CONVERSATION_CONTEXT, settings))
+    @dg.asset(name="conversation_context", **_described(CONVERSATION_CONTEXT, settings))
     def context_of_windows(
         context: dg.AssetExecutionContext,
         conversation_markdown: ibis.Table,

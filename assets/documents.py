@@ -8,11 +8,16 @@ import dagster as dg
 
 from assets.partitions import DOCUMENTS
 from assets.stages import reading_asset, stage_asset
-from transforms import schemas
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
 from transforms.documents.chunks import table as document_chunks
-from transforms.settings import DocumentChunkSettings, DocumentSettings, TermSettings, digest_of
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, TERMS
+from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENT_REFERENCES
+from transforms.schemas.documents import DOCUMENTS as DOCUMENTS_SCHEMA
+from transforms.schemas.operations import QUARANTINE
+from transforms.settings.base import digest_of
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
+from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 
@@ -24,7 +29,7 @@ def document_assets(
         reading_asset(
             DOCUMENTS,
             "read_documents",
-            {"documents": schemas.DOCUMENTS, "document_quarantine": schemas.QUARANTINE},
+            {"documents": DOCUMENTS_SCHEMA, "document_quarantine": QUARANTINE},
             f"{documents.VERSION}-{settings.digest()}",
             lambda sources, unit: documents.read_documents(
                 sources.files(unit), source=unit.source, unit=unit.unit, settings=settings
@@ -33,7 +38,7 @@ def document_assets(
         stage_asset(
             DOCUMENTS,
             "document_nodes",
-            {"document_nodes": schemas.DOCUMENT_NODES},
+            {"document_nodes": DOCUMENT_NODES},
             ["documents"],
             nodes.VERSION,
             lambda partition, table: (nodes.document_nodes(table),),
@@ -41,7 +46,7 @@ def document_assets(
         stage_asset(
             DOCUMENTS,
             "document_references",
-            {"document_references": schemas.DOCUMENT_REFERENCES},
+            {"document_references": DOCUMENT_REFERENCES},
             ["documents"],
             links.VERSION,
             lambda partition, table: (links.document_references(table),),
@@ -49,7 +54,7 @@ def document_assets(
         stage_asset(
             DOCUMENTS,
             "chunk_documents",
-            {"document_chunks": schemas.CHUNKS, "document_exclusions": schemas.EXCLUSIONS},
+            {"document_chunks": CHUNKS, "document_exclusions": EXCLUSIONS},
             ["documents", "document_nodes"],
             f"{document_chunks.VERSION}-{digest_of(chunkers)}",
             lambda partition, files, tree: document_chunks.document_chunks(
@@ -59,7 +64,7 @@ def document_assets(
         stage_asset(
             DOCUMENTS,
             "document_terms",
-            {"document_terms": schemas.TERMS},
+            {"document_terms": TERMS},
             ["document_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),

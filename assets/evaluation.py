@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from assets.partitions import table_metadata
 from assets.protocols import Evaluator
-from transforms import schemas
 from transforms.evaluation import ground_truth
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
-from transforms.settings import EvaluationSettings
+from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
+from transforms.settings.evaluation import EvaluationSettings
 
 GROUP = "evaluation"
 
@@ -21,8 +21,8 @@ GROUP = "evaluation"
 def evaluation_queries_asset() -> dg.AssetsDefinition:
     """The multi-asset `evaluation_queries`, `evaluation_relevance`."""
     tables = {
-        "evaluation_queries": schemas.EVALUATION_QUERIES,
-        "evaluation_relevance": schemas.EVALUATION_RELEVANCE,
+        "evaluation_queries": EVALUATION_QUERIES,
+        "evaluation_relevance": EVALUATION_RELEVANCE,
     }
 
     @dg.multi_asset(
@@ -52,8 +52,8 @@ def evaluation_runs_asset() -> dg.AssetsDefinition:
         group_name=GROUP,
         kinds={"parquet"},
         deps=["search_index"],
-        description=schemas.EVALUATION_RUNS.comment,
-        metadata=table_metadata(schemas.EVALUATION_RUNS),
+        description=EVALUATION_RUNS.comment,
+        metadata=table_metadata(EVALUATION_RUNS),
     )
     def evaluation_runs(evaluation_queries: ibis.Table, evaluator: dg.ResourceParam[Evaluator]) -> pa.Table:
         return evaluator.run(evaluation_queries.to_pyarrow())

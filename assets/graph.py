@@ -10,21 +10,30 @@ from assets.embedding import query_vectors
 from assets.partitions import GRAPH, described
 from assets.protocols import Embedder, EmbeddingCache, GraphExporter
 from assets.stages import Fingerprint, stage_asset
-from transforms import schemas
 from transforms.graph import chunk_classes as classes_transforms
 from transforms.graph import hal_export as graph_transforms
 from transforms.graph import keywords as keyword_transforms
 from transforms.graph import prompt_hashes as prompt_transforms
 from transforms.graph import stripes
-from transforms.settings import GraphSettings, TermSettings
+from transforms.schemas.graph import (
+    CHUNK_CLASSES,
+    CHUNK_KEYWORDS,
+    CHUNK_SIMILARITIES,
+    DOCUMENT_GRAPH,
+    KEYWORDS,
+    PROMPT_HASHES,
+    STRIPE_ORDERS,
+)
+from transforms.settings.documents import GraphSettings
+from transforms.settings.search import TermSettings
 
 TABLES = {
-    "chunk_classes": schemas.CHUNK_CLASSES,
-    "chunk_similarities": schemas.CHUNK_SIMILARITIES,
-    "stripe_orders": schemas.STRIPE_ORDERS,
-    "keywords": schemas.KEYWORDS,
-    "chunk_keywords": schemas.CHUNK_KEYWORDS,
-    "prompt_hashes": schemas.PROMPT_HASHES,
+    "chunk_classes": CHUNK_CLASSES,
+    "chunk_similarities": CHUNK_SIMILARITIES,
+    "stripe_orders": STRIPE_ORDERS,
+    "keywords": KEYWORDS,
+    "chunk_keywords": CHUNK_KEYWORDS,
+    "prompt_hashes": PROMPT_HASHES,
 }
 """The tables of the graph that are published; those that `GRAPH` does not name have no partitions."""
 
@@ -59,7 +68,7 @@ def chunk_classes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
     return stage_asset(
         GRAPH,
         "classify_chunks",
-        {"chunk_classes": schemas.CHUNK_CLASSES},
+        {"chunk_classes": CHUNK_CLASSES},
         ["documents", "document_chunks"],
         f"{classes_transforms.VERSION}-{settings.digest()}",
         lambda partition, documents, chunks: (classes_transforms.chunk_classes(documents, chunks, settings),),
@@ -71,7 +80,7 @@ def stripes_asset(settings: GraphSettings, vectors_version: str) -> dg.AssetsDef
     return stage_asset(
         GRAPH,
         "build_stripes",
-        {"chunk_similarities": schemas.CHUNK_SIMILARITIES, "stripe_orders": schemas.STRIPE_ORDERS},
+        {"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
         ["document_chunks", "chunk_classes"],
         f"{stripes.VERSION}-{settings.digest()}",
         lambda partition, chunks, classes, context, embeddings: stripes.stripes_of(
@@ -88,7 +97,7 @@ def keywords_asset(settings: GraphSettings, term_settings: TermSettings) -> dg.A
     """The asset `keywords`, over the whole lake, since authority is that of a term in all of a tree."""
     version = f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
 
-    @dg.asset(group_name=GRAPH.name, **described(schemas.KEYWORDS, version, "polars"))
+    @dg.asset(group_name=GRAPH.name, **described(KEYWORDS, version, "polars"))
     def keywords(documents: ibis.Table) -> pa.Table:
         pages = documents.select("doc_id", "source", "path", "title", "text", "body_start").to_pyarrow()
         return keyword_transforms.keywords(pages, settings, term_settings)
@@ -101,7 +110,7 @@ def chunk_keywords_asset(settings: GraphSettings, term_settings: TermSettings) -
     return stage_asset(
         GRAPH,
         "find_keywords",
-        {"chunk_keywords": schemas.CHUNK_KEYWORDS},
+        {"chunk_keywords": CHUNK_KEYWORDS},
         ["document_chunks", "documents"],
         f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}",
         lambda partition, chunks, documents, words: (
@@ -118,7 +127,7 @@ def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
     """
     version = f"{prompt_transforms.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GRAPH.name, pool="embedding", **described(schemas.PROMPT_HASHES, version, "polars"))
+    @dg.asset(group_name=GRAPH.name, pool="embedding", **described(PROMPT_HASHES, version, "polars"))
     def prompt_hashes(
         context: dg.AssetExecutionContext,
         documents: ibis.Table,
@@ -129,7 +138,7 @@ def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
         embedding_cache: dg.ResourceParam[EmbeddingCache],
     ) -> pa.Table:
         if settings.prompts == "off":
-            return schemas.PROMPT_HASHES.empty()
+            return PROMPT_HASHES.empty()
         lists = documents.filter(documents.path.lower().endswith(prompt_transforms.FILE_NAME))
         asked = prompt_transforms.document_questions(
             lists.select("doc_id", "source", "path", "text").to_pyarrow()
@@ -140,7 +149,7 @@ def prompt_hashes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
             {"questions": asked.num_rows, "questions_refused": asked.num_rows - taken.num_rows}
         )
         if not taken.num_rows:
-            return schemas.PROMPT_HASHES.empty()
+            return PROMPT_HASHES.empty()
         made = np.stack([vectors[question] for question in taken.column("question").to_pylist()])
         chunks = stripes.embedded_chunks(document_chunks, chunk_context, embeddings).to_pyarrow()
         places = documents.select("doc_id", "source", "path").to_pyarrow()
@@ -153,9 +162,7 @@ def document_graph_asset(settings: GraphSettings) -> dg.AssetsDefinition:
     """The asset `document_graph`: the files of the graph, written after the index is published."""
     version = f"{graph_transforms.VERSION}-{settings.digest()}"
 
-    @dg.asset(
-        group_name=GRAPH.name, deps=["search_index"], **described(schemas.DOCUMENT_GRAPH, version, "json")
-    )
+    @dg.asset(group_name=GRAPH.name, deps=["search_index"], **described(DOCUMENT_GRAPH, version, "json"))
     def document_graph(
         context: dg.AssetExecutionContext,
         documents: ibis.Table,

@@ -6,13 +6,16 @@ import dagster as dg
 
 from assets.partitions import MAIL, SLOW, SLOW_POOL
 from assets.stages import reading_asset, stage_asset
-from transforms import schemas
 from transforms.mail import messages
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
 from transforms.mail.chunks import table as chunks
 from transforms.mail.threads import references
-from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, SLOW_QUEUE, TERMS
+from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGE_REFERENCES, MESSAGES
+from transforms.schemas.operations import QUARANTINE
+from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
+from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 
@@ -28,9 +31,9 @@ def mail_assets(
             MAIL,
             "mail",
             {
-                "messages": schemas.MESSAGES,
-                "attachments": schemas.ATTACHMENTS,
-                "quarantine": schemas.QUARANTINE,
+                "messages": MESSAGES,
+                "attachments": ATTACHMENTS,
+                "quarantine": QUARANTINE,
             },
             f"{messages.VERSION}-{settings.digest()}",
             lambda sources, unit: messages.read_mail(
@@ -44,7 +47,7 @@ def mail_assets(
         stage_asset(
             MAIL,
             "message_blocks",
-            {"message_blocks": schemas.MESSAGE_BLOCKS},
+            {"message_blocks": MESSAGE_BLOCKS},
             ["messages"],
             f"{blocks.VERSION}-{block_settings.digest()}",
             lambda partition, mails: (blocks.message_blocks(mails, block_settings),),
@@ -53,9 +56,9 @@ def mail_assets(
             MAIL,
             "chunk_messages",
             {
-                "message_chunks": schemas.CHUNKS,
-                "message_exclusions": schemas.EXCLUSIONS,
-                "slow_queue": schemas.SLOW_QUEUE,
+                "message_chunks": CHUNKS,
+                "message_exclusions": EXCLUSIONS,
+                "slow_queue": SLOW_QUEUE,
             },
             ["messages", "message_blocks", "attachments"],
             f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
@@ -64,7 +67,7 @@ def mail_assets(
         stage_asset(
             MAIL,
             "message_terms",
-            {"message_terms": schemas.TERMS},
+            {"message_terms": TERMS},
             ["message_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),
@@ -73,7 +76,7 @@ def mail_assets(
         stage_asset(
             MAIL,
             "message_references",
-            {"message_references": schemas.MESSAGE_REFERENCES},
+            {"message_references": MESSAGE_REFERENCES},
             ["messages"],
             references.VERSION,
             lambda partition, mails: (references.message_references(mails),),
@@ -87,7 +90,7 @@ def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
         stage_asset(
             SLOW,
             "chunk_slow_messages",
-            {"slow_chunks": schemas.CHUNKS, "slow_exclusions": schemas.EXCLUSIONS},
+            {"slow_chunks": CHUNKS, "slow_exclusions": EXCLUSIONS},
             ["slow_queue", "messages", "message_blocks", "attachments"],
             f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
             lambda partition, queue, mails, runs, parts: oversize.slow_chunks(
@@ -98,7 +101,7 @@ def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
         stage_asset(
             SLOW,
             "slow_terms",
-            {"slow_terms": schemas.TERMS},
+            {"slow_terms": TERMS},
             ["slow_chunks"],
             f"{terms.VERSION}-{term_settings.digest()}",
             lambda partition, table: (terms.chunk_terms(table, term_settings),),

@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.protocols import Lake, Partitions, Progress, Staged
-from transforms import schemas
+from transforms.schemas.table import Table
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ CONTEXT_TABLES = ("conversation_candidates", "conversation_documents", "conversa
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)
 
 
-def table_metadata(table: schemas.Table) -> dict[str, object]:
+def table_metadata(table: Table) -> dict[str, object]:
     """The declared columns as Dagster shows them in an asset's overview."""
     columns = [
         dg.TableColumn(
@@ -120,7 +120,7 @@ def table_metadata(table: schemas.Table) -> dict[str, object]:
     return {"dagster/column_schema": dg.TableSchema(columns), "key": ", ".join(table.key)}
 
 
-def described(table: schemas.Table, version: str, *kinds: str) -> dict[str, Any]:
+def described(table: Table, version: str, *kinds: str) -> dict[str, Any]:
     """Arguments of `dg.asset` or `dg.AssetOut` for what makes a table of the lake by the code `version`."""
     return {
         "description": table.comment,
@@ -130,7 +130,7 @@ def described(table: schemas.Table, version: str, *kinds: str) -> dict[str, Any]
     }
 
 
-def outs(tables: Mapping[str, schemas.Table], version: str, *kinds: str) -> dict[str, dg.AssetOut]:
+def outs(tables: Mapping[str, Table], version: str, *kinds: str) -> dict[str, dg.AssetOut]:
     """The outputs of a multi-asset that makes several tables of the lake."""
     return {name: dg.AssetOut(**described(table, version, *kinds)) for name, table in tables.items()}
 

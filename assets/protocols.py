@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from transforms.mail.messages import RawMail
     from transforms.operations.figures import Figures
     from transforms.retrieval.saved_searches import Answers
-    from transforms.settings import ContextSettings, SafetySettings
+    from transforms.settings.conversations import ContextSettings
+    from transforms.settings.models import SafetySettings
 
 Shape = TypeVar("Shape", bound=BaseModel)
 

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from assets import embedding
 from assets.partitions import FAMILIES, SLOW, outs
 from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
-from transforms import schemas
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
 from transforms.hashing import parts_hash
 from transforms.operations import publish_checks as checks
 from transforms.operations.figures import LIVE_SHARE
-from transforms.settings import EmbeddingSettings, SafetySettings
+from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
+from transforms.settings.models import EmbeddingSettings, SafetySettings
 from transforms.text import redaction
 
 REUSE = "unchanged_texts_are_reused"
@@ -34,8 +34,8 @@ def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
     tables = {
-        "embeddings": schemas.embeddings(settings.dimensions),
-        "embedding_refusals": schemas.EMBEDDING_REFUSALS,
+        "embeddings": embeddings_table(settings.dimensions),
+        "embedding_refusals": EMBEDDING_REFUSALS,
     }
     warnings = {
         REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",

@@ -9,9 +9,9 @@ import polars as pl
 
 from assets.partitions import described
 from assets.protocols import Lake, Publisher
-from transforms import schemas
 from transforms.operations import readiness as measures
-from transforms.settings import OperationsSettings
+from transforms.schemas.operations import READINESS
+from transforms.settings.operations import OperationsSettings
 
 LAG_CHECK = "new_texts_are_searchable_in_time"
 SLOW_CHECK = "the_slow_lane_keeps_up"
@@ -30,7 +30,7 @@ def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
         name=TABLE,
         group_name="publish",
         deps=["search_index"],
-        **described(schemas.READINESS, measures.VERSION, "duckdb"),
+        **described(READINESS, measures.VERSION, "duckdb"),
         freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=fail / 2),
         check_specs=[
             dg.AssetCheckSpec(

@@ -11,7 +11,6 @@ from assets.context import ContextTables, joined_context, placed_chunks, told_co
 from assets.partitions import described, outs
 from assets.protocols import AnswerCache, Lake, LanguageModel
 from assets.sentences import chunk_sentences
-from transforms import schemas
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
@@ -20,16 +19,21 @@ from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as families_transforms
 from transforms.mail.threads import references
 from transforms.mail.threads import threads as threads_transforms
-from transforms.settings import (
-    ChunkSettings,
-    FamilySettings,
-    InferredQuoteSettings,
-    MeasureSettings,
-    SafetySettings,
-    SentenceSettings,
-    TermSettings,
-    ThreadSettings,
+from transforms.schemas.chunks import CHUNK_CONTEXT, TERMS
+from transforms.schemas.operations import CORPUS_MEASURES
+from transforms.schemas.relations import (
+    COMPARED_REPLIES,
+    FAMILIES,
+    INFERRED_QUOTES,
+    LINKS,
+    MEMBERSHIPS,
+    THREAD_TREE,
+    THREADS,
 )
+from transforms.settings.mail import ChunkSettings, FamilySettings, InferredQuoteSettings, ThreadSettings
+from transforms.settings.models import SafetySettings, SentenceSettings
+from transforms.settings.operations import MeasureSettings
+from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 GROUP = "relations"
@@ -38,7 +42,7 @@ GROUP = "relations"
 def memberships_asset() -> dg.AssetsDefinition:
     """The asset `memberships`."""
 
-    @dg.asset(group_name=GROUP, **described(schemas.MEMBERSHIPS, threads_transforms.VERSION, "ibis"))
+    @dg.asset(group_name=GROUP, **described(MEMBERSHIPS, threads_transforms.VERSION, "ibis"))
     def memberships(messages: ibis.Table) -> ibis.Table:
         return threads_transforms.memberships(messages)
 
@@ -47,7 +51,7 @@ def memberships_asset() -> dg.AssetsDefinition:
 
 def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     """The multi-asset `threads`, `thread_tree`."""
-    tables = {"threads": schemas.THREADS, "thread_tree": schemas.THREAD_TREE}
+    tables = {"threads": THREADS, "thread_tree": THREAD_TREE}
     version = f"{threads_transforms.VERSION}-{settings.digest()}"
 
     @dg.multi_asset(name="build_threads", group_name=GROUP, outs=outs(tables, version))
@@ -73,7 +77,7 @@ def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
     """The asset `families`."""
     version = f"{families_transforms.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GROUP, **described(schemas.FAMILIES, version, "polars"))
+    @dg.asset(group_name=GROUP, **described(FAMILIES, version, "polars"))
     def families(
         messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
     ) -> pa.Table:
@@ -89,7 +93,7 @@ def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
 def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinition:
     """The multi-asset `inferred_quotes`, `compared_replies`: only what the lake did not compare yet is compared."""
     version = f"{quotes.VERSION}-{settings.digest()}"
-    tables = {"inferred_quotes": schemas.INFERRED_QUOTES, "compared_replies": schemas.COMPARED_REPLIES}
+    tables = {"inferred_quotes": INFERRED_QUOTES, "compared_replies": COMPARED_REPLIES}
 
     @dg.multi_asset(
         name="inferred_quotes", group_name=GROUP, deps=["slow_chunks"], outs=outs(tables, version, "polars")
@@ -110,8 +114,8 @@ def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinitio
             thread_tree.to_pyarrow(),
             settings,
         )
-        before = lake.stored("inferred_quotes", schemas.INFERRED_QUOTES.names)
-        known = lake.stored("compared_replies", schemas.COMPARED_REPLIES.names)
+        before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
+        known = lake.stored("compared_replies", COMPARED_REPLIES.names)
         again = quotes.not_compared(pairs, None if before is None else known)
         found = quoted_in(again, messages, memberships, chunks, settings)
         if before is None:
@@ -130,7 +134,7 @@ def quoted_in(
 ) -> pa.Table:
     """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are read."""
     if not pairs.num_rows:
-        return schemas.INFERRED_QUOTES.empty()
+        return INFERRED_QUOTES.empty()
     named = pa.concat_tables(
         [pairs.select(["message_id"]), pairs.select(["parent_id"]).rename_columns(["message_id"])]
     )
@@ -156,7 +160,7 @@ def quoted_in(
 def message_links_asset() -> dg.AssetsDefinition:
     """The asset `message_links`."""
 
-    @dg.asset(group_name=GROUP, **described(schemas.LINKS, references.VERSION, "polars"))
+    @dg.asset(group_name=GROUP, **described(LINKS, references.VERSION, "polars"))
     def message_links(
         message_references: ibis.Table, messages: ibis.Table, memberships: ibis.Table
     ) -> pa.Table:
@@ -171,7 +175,7 @@ def message_links_asset() -> dg.AssetsDefinition:
 def document_links_asset() -> dg.AssetsDefinition:
     """The asset `document_links`."""
 
-    @dg.asset(group_name=GROUP, **described(schemas.LINKS, links.VERSION, "polars"))
+    @dg.asset(group_name=GROUP, **described(LINKS, links.VERSION, "polars"))
     def document_links(
         context: dg.AssetExecutionContext,
         document_references: ibis.Table,
@@ -205,8 +209,9 @@ def chunk_context_asset(
     told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
     if told:
         used = safety.digest() if "gemini" in told.values() else ""
-        version += f"-{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}-{sentence_settings.digest()}-{used}-{told}"
-    tables = {"chunk_context": schemas.CHUNK_CONTEXT, "context_terms": schemas.TERMS}
+        versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
+        version += f"-{versions}-{sentence_settings.digest()}-{used}-{told}"
+    tables = {"chunk_context": CHUNK_CONTEXT, "context_terms": TERMS}
 
     @dg.multi_asset(
         name="build_chunk_context",
@@ -256,7 +261,7 @@ def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
     """The asset `corpus_measures`, its values also as metadata."""
     version = f"{measures.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GROUP, deps=["slow_chunks"], **described(schemas.CORPUS_MEASURES, version, "polars"))
+    @dg.asset(group_name=GROUP, deps=["slow_chunks"], **described(CORPUS_MEASURES, version, "polars"))
     def corpus_measures(
         context: dg.AssetExecutionContext,
         messages: ibis.Table,

@@ -8,8 +8,8 @@ import polars as pl
 
 from assets.partitions import table_metadata
 from assets.protocols import Lake, Searcher
-from transforms import schemas
 from transforms.retrieval import saved_searches
+from transforms.schemas.search import SEARCH_RESULTS
 
 GROUP = "search"
 NAME = "search_results"
@@ -39,8 +39,8 @@ def search_results_asset() -> dg.AssetsDefinition:
         group_name=GROUP,
         kinds={"parquet"},
         deps=["search_index"],
-        description=schemas.SEARCH_RESULTS.comment,
-        metadata=table_metadata(schemas.SEARCH_RESULTS),
+        description=SEARCH_RESULTS.comment,
+        metadata=table_metadata(SEARCH_RESULTS),
     )
     def search_results(
         context: dg.AssetExecutionContext,
@@ -54,7 +54,7 @@ def search_results_asset() -> dg.AssetsDefinition:
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
         rows = saved_searches.search_results(found, config.queries, config.name, context.run.run_id, at)
-        kept = lake.stored(NAME, schemas.SEARCH_RESULTS.names)
+        kept = lake.stored(NAME, SEARCH_RESULTS.names)
         shown = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(
             {

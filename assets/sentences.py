@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from assets.protocols import AnswerCache, LanguageModel
 from transforms.embedding import context_sentences
-from transforms.settings import SafetySettings, SentenceSettings
+from transforms.settings.models import SafetySettings, SentenceSettings
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assets.partitions import BACKFILL, Family, outs, stage_partitions
 from assets.protocols import Lake, Progress, Sources, Unit
-from transforms import schemas
+from transforms.schemas.table import Table
 
 Fingerprint = Callable[..., str]
 """A hash of what an Ibis table holds for a partition: takes the table, the partition's key and its input tables."""
@@ -18,7 +18,7 @@ Fingerprint = Callable[..., str]
 def reading_asset(
     family: Family,
     name: str,
-    tables: Mapping[str, schemas.Table],
+    tables: Mapping[str, Table],
     version: str,
     read: Callable[[Sources, Unit], Sequence[pa.Table]],
 ) -> dg.AssetsDefinition:
@@ -54,7 +54,7 @@ def reading_asset(
 def stage_asset(
     family: Family,
     name: str,
-    tables: Mapping[str, schemas.Table],
+    tables: Mapping[str, Table],
     inputs: Sequence[str],
     version: str,
     make: Callable[..., Sequence[pa.Table]],

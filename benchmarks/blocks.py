@@ -30,7 +30,7 @@ from rich.table import Table
 
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.messages import read_mail, split_mbox
-from transforms.settings import BlockSettings, MailSettings
+from transforms.settings.mail import BlockSettings, MailSettings
 
 KINDS = ("author", "header", "patch_or_code", "quote", "signature")
 # How much of linux-erofs the fast and the slow are timed on, and how often.

@@ -28,7 +28,7 @@ from rich.table import Table
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.settings import DocumentChunkSettings, DocumentSettings
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 
 ROUNDS = 5
 TARGET = DocumentChunkSettings().target_chars

@@ -27,7 +27,7 @@ from rich.table import Table
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import read_mail, split_mbox
-from transforms.settings import BlockSettings, ChunkSettings, MailSettings
+from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 
 SAMPLE = 500
 """Mails that the peers read; they are slow."""

@@ -43,7 +43,8 @@ from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
-from transforms.settings import ContextSettings, ConversationSettings, SearchSettings
+from transforms.settings.conversations import ContextSettings, ConversationSettings
+from transforms.settings.search import SearchSettings
 
 FILES, CHUNKS, MESSAGES = 200, 100_000, 5_000
 SLOTS, BUDGET, WINDOWS, PER_TOPIC = 5, 2000, 24, 8

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import mail_collections as collections
 
-from transforms import schemas
 from transforms.evaluation.ground_truth import GroundTruth, as_yaml
+from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 
 
 def main() -> None:
@@ -52,9 +52,7 @@ def ground_truth(collection: collections.Collection) -> GroundTruth:
                  "grade": 1, "topic": None}
                 for entry, message in enumerate(sorted(right))
             ]  # fmt: skip
-    return GroundTruth(
-        schemas.EVALUATION_QUERIES.from_rows(queries), schemas.EVALUATION_RELEVANCE.from_rows(relevance)
-    )
+    return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from retrieval import ahead, new_table, show
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.evaluation.intervals import bootstrap
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
-from transforms.settings import BUILT_IN_PROFILES, SearchSettings
+from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 EACH = {"per_document": tasks.DEPTH}
 """Documents are long: every chunk of one may be a hit of its own."""

@@ -27,20 +27,17 @@ from rich.table import Table
 
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.models.embedders import make_embedder
-from transforms import schemas
 from transforms.documents.files import RawFile, read_documents
 from transforms.graph.chunk_classes import chunk_classes
 from transforms.graph.hal_export import GraphTables, graph_folders
 from transforms.graph.keywords import chunk_keywords, keywords
 from transforms.graph.prompt_hashes import distances, questions, simhash
 from transforms.graph.stripes import chunk_similarities, stripe_orders
-from transforms.settings import (
-    DocumentChunkSettings,
-    DocumentSettings,
-    EmbeddingSettings,
-    GraphSettings,
-    TermSettings,
-)
+from transforms.schemas.graph import PROMPT_HASHES
+from transforms.schemas.relations import LINKS
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings, GraphSettings
+from transforms.settings.models import EmbeddingSettings
+from transforms.settings.search import TermSettings
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 ASKED_FOR = (2, 3, 5, 8)
@@ -297,8 +294,8 @@ def graph_tables(made: Embedded, settings: GraphSettings) -> GraphTables:
         near,
         stripe_orders(near),
         chunk_keywords(made.chunks, made.documents, words, TermSettings()),
-        schemas.PROMPT_HASHES.empty(),
-        schemas.LINKS.empty().select(["from_id", "to_id"]),
+        PROMPT_HASHES.empty(),
+        LINKS.empty().select(["from_id", "to_id"]),
     )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import tasks
 from retrieval import HEAD, ahead, new_table, show
 
-from transforms.settings import BUILT_IN_PROFILES, SearchSettings
+from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 CAMEL = re.compile(r"\b(?:[a-z]+|[A-Z][a-z0-9]*)(?:[A-Z][a-z0-9]+)+\b")
 _PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

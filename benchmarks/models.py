@@ -42,7 +42,8 @@ from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCac
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.hashing import text_hash
-from transforms.settings import BUILT_IN_PROFILES, EmbeddingSettings, GeminiSettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings
+from transforms.settings.search import BUILT_IN_PROFILES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 CORPORA = ("pgsql", tasks.MONTHS, "documents", "conversations")

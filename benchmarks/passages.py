@@ -41,14 +41,9 @@ from transforms.evaluation.intervals import bootstrap, paired_difference
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
-from transforms.settings import (
-    BUILT_IN_PROFILES,
-    DocumentChunkSettings,
-    DocumentSettings,
-    EmbeddingSettings,
-    SearchSettings,
-    TermSettings,
-)
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
+from transforms.settings.models import EmbeddingSettings
+from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings, TermSettings
 from transforms.text import terms
 
 RECURSIVE_SIZES = (400, 700, 1200)

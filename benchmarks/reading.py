@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transforms.mail.messages import read_mail, split_mbox
-from transforms.settings import MailSettings
+from transforms.settings.mail import MailSettings
 
 Archives = dict[str, bytes]
 

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transforms.evaluation.intervals import bootstrap, paired_difference
-from transforms.settings import BUILT_IN_PROFILES, SearchSettings
+from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 Measured = dict[str, tuple[dict[str, np.ndarray], float]]
 """By system the measures of every query, and the seconds of all."""

@@ -33,7 +33,7 @@ from rich.table import Table
 
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.messages import read_mail, split_mbox
-from transforms.settings import BlockSettings, MailSettings
+from transforms.settings.mail import BlockSettings, MailSettings
 
 MESSAGES, THREADS, ATTACHMENTS = 250_771, 31_476, 78_842
 ANSWERS, REFERRING, QUOTING, QUOTE_FIRST = 220_057, 212_908, 209_677, 12_368

@@ -37,7 +37,8 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.embedding.sign_codes import CodeScores
-from transforms.settings import EmbeddingSettings, SearchSettings, TermSettings
+from transforms.settings.models import EmbeddingSettings
+from transforms.settings.search import SearchSettings, TermSettings
 
 BATCH = 100
 _NEAREST = 10

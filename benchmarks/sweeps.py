@@ -23,7 +23,7 @@ from retrieval import HEAD, ahead, new_table, show
 from rich.progress import track
 
 from dagster_project.cli.sweeps import with_frontier
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 STEPS = {"pgsql": 1, "erofs": 20, "documents": 1, "conversations": 5}
 """Of the queries of a corpus every so manieth is asked."""

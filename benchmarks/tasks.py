@@ -28,7 +28,7 @@ from dagster_project.resources.search.search_index import SearchIndex, open_curr
 from transforms.evaluation.losses import KEPT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 DEPTH = 100
 CORPORA = ("pgsql", "erofs", "documents", "conversations")

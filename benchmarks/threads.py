@@ -28,7 +28,7 @@ from rich.table import Table
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.mail.subjects import patch_subjects
 from transforms.mail.threads.threads import build_threads
-from transforms.settings import MailSettings, ThreadSettings
+from transforms.settings.mail import MailSettings, ThreadSettings
 
 PATTERNS = {"pgsql": "pgsql-*.[0-9]*", "linux-erofs": "linux-erofs.*.gz"}
 COLUMNS = ["message_id", "list_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]

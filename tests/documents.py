@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from transforms.documents.files import DocumentTables, RawFile, read_documents
-from transforms.settings import DocumentSettings
+from transforms.settings.documents import DocumentSettings
 
 
 def read(files: dict[str, str | bytes], **settings: int) -> DocumentTables:

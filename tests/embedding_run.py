@@ -15,7 +15,7 @@ from dagster_project.resources.progress import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import FORKS
 from transforms.hashing import text_hash
-from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 
 def texts_between(first: int, last: int) -> list[str]:

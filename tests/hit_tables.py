@@ -10,7 +10,7 @@ import polars as pl
 
 from transforms.retrieval.fusion import FUSED
 from transforms.retrieval.hits import best_first, from_candidates
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 ORIGINS = {
     "chunk_no": pl.Int64,

@@ -31,7 +31,7 @@ from transforms.embedding.embedded_text import texts_to_embed
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.graph.prompt_hashes import FILE_NAME, document_questions
 from transforms.hashing import text_hash
-from transforms.settings import SafetySettings
+from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened, texts_sent
 
 _IMPORTED_ROWS = 20_000

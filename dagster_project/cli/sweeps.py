@@ -21,7 +21,8 @@ from transforms.errors import SettingsError
 from transforms.evaluation import report
 from transforms.evaluation.judgements import judgements
 from transforms.hashing import text_hash
-from transforms.settings import SearchSettings, StageSettings
+from transforms.settings.base import StageSettings
+from transforms.settings.search import SearchSettings
 
 _FASTER = 0.95
 """Share of another's time below which a profile is faster and not only measured at a better moment."""

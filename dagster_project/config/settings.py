@@ -15,38 +15,44 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
 from dagster_project.resources.models.transformer import folder_revision
 from transforms.errors import SettingsError
-from transforms.settings import (
-    BUILT_IN_PROFILES,
+from transforms.settings.base import StageSettings
+from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
+from transforms.settings.documents import (
     DOCUMENT_FORMATS,
-    AlertSettings,
-    BlockSettings,
-    ChunkSettings,
-    ContextSettings,
-    ConversationSettings,
     DocumentChunkSettings,
     DocumentSettings,
-    EmbeddingSettings,
-    EvaluationSettings,
-    FamilySettings,
-    GeminiSettings,
     GraphSettings,
-    IndexSettings,
+)
+from transforms.settings.evaluation import EvaluationSettings
+from transforms.settings.mail import (
+    BlockSettings,
+    ChunkSettings,
+    FamilySettings,
     InferredQuoteSettings,
     MailSettings,
-    McpSettings,
-    MeasureSettings,
-    OperationsSettings,
-    QuerySettings,
-    RerankSettings,
+    ThreadSettings,
+)
+from transforms.settings.models import (
+    EmbeddingSettings,
+    GeminiSettings,
     SafetySettings,
-    SearchSettings,
     SentenceKind,
     SentenceSettings,
-    StageSettings,
-    TermSettings,
-    ThreadSettings,
+)
+from transforms.settings.operations import (
+    AlertSettings,
+    IndexSettings,
+    MeasureSettings,
+    OperationsSettings,
     WatchSettings,
-    WindowSettings,
+)
+from transforms.settings.search import (
+    BUILT_IN_PROFILES,
+    McpSettings,
+    QuerySettings,
+    RerankSettings,
+    SearchSettings,
+    TermSettings,
 )
 
 CONFIG_VARIABLE = "WEFT_CONFIG"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.errors import BusyError, WeftError
-from transforms.settings import AlertSettings
+from transforms.settings.operations import AlertSettings
 
 if TYPE_CHECKING:
     from dagster_project.orchestration.recovery import Interrupted

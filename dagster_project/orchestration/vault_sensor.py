@@ -17,7 +17,7 @@ from dagster_project.orchestration.run_status import REFRESH, run_under_way
 from dagster_project.resources.sources.trees import tree_files
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
-from transforms.settings import WatchSettings
+from transforms.settings.operations import WatchSettings
 
 SENSOR = "vault_edits"
 

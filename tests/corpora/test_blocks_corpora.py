@@ -18,8 +18,8 @@ from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.mail.threads.threads import build_threads
-from transforms.schemas import ATTACHMENTS
-from transforms.settings import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
+from transforms.schemas.mail import ATTACHMENTS
+from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 
 
 @pytest.fixture(scope="module", params=["pgsql/pgsql-*", "linux-erofs/linux-erofs.2022*"])

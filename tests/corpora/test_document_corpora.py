@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.settings import DocumentChunkSettings, DocumentSettings
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 
 
 @pytest.fixture(scope="module")

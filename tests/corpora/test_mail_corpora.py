@@ -13,7 +13,7 @@ import pytest
 from tests.examples import FACTOR
 from transforms.mail.flowed import FLOWED_FORMATS, flowed_text
 from transforms.mail.messages import MailTables, read_mail, split_mbox
-from transforms.settings import MailSettings
+from transforms.settings.mail import MailSettings
 
 
 def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1) -> MailTables:

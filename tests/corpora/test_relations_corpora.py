@@ -12,7 +12,7 @@ import pytest
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.messages import read_mail, split_mbox
 from transforms.mail.threads.threads import build_threads
-from transforms.settings import BlockSettings, MailSettings, ThreadSettings
+from transforms.settings.mail import BlockSettings, MailSettings, ThreadSettings
 
 FOUND, WITH_REWRAPPED = 0.98, 0.99
 """Shares of depth-1 quoted lines that are lines of the parent, and that stand in it if line ends do not count."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms.errors import SchemaError
 from transforms.hashing import text_hash
-from transforms.schemas import CHUNKS
+from transforms.schemas.chunks import CHUNKS
 
 NEUTRAL: Mapping[str, Any] = {
     "attachment_id": None,

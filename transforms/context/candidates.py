@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.diversity import marginal_order
-from transforms.settings import ContextSettings, TermSettings
+from transforms.settings.conversations import ContextSettings
+from transforms.settings.search import TermSettings
 from transforms.text.terms import counted_terms, stems
 
 VERSION = "1"

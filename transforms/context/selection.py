@@ -15,8 +15,8 @@ from transforms.context import block
 from transforms.context import candidates as steps
 from transforms.conversations.windows import without_headers
 from transforms.hashing import bytes_sha256
-from transforms.schemas import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
-from transforms.settings import ContextSettings
+from transforms.schemas.conversations import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
+from transforms.settings.conversations import ContextSettings
 
 VERSION = f"1.{steps.VERSION}.{block.VERSION}"
 NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"

@@ -17,8 +17,8 @@ from transforms.conversations.windows import consolidated, without_headers
 from transforms.documents.chunks.pieces import Offsets
 from transforms.hashing import parts_hash
 from transforms.mail.chunks.table import ChunkTables
-from transforms.schemas import EXCLUSIONS
-from transforms.settings import ConversationSettings
+from transforms.schemas.chunks import EXCLUSIONS
+from transforms.settings.conversations import ConversationSettings
 
 VERSION = "1"
 _WORD = re.compile(r"[^\W_]")

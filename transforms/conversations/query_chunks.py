@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.conversations.windows import without_headers
 from transforms.documents.chunks.pieces import Offsets
 from transforms.documents.chunks.sections import splits
 from transforms.hashing import parts_hash
-from transforms.settings import ConversationSettings
+from transforms.schemas.conversations import CONVERSATION_QUERY_CHUNKS
+from transforms.settings.conversations import ConversationSettings
 
 VERSION = "1"
 _PARAGRAPH = re.compile(r"\n{2,}")
@@ -128,4 +128,4 @@ def conversation_query_chunks(
                     "text_query": without_headers(said) or said,
                 }
             )
-    return schemas.CONVERSATION_QUERY_CHUNKS.from_rows(rows)
+    return CONVERSATION_QUERY_CHUNKS.from_rows(rows)

@@ -11,11 +11,12 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.conversations.exports import Chat, Entry, Fault
 from transforms.conversations.pseudonyms import Pseudonym, masked_texts
 from transforms.hashing import bytes_sha256, parts_hash, text_hash
-from transforms.settings import WindowSettings
+from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION_WINDOWS
+from transforms.schemas.operations import QUARANTINE
+from transforms.settings.conversations import WindowSettings
 
 VERSION = "3"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -128,7 +129,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, unit: str) ->
         "text": [e.text for e in window.entries],
         "kind": [e.kind for e in window.entries],
     }
-    return pa.Table.from_pydict(columns, schema=schemas.CONVERSATION_MESSAGES.arrow)
+    return pa.Table.from_pydict(columns, schema=CONVERSATION_MESSAGES.arrow)
 
 
 def window_id(conversation_id: str, window: str) -> str:
@@ -153,7 +154,7 @@ def quarantined(faults: Sequence[Fault], source: str, unit: str) -> pa.Table:
                 "bytes_sha256": bytes_sha256(data),
             }
         )
-    return schemas.QUARANTINE.from_rows(rows)
+    return QUARANTINE.from_rows(rows)
 
 
 def consolidated(
@@ -207,7 +208,7 @@ def conversation_markdown(messages: pa.Table) -> pa.Table:
                 "content_hash": text_hash(made.markdown),
             }
         )
-    return schemas.CONVERSATION_WINDOWS.from_rows(rows)
+    return CONVERSATION_WINDOWS.from_rows(rows)
 
 
 def _clean(text: str) -> str:

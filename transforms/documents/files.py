@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.documents.html_markdown import html_charset, html_markdown, html_title
 from transforms.documents.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.mail.charsets import decode_text
-from transforms.settings import DOCUMENT_FORMATS, DocumentSettings
+from transforms.schemas.documents import DOCUMENTS
+from transforms.schemas.operations import QUARANTINE
+from transforms.settings.documents import DOCUMENT_FORMATS, DocumentSettings
 
 VERSION = "2"
 
@@ -101,7 +102,7 @@ def read_documents(
             continue
         seen.add(file.path)
         rows.append(shared | row)
-    return DocumentTables(schemas.DOCUMENTS.from_rows(rows), schemas.QUARANTINE.from_rows(aside))
+    return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(aside))
 
 
 def file_name(path: str) -> str:

@@ -18,7 +18,8 @@ import pyarrow as pa
 from transforms.documents.files import file_name
 from transforms.documents.markdown import Link, masked, parse
 from transforms.documents.nodes import slug_base
-from transforms.schemas import DOCUMENT_REFERENCES, LINKS
+from transforms.schemas.documents import DOCUMENT_REFERENCES
+from transforms.schemas.relations import LINKS
 
 VERSION = "1"
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms.documents.markdown import Block, parse
-from transforms.schemas import DOCUMENT_NODES
+from transforms.schemas.documents import DOCUMENT_NODES
 
 VERSION = "1"
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, create_model
 
 from transforms.hashing import text_hash
-from transforms.settings import SafetySettings, SentenceSettings
+from transforms.settings.models import SafetySettings, SentenceSettings
 from transforms.text.redaction import screened
 
 VERSION = "1"

@@ -7,10 +7,11 @@ import re
 import ibis
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.hashing import text_hash
 from transforms.mail.threads import threads
-from transforms.settings import ChunkSettings
+from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
+from transforms.schemas.table import TEXT
+from transforms.settings.mail import ChunkSettings
 
 VERSION = "3"
 _SUBSTANCE = re.compile(r"[^\W_]")
@@ -102,7 +103,7 @@ def restated(requoted: pa.Table, messages: pa.Table) -> pa.Table:
             rows.append((chunk_id, own, f"{chunk['quote_lex']}\n{moved}".strip("\n"), embed, is_quote))
     names = ["chunk_id", "text_lex", "quote_lex", "text_embed", "is_quote"]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    kinds = [pa.string(), schemas.TEXT, schemas.TEXT, schemas.TEXT, pa.bool_()]
+    kinds = [pa.string(), TEXT, TEXT, TEXT, pa.bool_()]
     return pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], names=names)
 
 
@@ -130,15 +131,15 @@ def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings
     table = pa.table(
         {
             "chunk_id": pa.array([i for i, _ in ordered], pa.string()),
-            "context": pa.array([r[0] for _, r in ordered], schemas.TEXT),
+            "context": pa.array([r[0] for _, r in ordered], TEXT),
             "context_kind": pa.array([r[1] for _, r in ordered], pa.string()),
-            "sentence": pa.array([""] * len(ordered), schemas.TEXT),
+            "sentence": pa.array([""] * len(ordered), TEXT),
             "sentence_kind": pa.array([""] * len(ordered), pa.string()),
-            "text_embed": pa.array([r[2] for _, r in ordered], schemas.TEXT),
+            "text_embed": pa.array([r[2] for _, r in ordered], TEXT),
             "checksum": pa.array([text_hash(r[2]) for _, r in ordered], pa.string()),
         }
     )
-    return schemas.CHUNK_CONTEXT.conform(table)
+    return CHUNK_CONTEXT.conform(table)
 
 
 def _embedded(title: str, context: str, reply: str, settings: ChunkSettings) -> str:
@@ -154,7 +155,7 @@ def published_chunks(
 ) -> ibis.Table:
     """The chunks of all families that are published: of mail those of the canonical copies."""
     return threads.canonical(message_chunks, memberships, "doc_id").union(
-        document_chunks.select(schemas.CHUNKS.names), conversation_chunks.select(schemas.CHUNKS.names)
+        document_chunks.select(CHUNKS.names), conversation_chunks.select(CHUNKS.names)
     )
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from transforms.settings import SafetySettings
+from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened
 
 DATA_NOTE = (

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import schemas
 from transforms.errors import EmbeddingError
+from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
 
 VERSION = "2"
 
@@ -80,7 +80,7 @@ def embeddings(found: pa.Table, model: str, dimensions: int) -> pa.Table:
             "vector": found.column("vector"),
         }
     )
-    return schemas.embeddings(dimensions).conform(table)
+    return embeddings_table(dimensions).conform(table)
 
 
 def embedding_refusals(reasons: Mapping[str, str], model: str, dimensions: int) -> pa.Table:
@@ -94,4 +94,4 @@ def embedding_refusals(reasons: Mapping[str, str], model: str, dimensions: int) 
             "reason": pa.array([reasons[name] for name in sorted(reasons)], pa.string()),
         }
     )
-    return schemas.EMBEDDING_REFUSALS.conform(table)
+    return EMBEDDING_REFUSALS.conform(table)

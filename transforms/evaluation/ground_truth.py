@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import yaml
 
-from transforms import schemas
 from transforms.errors import GroundTruthError
+from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 
 VERSION = "1"
 
@@ -57,8 +57,8 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
 
 def joined(parts: Sequence[GroundTruth]) -> GroundTruth:
     """The queries of several files; GroundTruthError if two queries have one id."""
-    queries = pa.concat_tables([schemas.EVALUATION_QUERIES.empty(), *(p.queries for p in parts)])
-    relevance = pa.concat_tables([schemas.EVALUATION_RELEVANCE.empty(), *(p.relevance for p in parts)])
+    queries = pa.concat_tables([EVALUATION_QUERIES.empty(), *(p.queries for p in parts)])
+    relevance = pa.concat_tables([EVALUATION_RELEVANCE.empty(), *(p.relevance for p in parts)])
     files: dict[str, str] = {}
     for query_id, file in zip(*(queries.column(c).to_pylist() for c in ("query_id", "file")), strict=True):
         if query_id in files:
@@ -232,8 +232,8 @@ def _tables(
     queries: Iterable[Mapping[str, Any]], relevance: Iterable[Mapping[str, Any]], file: str
 ) -> GroundTruth:
     made = GroundTruth(
-        schemas.EVALUATION_QUERIES.from_rows([dict(q) for q in queries]),
-        schemas.EVALUATION_RELEVANCE.from_rows([dict(r) for r in relevance]),
+        EVALUATION_QUERIES.from_rows([dict(q) for q in queries]),
+        EVALUATION_RELEVANCE.from_rows([dict(r) for r in relevance]),
     )
     counted = Counter(made.queries.column("query_id").to_pylist())
     if twice := [query_id for query_id, count in counted.items() if count > 1]:

@@ -6,9 +6,9 @@ import re
 
 import polars as pl
 
-from transforms import schemas
 from transforms.evaluation.ground_truth import GroundTruth
 from transforms.hashing import text_hash
+from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 
 NOTE = """Drafted by `weft eval init`: nobody has looked at these queries and answers yet.
 Known items are easy, because the query is the title; answers that nobody linked are missing.
@@ -51,9 +51,7 @@ def drafted(
                 {"query_id": query_id, "entry": 0, "form": form, "target": target, "text": None, "grade": 1,
                  "topic": None}
             )  # fmt: skip
-    return GroundTruth(
-        schemas.EVALUATION_QUERIES.from_rows(queries), schemas.EVALUATION_RELEVANCE.from_rows(relevance)
-    )
+    return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
 
 
 def plain_subject(subject: str) -> str:

@@ -15,7 +15,7 @@ from transforms.evaluation.judgements import LEVELS, Judgements
 from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
 from transforms.retrieval.labels import LABELS, NOTHING
 from transforms.retrieval.pipeline import STAGES
-from transforms.settings import EvaluationSettings
+from transforms.settings.evaluation import EvaluationSettings
 
 FORMAT = 3
 """Version of the report."""

@@ -7,8 +7,8 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.documents.markdown import outline
-from transforms.schemas import CHUNK_CLASSES
-from transforms.settings import GraphSettings
+from transforms.schemas.graph import CHUNK_CLASSES
+from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 

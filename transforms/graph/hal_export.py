@@ -18,8 +18,8 @@ import pyarrow as pa
 from transforms.graph.hal_schema import SCHEMA
 from transforms.graph.similar_documents import Similar, similar_documents
 from transforms.hashing import parts_hash
-from transforms.schemas import DOCUMENT_GRAPH
-from transforms.settings import GraphSettings
+from transforms.schemas.graph import DOCUMENT_GRAPH
+from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 from transforms.documents.markdown import outline
 from transforms.graph.prompt_hashes import is_question_list
 from transforms.hashing import parts_hash
-from transforms.schemas import CHUNK_KEYWORDS, KEYWORDS
-from transforms.settings import GraphSettings, TermSettings
+from transforms.schemas.graph import CHUNK_KEYWORDS, KEYWORDS
+from transforms.settings.documents import GraphSettings
+from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
 
 VERSION = "1"

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.graph.stripes import DECIMALS, matrix
-from transforms.schemas import PROMPT_HASHES
-from transforms.settings import GraphSettings
+from transforms.schemas.graph import PROMPT_HASHES
+from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.graph.stripes import DECIMALS, matrix
-from transforms.settings import GraphSettings
+from transforms.settings.documents import GraphSettings
 
 _ROWS_AT_ONCE = 1024
 _SAMPLE = 1000

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import parts_hash
-from transforms.schemas import CHUNK_SIMILARITIES, STRIPE_ORDERS
-from transforms.settings import GraphSettings
+from transforms.schemas.graph import CHUNK_SIMILARITIES, STRIPE_ORDERS
+from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 

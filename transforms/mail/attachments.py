@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from transforms.mail.charsets import decode_text
 from transforms.mail.html_text import html_text
-from transforms.settings import MailSettings
+from transforms.settings.mail import MailSettings
 
 _BOMB_FLOOR = 16 << 20
 """Bytes of output up to which no compression ratio is suspicious."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.hashing import bytes_sha256, parts_hash
 from transforms.mail.attachments import AttachmentText, attachment_text
 from transforms.mail.charsets import decode_text
@@ -18,7 +17,10 @@ from transforms.mail.dates import effective_time, envelope_time, received_times,
 from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
 from transforms.mail.mbox import Dialect, mbox_layout, unescape
 from transforms.mail.mime import KNOWN_HEADERS, MIME_FAULTS, MailContent, Part, read_content, read_headers
-from transforms.settings import MailSettings
+from transforms.schemas.mail import ATTACHMENTS, MESSAGES
+from transforms.schemas.operations import QUARANTINE
+from transforms.schemas.table import Table
+from transforms.settings.mail import MailSettings
 
 VERSION = "3"
 
@@ -27,7 +29,7 @@ SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
 
 _FROM_LINE = re.compile(rb"\A(?:\xef\xbb\xbf)?[\r\n]*(>?From [^\n]*\n)?")
 _BLANKS = b" \t\n\r\f\v"
-TABLES = (schemas.MESSAGES, schemas.ATTACHMENTS, schemas.QUARANTINE)
+TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 32 << 20
@@ -147,7 +149,7 @@ def read_mail(
 class _Rows:
     """Rows of one table under construction; a full batch of them becomes Arrow columns at once."""
 
-    def __init__(self, table: schemas.Table, shared: Mapping[str, Any]) -> None:
+    def __init__(self, table: Table, shared: Mapping[str, Any]) -> None:
         self.schema = table.arrow
         self.shared = shared
         self.rows: list[dict[str, Any]] = []

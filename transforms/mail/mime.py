@@ -23,7 +23,7 @@ from transforms.mail.headers import MAX_FIELD_CHARS, header_text
 from transforms.mail.html_text import html_text
 from transforms.mail.regular_multipart import regular_parts
 from transforms.mail.transfer_encodings import transfer_decoded
-from transforms.settings import MailSettings
+from transforms.settings.mail import MailSettings
 
 MIME_FAULTS = (
     MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,

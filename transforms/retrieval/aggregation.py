@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from transforms.retrieval.hits import Context, Step, best_first, parted, unchanged
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 
 class Node(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.retrieval.top_k import top_k
-from transforms.settings import CandidateSettings, SearchSettings
+from transforms.settings.search import CandidateSettings, SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
 _SAMPLE = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from transforms.retrieval.hits import DROPPED, Context, Step, best_first, parted
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 
 def best_of_documents(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:

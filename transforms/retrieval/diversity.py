@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.hits import Context, Step, unchanged
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 
 def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float) -> list[int]:

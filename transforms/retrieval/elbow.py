@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from transforms.retrieval.hits import Context, Step, parted, place
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 
 def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from transforms.retrieval.bm25 import Postings, Weighed, field_weights, idf
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 _FEWEST = 2
 """Chunks that must hold a term; one that a single chunk holds finds no other."""

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.retrieval.top_k import top_k
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 FUSED = {
     "query": pl.Int32,

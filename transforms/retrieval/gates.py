@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from transforms.retrieval.hits import Context, Step, parted
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 
 def similar_enough(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:

@@ -10,7 +10,7 @@ import polars as pl
 
 from transforms.retrieval.fusion import FUSED
 from transforms.retrieval.reranking import RERANKED
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.String, **RERANKED}
 """Columns of hits, in their order, best first within a query. `stands_for` is the node that a hit shows in

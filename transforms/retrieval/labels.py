@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 NOTHING = "NO_RESULTS"
 LABELS = ("PASS", "HALLUCINATION_RISK", "IRRELEVANT", NOTHING)

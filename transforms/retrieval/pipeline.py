@@ -20,7 +20,7 @@ from transforms.retrieval.hits import (
     place,
     unchanged,
 )
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 STAGES = (
     "lexical", "vector", "fused", "gated", "threads", "strong", "documents", "pool", "sources", "reranked", "elbow",

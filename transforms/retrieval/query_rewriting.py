@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from transforms.settings import QuerySettings
+from transforms.settings.search import QuerySettings
 
 INSTRUCTION = (
     "You rewrite the last question of a conversation so that it can be searched for without the conversation. `turns` "

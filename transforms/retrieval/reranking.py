@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from transforms.settings import RerankSettings
+from transforms.settings.search import RerankSettings
 
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {

@@ -9,7 +9,7 @@ from datetime import datetime
 import polars as pl
 import pyarrow as pa
 
-from transforms import schemas
+from transforms.schemas.search import SEARCH_RESULTS
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def search_results(
             index_version=pl.lit(found.version),
         )
     )
-    return schemas.SEARCH_RESULTS.conform(rows.select(schemas.SEARCH_RESULTS.names).to_arrow())
+    return SEARCH_RESULTS.conform(rows.select(SEARCH_RESULTS.names).to_arrow())
 
 
 def with_others(rows: pa.Table, stored: pa.Table | None, search: str) -> pa.Table:
@@ -50,4 +50,4 @@ def with_others(rows: pa.Table, stored: pa.Table | None, search: str) -> pa.Tabl
     made = pl.DataFrame(rows)
     if stored is not None:
         made = pl.concat([pl.DataFrame(stored).filter(pl.col("search") != search), made])
-    return schemas.SEARCH_RESULTS.conform(made.sort("search", "query_no", "rank").to_arrow())
+    return SEARCH_RESULTS.conform(made.sort("search", "query_no", "rank").to_arrow())

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from transforms.settings import ChunkSettings
+from transforms.settings.mail import ChunkSettings
 from transforms.text.pieces import Piece, line_windows
 
 DIFF_MARK = (

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hash
-from transforms.settings import SafetySettings
+from transforms.settings.models import SafetySettings
 
 VERSION = "1"
 _READ_TEXTS = 4096

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from transforms.settings import TermSettings
+from transforms.settings.search import TermSettings
 from transforms.text.spans import ByteOffsets
 from transforms.text.terms import identifier_parts, stems
 

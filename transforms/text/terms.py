@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import Stemmer
 
-from transforms import schemas
-from transforms.settings import TermSettings
+from transforms.schemas.chunks import TERMS
+from transforms.settings.search import TermSettings
 
 VERSION = "4"
 _CODED = {"code": pl.Int64, "term": pl.String}
@@ -279,7 +279,7 @@ def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
     """The `terms` table of texts with chunk_id and field."""
     counted = counted_terms(texts.get_column("text"), settings)
     of = [texts.get_column(name).gather(counted.get_column("row")) for name in ("chunk_id", "field")]
-    return schemas.TERMS.conform(counted.with_columns(of).select(schemas.TERMS.names).to_arrow())
+    return TERMS.conform(counted.with_columns(of).select(TERMS.names).to_arrow())
 
 
 def query_terms(

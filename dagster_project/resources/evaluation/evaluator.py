@@ -17,7 +17,6 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.search.search_index import SearchIndex
-from transforms import schemas
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, joined, parse_ground_truth
 from transforms.evaluation.judgements import Contents
@@ -26,7 +25,9 @@ from transforms.evaluation.metrics import DEPTH
 from transforms.evaluation.report import FORMAT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
-from transforms.settings import EvaluationSettings, SearchSettings
+from transforms.schemas.evaluation import EVALUATION_RUNS
+from transforms.settings.evaluation import EvaluationSettings
+from transforms.settings.search import SearchSettings
 
 _TIMED_QUERIES = 50
 _SNIPPET_CHARS = 320
@@ -107,9 +108,9 @@ def run_profiles(
         .join(ids, on="query")
         .join(chunks, on="chunk_no")
         .sort("profile", "query", "stage", "rank")
-        .select(schemas.EVALUATION_RUNS.names)
+        .select(EVALUATION_RUNS.names)
     )
-    return schemas.EVALUATION_RUNS.conform(runs.to_arrow()), seconds
+    return EVALUATION_RUNS.conform(runs.to_arrow()), seconds
 
 
 def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> dict[str, Any]:

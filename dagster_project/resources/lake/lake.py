@@ -26,9 +26,9 @@ from assets.protocols import Loaded, Partitions, Parts
 from dagster_project.resources.lake.oversize import slow_partitions
 from dagster_project.resources.publish.table_sql import nulls
 from dagster_project.resources.system.processes import give_memory_back, is_left_over
-from transforms import schemas
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
+from transforms.schemas.table import Table
 
 _ROW_GROUP = 65_536
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
@@ -82,7 +82,7 @@ class ParquetLake:
     partition, such a table is all of its parts.
     """
 
-    def __init__(self, uri: str, tables: Mapping[str, schemas.Table], copies: Path | None = None):
+    def __init__(self, uri: str, tables: Mapping[str, Table], copies: Path | None = None):
         """`copies` is a folder of this machine for what is read of a lake elsewhere; else a temporary one."""
         try:
             # A listing that is kept would hide what other processes write.

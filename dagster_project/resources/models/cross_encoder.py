@@ -11,7 +11,7 @@ import numpy as np
 from dagster_project.resources.models.rerankers import Judged
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
-from transforms.settings import RerankSettings
+from transforms.settings.search import RerankSettings
 
 _BATCH = 4
 """Passages between two looks at the clock."""

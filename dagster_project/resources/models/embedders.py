@@ -6,7 +6,7 @@ from assets.protocols import Embedder
 from dagster_project.resources.models.static import StaticEmbedder
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.system.extras import not_installed
-from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
 
 def make_embedder(

@@ -18,7 +18,7 @@ import tenacity
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import EmbeddingError, ServiceError, SettingsError
-from transforms.settings import GeminiSettings
+from transforms.settings.models import GeminiSettings
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient

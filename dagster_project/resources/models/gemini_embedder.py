@@ -13,7 +13,7 @@ from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.vectors import packed, unit_length
 from transforms.errors import EmbeddingError, RefusedTextError
-from transforms.settings import EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.text.redaction import screened
 
 if TYPE_CHECKING:

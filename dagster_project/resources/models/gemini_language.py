@@ -11,7 +11,7 @@ from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, fenced
 from transforms.errors import BudgetError
-from transforms.settings import GeminiSettings, SafetySettings
+from transforms.settings.models import GeminiSettings, SafetySettings
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient

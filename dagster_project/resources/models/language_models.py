@@ -9,7 +9,7 @@ from assets.protocols import Answer, LanguageModel, Shape
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
-from transforms.settings import GeminiSettings, SafetySettings
+from transforms.settings.models import GeminiSettings, SafetySettings
 
 _SENTENCE_TOKENS = 120
 _THOUGHT_TOKENS = 2048

@@ -8,7 +8,7 @@ from typing import Any
 
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
-from transforms.settings import EmbeddingSettings
+from transforms.settings.models import EmbeddingSettings
 
 _OUTPUTS = ("last_hidden_state", "token_embeddings")
 

@@ -13,7 +13,8 @@ from assets.protocols import LanguageModel
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
-from transforms.settings import GeminiSettings, RerankSettings, SafetySettings
+from transforms.settings.models import GeminiSettings, SafetySettings
+from transforms.settings.search import RerankSettings
 
 _FEATURES = "features"
 _REASON_CHARS = 200

@@ -17,7 +17,7 @@ from dagster_project.resources.models.piece_tokens import PieceTokenizer
 from dagster_project.resources.system.prefetch import made_ahead
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
-from transforms.settings import EmbeddingSettings, SafetySettings
+from transforms.settings.models import EmbeddingSettings, SafetySettings
 
 _CAPITALS = string.ascii_uppercase.encode()
 _LETTERS = string.ascii_letters.encode()

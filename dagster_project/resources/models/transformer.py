@@ -14,7 +14,7 @@ from dagster_project.resources.models.onnx_graph import run_by_onnx
 from dagster_project.resources.system.extras import not_installed
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError, SettingsError
-from transforms.settings import EmbeddingSettings, SafetySettings
+from transforms.settings.models import EmbeddingSettings, SafetySettings
 
 _BATCH_TEXTS = 256
 """A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""

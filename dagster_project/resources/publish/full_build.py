@@ -30,9 +30,11 @@ from dagster_project.resources.sources.seen_units import SeenUnits
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.prefetch import made_ahead
 from dagster_project.resources.system.processes import give_memory_back
-from transforms import schemas
 from transforms.errors import CheckFailedError, ModelMismatchError
-from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
+from transforms.schemas.chunks import TERMS
+from transforms.settings.models import EmbeddingSettings
+from transforms.settings.operations import IndexSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import word_forms
 
 _STORAGE = "v1.2.0"
@@ -258,7 +260,7 @@ class IndexBuild:
         files = PostingFiles(self.place.with_suffix(".postings"), self._count("numbered"))
         restated = run(table_sql.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
-            (table,) = (t for t in TABLES[self.partitions[partition]] if schemas.TERMS is self.lake.tables[t])
+            (table,) = (t for t in TABLES[self.partitions[partition]] if TERMS is self.lake.tables[t])
             chunks = run(table_sql.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)

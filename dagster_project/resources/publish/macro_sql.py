@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from transforms.retrieval import bm25
-from transforms.settings import SearchSettings, TermSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 
@@ -156,7 +156,7 @@ def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Mac
 
 
 def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
-    """BM25 of `transforms.retrieval.bm25.bm25_scores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
+    """BM25 of `bm25.bm25_scores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
     weights = bm25.field_weights(search)
     defaults = [f"{field}_weight := {_double(weight)}" for field, weight in weights.items()]
     parameters = [

@@ -38,11 +38,13 @@ from dagster_project.resources.sources.seen_units import SeenUnits
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.disk_space import is_of_full_disk
 from dagster_project.resources.system.processes import give_memory_back
-from transforms import schemas
 from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
-from transforms.settings import EmbeddingSettings, IndexSettings, SearchSettings, TermSettings
+from transforms.schemas.operations import READINESS
+from transforms.settings.models import EmbeddingSettings
+from transforms.settings.operations import IndexSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _LEAST_REBUILT = 600_000
@@ -369,4 +371,4 @@ class PartitionPublisher:
         with duckdb.connect(str(current), read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
-        return Readiness(version_of(current), schemas.READINESS.conform(rows))
+        return Readiness(version_of(current), READINESS.conform(rows))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from transforms import schemas
+from transforms.schemas.table import TIME
 
 STAGES = pa.schema(
     [
         ("partition", pa.string()),
-        *((name, schemas.TIME) for name in ("seen_at", "parsed_at", "chunked_at", "slow_at", "embedded_at")),
+        *((name, TIME) for name in ("seen_at", "parsed_at", "chunked_at", "slow_at", "embedded_at")),
     ]
 )
 """When the partitions that changed got how far: the columns of the relation `stage_times`."""

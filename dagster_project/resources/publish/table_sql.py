@@ -8,8 +8,14 @@ import pyarrow as pa
 
 from assets import graph
 from dagster_project.resources.publish.macro_sql import VIEW_COMMENTS
-from transforms import schemas
 from transforms.retrieval import bm25
+from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EXCLUSIONS
+from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION_WINDOWS
+from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENTS
+from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGES
+from transforms.schemas.operations import CORPUS_MEASURES, QUARANTINE, READINESS
+from transforms.schemas.relations import FAMILIES, INFERRED_QUOTES, LINKS, MEMBERSHIPS, THREAD_TREE, THREADS
+from transforms.schemas.table import SPAN, TIME, Table
 from transforms.text import terms
 
 _SQL_TYPES = {
@@ -21,8 +27,8 @@ _SQL_TYPES = {
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
     pa.uint64(): "UBIGINT",
-    schemas.TIME: "TIMESTAMPTZ",
-    schemas.SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
+    TIME: "TIMESTAMPTZ",
+    SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
 }
 
 
@@ -35,7 +41,7 @@ def sql_type(type_: pa.DataType) -> str:
     return _SQL_TYPES[type_]
 
 
-def nulls(table: schemas.Table) -> str:
+def nulls(table: Table) -> str:
     """The columns of a table as they are selected where it has no rows."""
     return ", ".join(f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in table.columns)
 
@@ -176,7 +182,7 @@ FROM (SELECT chunk_key FROM counted) LEFT JOIN added USING (chunk_key) GROUP BY 
 
 _TEXTS = ", ".join(
     f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name
-    for c in schemas.CHUNKS.columns
+    for c in CHUNKS.columns
     if c.name in terms.FIELDS.values()
 )
 TEXTS = f"SELECT concat_ws(chr(10), {_TEXTS}) AS text FROM"
@@ -246,46 +252,46 @@ _FIELD_NAMES = {
 _PARTITION = {"partition": "partition of the lake that the row comes from, as source/unit"}
 
 
-def _of(table: schemas.Table, extra: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
+def _of(table: Table, extra: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
     return table.comment, {**{c.name: c.comment for c in table.columns}, **(extra or {})}
 
 
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
-    "messages": _of(schemas.MESSAGES, _PARTITION),
-    "attachments": _of(schemas.ATTACHMENTS, _PARTITION),
-    "blocks": _of(schemas.MESSAGE_BLOCKS, _PARTITION),
-    "exclusions": _of(schemas.EXCLUSIONS, _PARTITION),
+    "messages": _of(MESSAGES, _PARTITION),
+    "attachments": _of(ATTACHMENTS, _PARTITION),
+    "blocks": _of(MESSAGE_BLOCKS, _PARTITION),
+    "exclusions": _of(EXCLUSIONS, _PARTITION),
     "quarantine": _of(
-        schemas.QUARANTINE,
+        QUARANTINE,
         {**_PARTITION, "first_seen": "when a published version held the row for the first time"},
     ),
-    "readiness": _of(schemas.READINESS),
+    "readiness": _of(READINESS),
     "chunks": _of(
-        schemas.CHUNKS,
+        CHUNKS,
         {
             **_PARTITION,
             "chunk_no": "number of the chunk in this file, from 0",
             "chunk_key": "number of the chunk in the inverted index, the same in every file: the start of its id",
         },
     ),
-    "chunk_context": _of(schemas.CHUNK_CONTEXT),
-    "documents": _of(schemas.DOCUMENTS, _PARTITION),
-    "nodes": _of(schemas.DOCUMENT_NODES, _PARTITION),
-    "conversations": _of(schemas.CONVERSATION_MESSAGES, _PARTITION),
-    "conversation_windows": _of(schemas.CONVERSATION_WINDOWS, _PARTITION),
+    "chunk_context": _of(CHUNK_CONTEXT),
+    "documents": _of(DOCUMENTS, _PARTITION),
+    "nodes": _of(DOCUMENT_NODES, _PARTITION),
+    "conversations": _of(CONVERSATION_MESSAGES, _PARTITION),
+    "conversation_windows": _of(CONVERSATION_WINDOWS, _PARTITION),
     **{name: _of(table) for name, table in graph.TABLES.items()},
-    "threads": _of(schemas.THREADS),
-    "thread_tree": _of(schemas.THREAD_TREE),
-    "memberships": _of(schemas.MEMBERSHIPS),
-    "families": _of(schemas.FAMILIES),
-    "corpus_measures": _of(schemas.CORPUS_MEASURES),
-    "inferred_quotes": _of(schemas.INFERRED_QUOTES),
-    "links": _of(schemas.LINKS),
+    "threads": _of(THREADS),
+    "thread_tree": _of(THREAD_TREE),
+    "memberships": _of(MEMBERSHIPS),
+    "families": _of(FAMILIES),
+    "corpus_measures": _of(CORPUS_MEASURES),
+    "inferred_quotes": _of(INFERRED_QUOTES),
+    "links": _of(LINKS),
     "backlinks": (
         "The links that lead to a mail, document or node, its own to itself left out.",
         {
             "to_id": "Message-ID, document or node that is referred to",
-            **{c.name: c.comment for c in schemas.LINKS.columns if c.name != "to_id"},
+            **{c.name: c.comment for c in LINKS.columns if c.name != "to_id"},
         },
     ),
     "terms": (

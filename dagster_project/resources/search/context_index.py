@@ -19,8 +19,9 @@ from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
-from transforms.schemas import CONVERSATION_CANDIDATES
-from transforms.settings import ContextSettings, SearchSettings, TermSettings
+from transforms.schemas.conversations import CONVERSATION_CANDIDATES
+from transforms.settings.conversations import ContextSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _QUERIES_AT_ONCE = 64

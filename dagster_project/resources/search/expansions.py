@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from transforms.retrieval.citations import cited
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 
 def expansions(

@@ -26,7 +26,7 @@ from transforms.retrieval.query_language import (
     storable,
     time_span,
 )
-from transforms.settings import TermSettings
+from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.models.rerankers import Reranker
 from transforms.retrieval import fusion, reranking
-from transforms.settings import RerankSettings, SearchSettings
+from transforms.settings.search import RerankSettings, SearchSettings
 
 
 class Judging:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.search.expansions import expansions
 from transforms.retrieval.citations import citation
-from transforms.schemas import SEARCH_HITS
-from transforms.settings import SearchSettings, TermSettings
+from transforms.schemas.search import SEARCH_HITS
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import snippets
 
 

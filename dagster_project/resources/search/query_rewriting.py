@@ -9,7 +9,8 @@ from dagster_project.resources.models.language_models import make_language_model
 from transforms.errors import WeftError
 from transforms.retrieval import query_rewriting
 from transforms.retrieval.query_rewriting import Rewritten, Standalone
-from transforms.settings import GeminiSettings, QuerySettings, SafetySettings
+from transforms.settings.models import GeminiSettings, SafetySettings
+from transforms.settings.search import QuerySettings
 
 _REASON_CHARS = 200
 _ATTEMPTS = 2

@@ -32,7 +32,7 @@ from transforms.retrieval import fusion as ranking
 from transforms.retrieval.hits import DROPPED, Report, place
 from transforms.retrieval.query_language import parsed_query, plain_query
 from transforms.retrieval.query_rewriting import Standalone
-from transforms.settings import SearchSettings, TermSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _CELLS_AT_ONCE = 1 << 25

@@ -23,7 +23,8 @@ from transforms.conversations.whatsapp import read_whatsapp
 from transforms.errors import ChatFormatError
 from transforms.mail import messages
 from transforms.mail.threads import threads
-from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
+from transforms.settings.conversations import ConversationSettings
+from transforms.settings.mail import MailSettings, ThreadSettings
 
 _TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
 _FORMATS = {".txt": "whatsapp", ".json": "discord", ".mbox": "mbox"} | dict.fromkeys(_TABLES, "table")

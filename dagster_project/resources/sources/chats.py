@@ -28,7 +28,7 @@ from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
 from transforms.errors import ChatFormatError, SourceError
 from transforms.hashing import parts_hash, text_hash
-from transforms.schemas import CONVERSATION_MESSAGES
+from transforms.schemas.conversations import CONVERSATION_MESSAGES
 
 UNREAD = "unread"
 """Unit of a source that lists what of its exports could not be read."""

@@ -35,7 +35,8 @@ from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date
 from transforms.mail.messages import RawMail, split_mbox
 from transforms.mail.mime import MIME_FAULTS, read_headers
-from transforms.settings import DocumentSettings, MailSettings
+from transforms.settings.documents import DocumentSettings
+from transforms.settings.mail import MailSettings
 
 _DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
 _COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}

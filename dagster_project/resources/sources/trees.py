@@ -11,7 +11,7 @@ from wcmatch import glob
 
 from dagster_project.config.settings import DocumentSourceSettings
 from transforms.errors import SourceError
-from transforms.settings import DOCUMENT_FORMATS
+from transforms.settings.documents import DOCUMENT_FORMATS
 
 _PATH_BYTES = 1024
 _GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.MATCHBASE | glob.IGNORECASE

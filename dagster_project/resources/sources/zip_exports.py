@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from transforms.errors import ChatFormatError
-from transforms.settings import ConversationSettings
+from transforms.settings.conversations import ConversationSettings
 
 _PLAUSIBLE_EXPANSION = 16 << 20
 _BLOCK = 1 << 20

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from dagster_project.cli.main import main
 from dagster_project.composition import make_published
 from tests.archives import Mail, Workspace, differences, mbox
-from transforms.settings import ContextSettings
+from transforms.settings.conversations import ContextSettings
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 CHAT = {"name": "chat", "kind": "conversation", "path": "chats", "windows": {"messages": 20}}

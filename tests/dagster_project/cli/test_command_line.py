@@ -375,7 +375,8 @@ def test_a_damaged_file_of_the_lake_is_noticed(
 
 
 def test_a_search_imports_nothing_that_builds():
-    searching = "dagster_project.cli.main, dagster_project.resources.search.opened_index, dagster_project.cli.render, dagster_project.config.settings"
+    modules = ("cli.main", "resources.search.opened_index", "cli.render", "config.settings")
+    searching = ", ".join(f"dagster_project.{module}" for module in modules)
     script = f"import sys, {searching}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch"}.isdisjoint(told.split())

@@ -25,7 +25,7 @@ from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
 from transforms.evaluation.query_drafts import drafted
 from transforms.retrieval.pipeline import RANKED
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
 BROWSERS = [os.environ.get("WEFT_CHROMIUM", ""), "/usr/bin/chromium", "/usr/bin/chromium-browser",

@@ -18,7 +18,7 @@ from dagster_project.cli.main import main
 from dagster_project.orchestration.alerts import FailedCheck, alert_checks, alerting, send
 from tests.archives import Mail, Workspace
 from transforms.errors import BusyError, SourceError
-from transforms.settings import AlertSettings
+from transforms.settings.operations import AlertSettings
 
 KEEP = "import sys, pathlib; pathlib.Path(sys.argv[1]).open('ab').write(sys.stdin.buffer.read() + b'\\n')"
 

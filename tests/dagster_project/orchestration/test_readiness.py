@@ -12,7 +12,7 @@ from dagster import AssetCheckEvaluation
 from dagster_project.composition import make_lake, make_seen_units, make_sources
 from dagster_project.orchestration.freshness import note_unchanged
 from tests.archives import Mail, Workspace, discussion
-from transforms.schemas import MESSAGES
+from transforms.schemas.mail import MESSAGES
 
 TIMES = "seen_at, parsed_at, chunked_at, embedded_at, published_at"
 ALL = f"SELECT doc_id, {TIMES}, lag_seconds FROM readiness ORDER BY doc_id"

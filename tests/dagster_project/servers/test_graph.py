@@ -22,7 +22,7 @@ from dagster_project.servers.graph import graph_app
 from tests.transforms.graph.test_hal_export import tables
 from transforms.errors import IndexUnavailableError
 from transforms.graph.hal_export import graph_folders
-from transforms.settings import GraphSettings
+from transforms.settings.documents import GraphSettings
 
 MANUAL = "# Manual\n\nAll of it: ä, ö, ü.\n\n" + "\n\n".join(
     f"## Part {n}\n\n{'text ' * n}{n}." for n in range(1, 10)

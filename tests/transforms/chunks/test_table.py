@@ -7,7 +7,7 @@ import pytest
 from transforms.chunks.table import NEUTRAL, chunk_table, chunks_from_rows
 from transforms.errors import SchemaError
 from transforms.hashing import text_hash
-from transforms.schemas import CHUNKS
+from transforms.schemas.chunks import CHUNKS
 
 ROW = {
     "chunk_id": "c",

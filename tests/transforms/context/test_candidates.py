@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from transforms.context.candidates import asked_with, deduplicated, ordered, telling_terms, unlike
-from transforms.settings import ContextSettings, TermSettings
+from transforms.settings.conversations import ContextSettings
+from transforms.settings.search import TermSettings
 
 FOUND = pl.DataFrame(
     [

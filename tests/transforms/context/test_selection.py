@@ -11,8 +11,8 @@ import pytest
 
 from transforms.context.block import Passage
 from transforms.context.selection import window_context, window_documents, window_queries
-from transforms.schemas import CONVERSATION_CANDIDATES
-from transforms.settings import ContextSettings
+from transforms.schemas.conversations import CONVERSATION_CANDIDATES
+from transforms.settings.conversations import ContextSettings
 
 FACTS = {"index_version": "v1", "model": "m", "dimensions": 2, "tokenizer": "words"}
 WINDOWS = pl.DataFrame(

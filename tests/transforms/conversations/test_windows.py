@@ -18,7 +18,7 @@ from transforms.conversations.windows import (
     windows,
     without_headers,
 )
-from transforms.settings import WindowSettings
+from transforms.settings.conversations import WindowSettings
 
 START = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 NAMED = keyed_pseudonym(b"a key of sixteen bytes and more")

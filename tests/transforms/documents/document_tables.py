@@ -9,7 +9,7 @@ import pyarrow as pa
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.settings import DocumentChunkSettings, DocumentSettings
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 
 
 def tables(**texts: str) -> tuple[pa.Table, pa.Table]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.documents import read
 from transforms.documents.files import RawFile, file_name, read_documents
-from transforms.settings import DocumentSettings
+from transforms.settings.documents import DocumentSettings
 
 
 def row(path: str, content: str | bytes) -> dict[str, Any]:

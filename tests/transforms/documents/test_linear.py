@@ -11,7 +11,6 @@ import pytest
 
 from tests.documents import read
 from tests.timing import seconds
-from transforms import schemas
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.links import document_links, document_references
 from transforms.documents.nodes import document_nodes
@@ -19,7 +18,10 @@ from transforms.graph.chunk_classes import chunk_classes
 from transforms.graph.hal_export import Folder, GraphTables, graph_folders
 from transforms.graph.keywords import chunk_keywords, keywords
 from transforms.graph.stripes import chunk_similarities, stripe_orders
-from transforms.settings import DocumentChunkSettings, GraphSettings, TermSettings
+from transforms.schemas.graph import PROMPT_HASHES
+from transforms.schemas.relations import LINKS
+from transforms.settings.documents import DocumentChunkSettings, GraphSettings
+from transforms.settings.search import TermSettings
 
 FEW, TIMES, ALLOWED = 250, 10, 25
 GRAPH = GraphSettings()
@@ -53,8 +55,8 @@ class Corpus:
             self.similarities,
             stripe_orders(self.similarities),
             chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()),
-            schemas.PROMPT_HASHES.empty(),
-            schemas.LINKS.empty().select(["from_id", "to_id"]),
+            PROMPT_HASHES.empty(),
+            LINKS.empty().select(["from_id", "to_id"]),
         )
         return list(graph_folders(tables, GRAPH))
 

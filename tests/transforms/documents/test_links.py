@@ -11,7 +11,8 @@ from tests.documents import documents, read
 from tests.examples import examples
 from transforms.documents.links import document_links, document_references
 from transforms.documents.nodes import document_nodes
-from transforms.schemas import DOCUMENT_REFERENCES, LINKS
+from transforms.schemas.documents import DOCUMENT_REFERENCES
+from transforms.schemas.relations import LINKS
 
 VAULT = {
     "Home.md": "---\ntitle: Start Page\naliases: [Hub, 'Größe']\n---\n# Top\nx\n",

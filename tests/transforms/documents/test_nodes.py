@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.documents import documents, read
 from tests.examples import examples
 from transforms.documents.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, node_bodies, slug_base
-from transforms.schemas import DOCUMENT_NODES
+from transforms.schemas.documents import DOCUMENT_NODES
 
 SLUGS = [
     ("OAuth 2.0 Setup", "oauth-20-setup"),

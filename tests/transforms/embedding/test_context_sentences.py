@@ -10,16 +10,20 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from transforms import schemas
 from transforms.embedding import context_sentences
 from transforms.hashing import text_hash
-from transforms.settings import SafetySettings, SentenceSettings
+from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
+from transforms.schemas.documents import DOCUMENTS
+from transforms.schemas.mail import MESSAGES
+from transforms.schemas.relations import THREAD_TREE, THREADS
+from transforms.schemas.table import Table
+from transforms.settings.models import SafetySettings, SentenceSettings
 
 SETTINGS = SentenceSettings()
 DAY, WRITTEN = datetime(2024, 1, 2, tzinfo=UTC), datetime(2023, 5, 6, tzinfo=UTC)
 
 
-def table(declared: schemas.Table, *rows: dict[str, Any]) -> ibis.Table:
+def table(declared: Table, *rows: dict[str, Any]) -> ibis.Table:
     plain = {c.name: None for c in declared.columns}
     fields = pa.schema([(c.name, c.type) for c in declared.columns])
     return ibis.memtable(pa.Table.from_pylist([{**plain, **row} for row in rows], schema=fields))
@@ -27,14 +31,14 @@ def table(declared: schemas.Table, *rows: dict[str, Any]) -> ibis.Table:
 
 KNOWN = context_sentences.Known(
     table(
-        schemas.MESSAGES,
+        MESSAGES,
         {"message_id": "m", "from_name": "Ann\n Lee", "from_addr": "ann@x", "effective_at": DAY},
         {"message_id": "n", "from_addr": "bob@x"},
     ),
-    table(schemas.THREAD_TREE, {"message_id": "m", "thread_id": "t"}, {"message_id": "n", "thread_id": "t"}),
-    table(schemas.THREADS, {"thread_id": "t", "subject": "Slow vacuum"}),
+    table(THREAD_TREE, {"message_id": "m", "thread_id": "t"}, {"message_id": "n", "thread_id": "t"}),
+    table(THREADS, {"thread_id": "t", "subject": "Slow vacuum"}),
     table(
-        schemas.DOCUMENTS,
+        DOCUMENTS,
         {"doc_id": "d", "title": "Guide", "tags": ["how to", "new"], "description": "All of it", "modified_at": WRITTEN},
         {"doc_id": "e", "title": "Bare", "tags": []},
     ),
@@ -50,7 +54,7 @@ def chunk(ident: str, doc: str, **given: Any) -> dict[str, Any]:
 
 
 def placed(*chunks: dict[str, Any]) -> pa.Table:
-    return context_sentences.placed(table(schemas.CHUNKS, *chunks), KNOWN).to_pyarrow()
+    return context_sentences.placed(table(CHUNKS, *chunks), KNOWN).to_pyarrow()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,7 @@ def test_an_answer_has_one_sentence_for_each_chunk():
 
 
 def test_the_sentence_stands_before_the_text_that_is_embedded_and_is_kept_apart():
-    context = schemas.CHUNK_CONTEXT.from_rows(
+    context = CHUNK_CONTEXT.from_rows(
         [
             {
                 "chunk_id": i, "context": "Is it?", "context_kind": "parent", "sentence": "", "sentence_kind": "",
@@ -157,7 +161,7 @@ def test_the_sentence_stands_before_the_text_that_is_embedded_and_is_kept_apart(
             "sentence_kind": ["gemini", "structural"],
         }
     )
-    rows = schemas.CHUNK_CONTEXT.conform(context_sentences.with_sentences(context, texts, told)).to_pylist()
+    rows = CHUNK_CONTEXT.conform(context_sentences.with_sentences(context, texts, told)).to_pylist()
     embedded = {r["chunk_id"]: (r["context_kind"], r["sentence_kind"], r["text_embed"]) for r in rows}
     assert embedded == {
         "a": ("sentence", "gemini", "About a.\n\nPlain."),

@@ -8,16 +8,16 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from transforms import schemas
 from transforms.embedding.embedded_text import chunk_context, parent_texts, requoted, restated, texts_to_embed
 from transforms.hashing import text_hash
-from transforms.settings import ChunkSettings
+from transforms.schemas.chunks import CHUNKS
+from transforms.settings.mail import ChunkSettings
 
 SETTINGS = ChunkSettings(parent_chars=10)
 
 
 def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
-    row = {c.name: None for c in schemas.CHUNKS.columns}
+    row = {c.name: None for c in CHUNKS.columns}
     defaults = {
         "source": "s",
         "unit": "u",
@@ -38,7 +38,7 @@ def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
 
 
 def table(chunks: list[dict[str, Any]]) -> ibis.Table:
-    fields = pa.schema([(c.name, c.type) for c in schemas.CHUNKS.columns])
+    fields = pa.schema([(c.name, c.type) for c in CHUNKS.columns])
     return ibis.memtable(pa.Table.from_pylist(chunks, schema=fields))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.embedding.prompts import fenced
-from transforms.settings import SafetySettings
+from transforms.settings.models import SafetySettings
 
 PLAIN = SafetySettings(secrets="send", emails="send", phones="send")
 ATTACKS = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from transforms import schemas
 from transforms.evaluation.ground_truth import parse_ground_truth
 from transforms.evaluation.judgements import Contents, Judgements, judgements
+from transforms.schemas.evaluation import EVALUATION_RELEVANCE
 
 MAILS = {"root@x": "T1", "reply@x": "T1", "quotes@x": "T1", "other@x": "T2"}
 """Mails by thread; quotes@x has no chunk."""
@@ -129,5 +129,5 @@ def test_entries_know_their_chunks_and_passages_their_bytes():
 
 
 def test_no_entries_mean_nothing():
-    empty = pl.from_arrow(schemas.EVALUATION_RELEVANCE.empty())
+    empty = pl.from_arrow(EVALUATION_RELEVANCE.empty())
     assert judgements(empty, contents()).grades.is_empty()

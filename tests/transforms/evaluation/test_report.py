@@ -7,7 +7,6 @@ import json
 import polars as pl
 import pytest
 
-from transforms import schemas
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import Contents, Judgements, judgements
 from transforms.evaluation.report import (
@@ -18,7 +17,8 @@ from transforms.evaluation.report import (
     retrieved_measures,
     summary,
 )
-from transforms.settings import EvaluationSettings
+from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
+from transforms.settings.evaluation import EvaluationSettings
 
 QUERIES = 6
 SETTINGS = EvaluationSettings()
@@ -44,14 +44,14 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
 
     Profile `good` has d0 first; `bad` loses d0 between the fused list and the final one.
     """
-    queries = schemas.EVALUATION_QUERIES.from_rows(
+    queries = EVALUATION_QUERIES.from_rows(
         [
             {"query_id": f"q{n}", "query": f"text {n}", "tags": ["even" if n % 2 == 0 else "odd"], "file": "f",
              "is_draft": False}
             for n in range(QUERIES)
         ]
     )  # fmt: skip
-    relevance = schemas.EVALUATION_RELEVANCE.from_rows(
+    relevance = EVALUATION_RELEVANCE.from_rows(
         [
             {"query_id": f"q{n}", "entry": d, "form": "document", "target": f"d{d}", "text": None, "grade": 2 - d,
              "topic": None}
@@ -156,7 +156,7 @@ def test_a_profile_that_finds_nothing_has_nothing_right():
 
 def test_passages_are_measured_on_the_bytes_of_the_first_chunks():
     queries, _, runs, chunks, facts = world()
-    relevance = schemas.EVALUATION_RELEVANCE.from_rows(
+    relevance = EVALUATION_RELEVANCE.from_rows(
         [
             {"query_id": f"q{n}", "entry": 0, "form": "passage", "target": "d0", "text": "abcdefgh", "grade": 1,
              "topic": None}
@@ -252,8 +252,8 @@ def test_two_reports_become_one_with_before_and_after():
 
 def test_no_queries_make_an_empty_report():
     _, _, _, chunks, facts = world()
-    nothing = pl.from_arrow(schemas.EVALUATION_QUERIES.empty())
-    empty = pl.from_arrow(schemas.EVALUATION_RELEVANCE.empty())
+    nothing = pl.from_arrow(EVALUATION_QUERIES.empty())
+    empty = pl.from_arrow(EVALUATION_RELEVANCE.empty())
     contents = Contents(chunks, chunks.select("doc_id", "thread_id"), *([pl.DataFrame()] * 4))
     contents = contents._replace(
         threads=pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
@@ -262,7 +262,7 @@ def test_no_queries_make_an_empty_report():
         texts=pl.DataFrame(schema={"doc_id": pl.String, "text": pl.String}),
         turns=pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
     )  # fmt: skip
-    runs = pl.from_arrow(schemas.EVALUATION_RUNS.empty())
+    runs = pl.from_arrow(EVALUATION_RUNS.empty())
     found = report(nothing, judgements(empty, contents), runs, chunks, facts, SETTINGS, {"default": {}})
     assert (found["queries"], found["summary"], found["comparisons"]) == ([], [], [])
 

@@ -7,7 +7,7 @@ import pytest
 from tests.transforms.documents.document_tables import tables
 from transforms.documents.chunks.table import document_chunks
 from transforms.graph.chunk_classes import chunk_classes
-from transforms.settings import DocumentChunkSettings, GraphSettings
+from transforms.settings.documents import DocumentChunkSettings, GraphSettings
 
 
 def classes_of(text: str, **settings: str) -> list[tuple[int, int, bool, bool, bool]]:

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from tests.documents import read
-from transforms import schemas
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.graph.chunk_classes import chunk_classes
 from transforms.graph.hal_export import GraphTables, address, graph_folders, listed
 from transforms.graph.hal_schema import SCHEMA
 from transforms.graph.stripes import chunk_similarities, stripe_orders
-from transforms.settings import DocumentChunkSettings, GraphSettings
+from transforms.schemas.graph import CHUNK_KEYWORDS, PROMPT_HASHES
+from transforms.settings.documents import DocumentChunkSettings, GraphSettings
 
 FILES = {
     "index.md": "# Start\n\nWelcome.",
@@ -57,8 +57,8 @@ def tables(files: dict[str, str], limit: int | None = None) -> GraphTables:
         classes,
         similarities,
         stripe_orders(similarities),
-        schemas.CHUNK_KEYWORDS.from_rows([keyword]),
-        schemas.PROMPT_HASHES.from_rows([prompt]),
+        CHUNK_KEYWORDS.from_rows([keyword]),
+        PROMPT_HASHES.from_rows([prompt]),
         links,
     )
 

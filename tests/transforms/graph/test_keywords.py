@@ -9,7 +9,8 @@ import pytest
 
 from tests.documents import read
 from transforms.graph.keywords import chunk_keywords, keywords, list_folder
-from transforms.settings import GraphSettings, TermSettings
+from transforms.settings.documents import GraphSettings
+from transforms.settings.search import TermSettings
 
 LIST = """# Keywords
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.documents import read
 from transforms.graph.prompt_hashes import distances, document_questions, prompt_hashes, questions, simhash
-from transforms.settings import GraphSettings
+from transforms.settings.documents import GraphSettings
 
 
 @pytest.mark.parametrize(

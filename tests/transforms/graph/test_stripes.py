@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import schemas
 from transforms.graph.stripes import chunk_similarities, stripe, stripe_factor, stripe_orders, texts_hash
-from transforms.settings import GraphSettings
+from transforms.schemas.graph import CHUNK_SIMILARITIES, STRIPE_ORDERS
+from transforms.settings.documents import GraphSettings
 
 
 def similarities(near: Sequence[float], baseline: int = 0, doc_id: str = "s:a.md") -> pa.Table:
@@ -27,7 +27,7 @@ def similarities(near: Sequence[float], baseline: int = 0, doc_id: str = "s:a.md
         }
         for index, value in enumerate(near)
     ]  # fmt: skip
-    return schemas.CHUNK_SIMILARITIES.from_rows(rows)
+    return CHUNK_SIMILARITIES.from_rows(rows)
 
 
 def order(near: Sequence[float], baseline: int = 0) -> list[int]:
@@ -163,9 +163,9 @@ def test_mixed_similarity_counts_shared_words():
 
 
 def test_no_documents_make_empty_tables():
-    made = stripe_orders(schemas.CHUNK_SIMILARITIES.empty())
+    made = stripe_orders(CHUNK_SIMILARITIES.empty())
     assert made.num_rows == 0
-    assert made.schema.equals(schemas.STRIPE_ORDERS.arrow)
+    assert made.schema.equals(STRIPE_ORDERS.arrow)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
 from transforms.mail.threads.threads import build_threads
-from transforms.settings import BlockSettings, ChunkSettings, MailSettings, TermSettings, ThreadSettings
+from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
+from transforms.settings.search import TermSettings
 from transforms.text.terms import chunk_terms
 
 FEW, TIMES, ALLOWED = 300, 10, 25

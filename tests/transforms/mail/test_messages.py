@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import schemas
 from transforms.mail.attachments import text_class
 from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
 from transforms.mail.html_text import html_text
 from transforms.mail.messages import RawMail, read_mail, split_mbox, without_list_footer
-from transforms.settings import MailSettings
+from transforms.schemas.mail import ATTACHMENTS, MESSAGES
+from transforms.schemas.operations import QUARANTINE
+from transforms.settings.mail import MailSettings
 
 SETTINGS = MailSettings()
 HEAD = (
@@ -30,9 +31,7 @@ DIFF = "--- a/x.c\n+++ b/x.c\n@@ -1,2 +1,2 @@\n-old\n+new\n"
 def tables(*raws: bytes, settings: MailSettings = SETTINGS):
     mails = [RawMail(f"f:{n}", raw, None) for n, raw in enumerate(raws)]
     result = read_mail(mails, source="s", unit="u", list_id="l", settings=settings)
-    for table, schema in zip(
-        result, (schemas.MESSAGES, schemas.ATTACHMENTS, schemas.QUARANTINE), strict=True
-    ):
+    for table, schema in zip(result, (MESSAGES, ATTACHMENTS, QUARANTINE), strict=True):
         assert schema.conform(table).equals(table)
     return tuple(table.to_pylist() for table in result)
 

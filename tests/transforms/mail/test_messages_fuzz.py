@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms.mail.messages import MailTables, RawMail, read_mail, split_mbox
-from transforms.settings import MailSettings
+from transforms.settings.mail import MailSettings
 
 FUZZ = examples(
     120,

@@ -9,8 +9,8 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from transforms import schemas
 from transforms.operations.publish_checks import RULES, broken
+from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EMBEDDING_REFUSALS, embeddings_table
 
 Tables = dict[str, list[dict[str, Any]]]
 
@@ -28,10 +28,10 @@ def sound() -> Tables:
 
 
 DECLARED = {
-    "chunks": schemas.CHUNKS,
-    "context": schemas.CHUNK_CONTEXT,
-    "embeddings": schemas.embeddings(2),
-    "refusals": schemas.EMBEDDING_REFUSALS,
+    "chunks": CHUNKS,
+    "context": CHUNK_CONTEXT,
+    "embeddings": embeddings_table(2),
+    "refusals": EMBEDDING_REFUSALS,
 }
 
 

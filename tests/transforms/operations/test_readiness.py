@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from transforms import schemas
 from transforms.operations.readiness import lags, late_sources, markdown
+from transforms.schemas.operations import READINESS
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 def rows(*told: tuple[str, float, int]) -> pa.Table:
     """Readiness of texts: source, lag in seconds, day of publishing."""
     filler = {"title": None, "effective_at": None, "content_hash": "h", "chunk_count": 1, "excluded_for": []}
-    return schemas.READINESS.from_rows(
+    return READINESS.from_rows(
         [
             {
                 "doc_id": str(number), "kind": "message", "source": source, "partition": f"{source}/all", **filler,

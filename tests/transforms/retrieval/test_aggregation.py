@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.hit_tables import Facts, hits_of
 from transforms.retrieval.aggregation import Match, Node, aggregated, in_sections
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 # doc with three chapters; a has two parts, b four, c one; a1 has two parts of its own.
 TREE = {

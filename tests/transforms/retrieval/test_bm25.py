@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.retrieval.bm25 import FIELDS, Postings, TermScores, bm25_scores, weighed
 from transforms.retrieval.fusion import ExactScores
-from transforms.settings import SearchSettings, TermSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 
 WORDS = [f"w{n}" for n in range(40)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.hit_tables import hits_of
 from transforms.retrieval import collapse, pipeline
 from transforms.retrieval.explanation import STEPS, Moment, StageTable, fate, stage_steps
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 HITS = hits_of({0: [5, 4, 3, 2]}, documents=[0, 1, 0, 2])
 

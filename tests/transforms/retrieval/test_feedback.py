@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.transforms.retrieval.test_bm25 import postings
 from transforms.retrieval.bm25 import TermScores, idf, weighed
 from transforms.retrieval.feedback import expanded_terms, is_wanted, worthiest
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 WANTED = SearchSettings(feedback_weight=0.3, feedback_support=0.35, feedback_terms=2)
 

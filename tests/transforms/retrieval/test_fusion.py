@@ -20,7 +20,7 @@ from transforms.retrieval.fusion import (
 from transforms.retrieval.hits import place
 from transforms.retrieval.pipeline import processed
 from transforms.retrieval.top_k import top_k
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)
 

@@ -7,7 +7,7 @@ import pytest
 
 from transforms.retrieval.labels import runtime_label, runtime_labels
 from transforms.retrieval.pipeline import RANKED
-from transforms.settings import SearchSettings
+from transforms.settings.search import SearchSettings
 
 SETTINGS = SearchSettings(
     label_similarity=0.3, label_high_similarity=0.6, label_support=0.5, label_words=0.8, label_rerank=5

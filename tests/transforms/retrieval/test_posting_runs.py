@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.timing import seconds
-from transforms import schemas
 from transforms.retrieval import bm25
 from transforms.retrieval.posting_runs import Run, no_postings, posting_run, postings, ranges, term_numbers
+from transforms.schemas.chunks import TERMS
 
 CHUNKS = ["c0", "c1", "c2", "c3", "left out"]
 NUMBERS = {"c0": 3, "c1": 0, "c2": 2, "c3": 1}
@@ -31,9 +31,7 @@ ROWS = st.dictionaries(
 
 def terms_table(rows: dict[Key, int]) -> pa.Table:
     columns = zip(*((*key, tf) for key, tf in rows.items()), strict=True) if rows else ((), (), (), ())
-    return pa.table(
-        [pa.array(c, f.type) for c, f in zip(columns, schemas.TERMS.arrow, strict=True)], schemas.TERMS.arrow
-    )
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TERMS.arrow, strict=True)], TERMS.arrow)
 
 
 def runs_of(tables: list[pa.Table], lengths: np.ndarray) -> list[Run]:

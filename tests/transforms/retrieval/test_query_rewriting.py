@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from transforms.retrieval.query_rewriting import Rewritten, by_model, by_rules
-from transforms.settings import QuerySettings
+from transforms.settings.search import QuerySettings
 
 SETTINGS = QuerySettings()
 TURNS = [

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from transforms.embedding.prompts import fenced
 from transforms.retrieval import reranking
-from transforms.settings import RerankSettings, SafetySettings
+from transforms.settings.models import SafetySettings
+from transforms.settings.search import RerankSettings
 
 ONES = RerankSettings(
     exact_weight=1,

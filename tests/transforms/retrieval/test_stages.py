@@ -15,7 +15,7 @@ from tests.hit_tables import Facts, hits_of
 from transforms.retrieval import collapse, gates, pipeline
 from transforms.retrieval.diversity import diversified, marginal_order
 from transforms.retrieval.hits import Step
-from transforms.settings import BUILT_IN_PROFILES, SearchSettings
+from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 
 def chunks(step: Step | pipeline.Processed) -> list[int]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.hashing import text_hash
-from transforms.settings import SafetySettings
+from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened, texts_sent
 
 MASK = SafetySettings()

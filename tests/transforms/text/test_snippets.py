@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.settings import TermSettings
+from transforms.settings.search import TermSettings
 from transforms.text.snippets import Snippet, matching_words, pieces, stored_places, words_by_term
 from transforms.text.snippets import snippet as cut_snippet
 from transforms.text.terms import query_terms

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.schemas import CHUNKS
-from transforms.settings import TermSettings
+from transforms.schemas.chunks import CHUNKS
+from transforms.settings.search import TermSettings
 from transforms.text import terms as terms_module
 from transforms.text.terms import (
     FIELDS,

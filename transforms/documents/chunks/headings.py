@@ -14,8 +14,8 @@ from transforms.documents.markdown import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
 from transforms.mail.chunks.table import ChunkTables
-from transforms.schemas import EXCLUSIONS
-from transforms.settings import DocumentChunkSettings
+from transforms.schemas.chunks import EXCLUSIONS
+from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = "2"
 

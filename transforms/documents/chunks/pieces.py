@@ -22,8 +22,8 @@ from transforms.documents.markdown import Outline, comments, outline
 from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
 from transforms.hashing import text_hash
 from transforms.mail.chunks.table import ChunkTables
-from transforms.schemas import EXCLUSIONS
-from transforms.settings import DocumentChunkSettings
+from transforms.schemas.chunks import EXCLUSIONS
+from transforms.settings.documents import DocumentChunkSettings
 
 _VISIBLE = re.compile(r"[^\r\n]")
 _FENCES = ("```", "~~~")

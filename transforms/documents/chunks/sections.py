@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from transforms.documents.chunks.pieces import ChunkRows, Document, Node, Piece, documents_of
 from transforms.mail.chunks.table import ChunkTables
-from transforms.settings import DocumentChunkSettings
+from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = "2"
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from transforms.documents.chunks.pieces import ChunkRows, Document, Lost, Piece, documents_of
 from transforms.documents.chunks.sections import splits
 from transforms.mail.chunks.table import ChunkTables
-from transforms.settings import DocumentChunkSettings
+from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = "2"
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from transforms.documents.chunks import headings, sections, semantic
 from transforms.mail.chunks.table import ChunkTables
-from transforms.settings import DocumentChunkSettings
+from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = f"{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
 

@@ -22,8 +22,8 @@ from transforms.mail.blocks.patches import mark_patches
 from transforms.mail.blocks.quotes import mark_initials, mark_quotes
 from transforms.mail.blocks.signatures import mark_signatures
 from transforms.mail.blocks.words import read_words
-from transforms.schemas import MESSAGE_BLOCKS
-from transforms.settings import BlockSettings
+from transforms.schemas.mail import MESSAGE_BLOCKS
+from transforms.settings.mail import BlockSettings
 
 VERSION = "5"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transforms.mail.chunks.drafts import Draft, Drafts
-from transforms.settings import ChunkSettings
+from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_pieces, file_starts, first_diff, header_lines
 from transforms.text.pieces import Piece, code_pieces, section_pieces, sql_pieces
 from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, shown

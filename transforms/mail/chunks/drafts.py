@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
-from transforms.settings import ChunkSettings
+from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 

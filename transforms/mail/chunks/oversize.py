@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from transforms.hashing import parts_hash
 from transforms.mail.chunks.table import ChunkTables, message_chunks
-from transforms.schemas import SLOW_QUEUE
-from transforms.settings import ChunkSettings
+from transforms.schemas.chunks import SLOW_QUEUE
+from transforms.settings.mail import ChunkSettings
 
 VERSION = "1"
 WAITS = "slow_lane"

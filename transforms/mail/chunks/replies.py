@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from transforms.mail.chunks.drafts import QUOTE_MARKS, Draft, Drafts
-from transforms.settings import ChunkSettings
+from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_pieces, first_diff, is_diff_text
 from transforms.text.pieces import SENTENCE, WORD, Piece, text_pieces
 from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, merged, shown

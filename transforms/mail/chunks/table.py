@@ -20,8 +20,8 @@ import pyarrow as pa
 from transforms.mail.chunks.attachments import emit_attachment
 from transforms.mail.chunks.drafts import Document, Drafts
 from transforms.mail.chunks.replies import KINDS, Body
-from transforms.schemas import CHUNKS, EXCLUSIONS
-from transforms.settings import ChunkSettings
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
+from transforms.settings.mail import ChunkSettings
 
 VERSION = "3"
 

@@ -12,10 +12,10 @@ import ibis
 import polars as pl
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.mail.threads.inferred_quotes import body_lines
 from transforms.mail.threads.threads import canonical
-from transforms.settings import MeasureSettings
+from transforms.schemas.operations import CORPUS_MEASURES
+from transforms.settings.operations import MeasureSettings
 
 VERSION = "2"
 
@@ -251,7 +251,7 @@ def corpus_measures(
     rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in found])
     value = (pl.col("numerator") / pl.col("denominator")).fill_nan(0.0)
     table = rows.with_columns(value=value).sort("list_id", "measure", "detail")
-    return schemas.CORPUS_MEASURES.conform(table.select(schemas.CORPUS_MEASURES.names).to_arrow())
+    return CORPUS_MEASURES.conform(table.select(CORPUS_MEASURES.names).to_arrow())
 
 
 def _share(measure: str, frame: pl.DataFrame, part: str | pl.Expr, whole: str | pl.Expr) -> pl.DataFrame:

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.hashing import text_hashes
 from transforms.mail.subjects import patch_subjects
-from transforms.settings import InferredQuoteSettings
+from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
+from transforms.settings.mail import InferredQuoteSettings
 
 VERSION = "1"
 COMPARED = ("message_id", "subject", "from_addr", "source", "unit", "content_hash", "raw_bytes")
@@ -47,9 +47,9 @@ def inferred_quotes(
         for start in range(0, pairs.height, _BATCH)
     ]
     if not found:
-        return schemas.INFERRED_QUOTES.empty()
+        return INFERRED_QUOTES.empty()
     rows = pl.concat(found).sort("message_id", "byte_start")
-    return schemas.INFERRED_QUOTES.conform(rows.select(schemas.INFERRED_QUOTES.names).to_arrow())
+    return INFERRED_QUOTES.conform(rows.select(INFERRED_QUOTES.names).to_arrow())
 
 
 def compared_replies(
@@ -84,7 +84,7 @@ def compared_replies(
     found = rows.select("message_id", "parent_id").with_columns(
         checksum=pl.Series(checksums, dtype=pl.String)
     )
-    return schemas.COMPARED_REPLIES.conform(found.to_arrow())
+    return COMPARED_REPLIES.conform(found.to_arrow())
 
 
 def not_compared(pairs: pa.Table, before: pa.Table | None) -> pa.Table:
@@ -92,7 +92,7 @@ def not_compared(pairs: pa.Table, before: pa.Table | None) -> pa.Table:
     if before is None:
         return pairs
     known = pl.DataFrame(before)
-    return pl.DataFrame(pairs).join(known, on=schemas.COMPARED_REPLIES.names, how="anti").to_arrow()
+    return pl.DataFrame(pairs).join(known, on=COMPARED_REPLIES.names, how="anti").to_arrow()
 
 
 def with_kept(before: pa.Table, pairs: pa.Table, again: pa.Table, found: pa.Table) -> pa.Table:
@@ -101,7 +101,7 @@ def with_kept(before: pa.Table, pairs: pa.Table, again: pa.Table, found: pa.Tabl
     kept = pl.DataFrame(before).join(pl.DataFrame(pairs.select(keys)), on=keys, how="semi")
     kept = kept.join(pl.DataFrame(again.select(keys)), on=keys, how="anti")
     rows = pl.concat([kept, pl.DataFrame(found).select(kept.columns)]).sort("message_id", "byte_start")
-    return schemas.INFERRED_QUOTES.conform(rows.select(schemas.INFERRED_QUOTES.names).to_arrow())
+    return INFERRED_QUOTES.conform(rows.select(INFERRED_QUOTES.names).to_arrow())
 
 
 def _pairs(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:

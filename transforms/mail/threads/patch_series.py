@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import polars as pl
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.hashing import text_hash
 from transforms.mail.subjects import patch_subjects
-from transforms.settings import FamilySettings
+from transforms.schemas.relations import FAMILIES
+from transforms.settings.mail import FamilySettings
 
 VERSION = "1"
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -41,7 +41,7 @@ def families(messages: pa.Table, tree: pa.Table, links: pa.Table, settings: Fami
     named = _named(patches)
     answered = _discussed(mails, patches, tree, settings)
     rows = pl.concat([named, _replies(answered, named)]).sort("message_id")
-    return schemas.FAMILIES.conform(rows.select(schemas.FAMILIES.names).to_arrow())
+    return FAMILIES.conform(rows.select(FAMILIES.names).to_arrow())
 
 
 def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:

@@ -9,8 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import schemas
 from transforms.mail.subjects import patch_subjects
+from transforms.schemas.mail import MESSAGE_REFERENCES
+from transforms.schemas.relations import LINKS
 
 VERSION = "1"
 
@@ -74,7 +75,7 @@ def message_references(messages: pa.Table) -> pa.Table:
     of_mail = {n: messages.column(n).take(rows["row"].to_arrow()) for n in ("message_id", "source", "unit")}
     columns = rows.drop("row", "prefix", "form", "is_archive").to_arrow()
     table = pa.table({**of_mail, **{n: columns[n] for n in columns.column_names}})
-    return schemas.MESSAGE_REFERENCES.conform(table.select(schemas.MESSAGE_REFERENCES.names))
+    return MESSAGE_REFERENCES.conform(table.select(MESSAGE_REFERENCES.names))
 
 
 def _places(bodies: pa.ChunkedArray) -> list[pl.DataFrame]:
@@ -209,4 +210,4 @@ def message_links(references: pa.Table, messages: pa.Table) -> pa.Table:
         .drop("is_explicit")
         .sort("from_id", "byte_start")
     )
-    return schemas.LINKS.conform(rows.select(schemas.LINKS.names).to_arrow())
+    return LINKS.conform(rows.select(LINKS.names).to_arrow())

@@ -11,10 +11,10 @@ import ibis
 import polars as pl
 import pyarrow as pa
 
-from transforms import schemas
 from transforms.hashing import text_hash
 from transforms.mail.subjects import patch_subjects
-from transforms.settings import ThreadSettings
+from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
+from transforms.settings.mail import ThreadSettings
 
 VERSION = "3"
 _NEVER = 2**63 - 1
@@ -59,7 +59,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     of_mail = ibis.window(group_by="message_id", order_by=["source", "unit", "stored_message_id"])
     return (
         named.mutate(is_canonical=ibis.row_number().over(of_mail) == 0)
-        .select(schemas.MEMBERSHIPS.names)
+        .select(MEMBERSHIPS.names)
         .order_by("message_id", "source", "unit")
     )
 
@@ -226,10 +226,8 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
             position += 1
             if node in children:
                 stack.extend((child, depth + 1) for child in order(children[node]))
-    columns = list(zip(*rows, strict=True)) or [()] * len(schemas.THREAD_TREE.names)
-    table = pa.table(
-        dict(zip(schemas.THREAD_TREE.names, columns, strict=True)), schema=schemas.THREAD_TREE.arrow
-    )
+    columns = list(zip(*rows, strict=True)) or [()] * len(THREAD_TREE.names)
+    table = pa.table(dict(zip(THREAD_TREE.names, columns, strict=True)), schema=THREAD_TREE.arrow)
     return table.sort_by([("message_id", "ascending")])
 
 
@@ -280,5 +278,5 @@ def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
             last_at=pl.col("effective_at").max(),
         )
     )
-    table = counted.join(roots, on="thread_id").select(schemas.THREADS.names).sort("thread_id")
-    return schemas.THREADS.conform(table.to_arrow())
+    table = counted.join(roots, on="thread_id").select(THREADS.names).sort("thread_id")
+    return THREADS.conform(table.to_arrow())

@@ -14,8 +14,9 @@ import pytest
 from dagster_project.resources.lake import lake as lake_module
 from dagster_project.resources.lake.lake import SPOILED, LakeIOManager, ParquetLake
 from tests.archives import flip
-from transforms import schemas
 from transforms.errors import LakeDamageError, SchemaError
+from transforms.schemas.chunks import CHUNKS, TERMS
+from transforms.schemas.mail import MESSAGES
 
 ROWS = {"chunk_id": ["a", "b"], "field": ["text", "text"], "term": ["fox", "dog"], "tf": [1, 2]}
 NO_PROCESS = 2**22 + 1
@@ -24,7 +25,7 @@ NO_PROCESS = 2**22 + 1
 
 @pytest.fixture
 def lake(tmp_path: Path) -> ParquetLake:
-    return ParquetLake(str(tmp_path / "lake"), {"messages": schemas.MESSAGES, "terms": schemas.TERMS})
+    return ParquetLake(str(tmp_path / "lake"), {"messages": MESSAGES, "terms": TERMS})
 
 
 def stage(
@@ -84,7 +85,7 @@ def test_the_footer_says_what_the_file_was_made_from(lake: ParquetLake):
     ],
 )
 def test_equal_tables_have_equal_hashes_whatever_they_were_made_from(lake: ParquetLake, same: pa.Table):
-    schema = schemas.TERMS.arrow
+    schema = TERMS.arrow
     reference = stage(lake, pa.table(ROWS, schema=schema), None, "1", messages="a")
     assert stage(lake, same, "dev/2004-01", "2", messages="b").content_hash == reference.content_hash
 
@@ -148,14 +149,14 @@ def test_a_file_that_is_no_parquet_has_no_footer(lake: ParquetLake, damage: byte
 def test_a_file_of_other_columns_or_another_maker_has_no_footer(lake: ParquetLake):
     stage(lake, pa.table(ROWS)).commit()
     path = str(lake.path("terms", "dev/2004-01"))
-    pq.write_table(pa.table(ROWS, schema=schemas.TERMS.arrow), path)
+    pq.write_table(pa.table(ROWS, schema=TERMS.arrow), path)
     assert lake.footer("terms", "dev/2004-01") is None
 
 
 def test_removing_a_partition_removes_it_from_every_table(lake: ParquetLake):
     for partition in ("dev/2004-01", "dev/2004-02"):
         stage(lake, pa.table(ROWS), partition).commit()
-        lake.stage("messages", partition, schemas.MESSAGES.empty(), code_version="1", inputs={}).commit()
+        lake.stage("messages", partition, MESSAGES.empty(), code_version="1", inputs={}).commit()
     lake.remove("dev/2004-01")
     lake.remove("dev/2004-01")
     assert lake.partitions("terms") == lake.partitions("messages") == ["dev/2004-02"]
@@ -163,7 +164,7 @@ def test_removing_a_partition_removes_it_from_every_table(lake: ParquetLake):
 
 def test_a_removal_that_broke_off_is_seen_in_the_table_that_lists_the_partitions(lake: ParquetLake):
     stage(lake, pa.table(ROWS)).commit()
-    lake.stage("messages", "dev/2004-01", schemas.MESSAGES.empty(), code_version="1", inputs={}).commit()
+    lake.stage("messages", "dev/2004-01", MESSAGES.empty(), code_version="1", inputs={}).commit()
     Path(str(lake.path("terms", "dev/2004-01"))).unlink()
     Path(str(lake.base / "terms" / "dev")).rmdir()
     Path(str(lake.base / "terms")).rmdir()
@@ -191,7 +192,7 @@ def test_a_sweep_deletes_what_dead_processes_left(lake: ParquetLake, writer: Cal
 
 
 def test_texts_over_two_gibibytes_are_possible(lake: ParquetLake):
-    declared = {c.name: c.type for t in (schemas.MESSAGES, schemas.CHUNKS) for c in t.columns}
+    declared = {c.name: c.type for t in (MESSAGES, CHUNKS) for c in t.columns}
     assert {declared[n] for n in ("body", "text_display", "text_embed", "text_lex")} == {pa.large_string()}
 
 

@@ -15,7 +15,7 @@ from dagster_project.config.settings import load_settings
 from dagster_project.resources.models.embedders import make_embedder
 from tests.archives import Workspace
 from transforms.errors import EmbeddingError, SettingsError
-from transforms.settings import EmbeddingSettings
+from transforms.settings.models import EmbeddingSettings
 
 TEXTS = [
     "The compactor stalls when a snapshot is open.",

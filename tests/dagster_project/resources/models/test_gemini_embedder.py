@@ -24,7 +24,7 @@ from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
-from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 # Loading the library takes seconds, which no test is to be charged with.
 pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")

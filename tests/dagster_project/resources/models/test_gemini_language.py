@@ -16,7 +16,7 @@ from tests import gemini_loopback as server
 from tests.gemini_loopback import KEY, Loopback, candidate, loopback
 from transforms.embedding.prompts import DATA_NOTE
 from transforms.errors import BudgetError, ServiceError
-from transforms.settings import EmbeddingSettings, GeminiSettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 

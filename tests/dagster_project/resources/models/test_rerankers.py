@@ -21,7 +21,8 @@ from tests import gemini_loopback as server
 from tests.archives import Workspace
 from tests.gemini_loopback import KEY, Loopback, loopback
 from transforms.errors import SettingsError
-from transforms.settings import GeminiSettings, RerankSettings, SafetySettings
+from transforms.settings.models import GeminiSettings, SafetySettings
+from transforms.settings.search import RerankSettings
 
 QUERIES = ["compactor load", "release schedule of ann@example.org"]
 needs_gemini = pytest.mark.skipif(

@@ -10,7 +10,7 @@ import pytest
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace
-from transforms.schemas import SEARCH_HITS
+from transforms.schemas.search import SEARCH_HITS
 from transforms.text.terms import stems
 
 QUERY = "how does the compactor keep its pace"

@@ -10,7 +10,7 @@ import pytest
 
 from dagster_project.definitions import SEARCH, build_definitions
 from tests.archives import Workspace
-from transforms import schemas
+from transforms.schemas.search import SEARCH_RESULTS
 
 
 def run(work: Workspace, **config: Any) -> dg.ExecuteInProcessResult:
@@ -21,7 +21,7 @@ def run(work: Workspace, **config: Any) -> dg.ExecuteInProcessResult:
 
 
 def stored(work: Workspace) -> list[dict[str, Any]]:
-    table = work.lake.stored("search_results", schemas.SEARCH_RESULTS.names)
+    table = work.lake.stored("search_results", SEARCH_RESULTS.names)
     assert isinstance(table, pa.Table)
     return table.to_pylist()
 

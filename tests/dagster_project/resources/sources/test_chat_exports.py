@@ -15,7 +15,8 @@ from dagster_project.resources.search.conversation_context import given_conversa
 from dagster_project.resources.sources.chat_exports import Export, ExportReader, chat_names, exports_at
 from transforms.conversations.exports import Chat
 from transforms.errors import ChatFormatError
-from transforms.settings import ConversationSettings, MailSettings, ThreadSettings
+from transforms.settings.conversations import ConversationSettings
+from transforms.settings.mail import MailSettings, ThreadSettings
 
 WHATSAPP = b"27.03.25, 18:02 - Ada: from WhatsApp\n"
 USERS = json.dumps([{"id": "U1", "real_name": "Ada Lovelace"}]).encode()

@@ -12,8 +12,8 @@ from tests.documents import documents, read
 from tests.examples import examples
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.nodes import document_nodes
-from transforms.schemas import CHUNKS, EXCLUSIONS
-from transforms.settings import DocumentChunkSettings
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
+from transforms.settings.documents import DocumentChunkSettings
 
 TEXT = (
     "---\ntitle: Thé\ntags: [x]\n---\npre %%no [[x]]%% amble\n# Thé\n## Empty\n## Héad\n\ntext\n\n"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.transforms.documents.document_tables import chunks_of
 from transforms.documents.chunks.sections import splits
-from transforms.settings import DocumentChunkSettings
+from transforms.settings.documents import DocumentChunkSettings
 
 SENTENCE = "Ten words stand in this sentence and it ends here. "
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.transforms.documents.document_tables import chunks_of, exclusions_of, tables
 from transforms.documents.chunks.table import document_chunks
-from transforms.schemas import CHUNKS, EXCLUSIONS
-from transforms.settings import DocumentChunkSettings
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
+from transforms.settings.documents import DocumentChunkSettings
 
 CHUNKERS = {
     "sections": {"target_chars": 60, "min_chars": 15, "overlap_chars": 20, "context_chars": 30},

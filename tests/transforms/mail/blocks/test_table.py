@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.mail.blocks.languages import LANGUAGES, Language
 from transforms.mail.blocks.table import message_blocks
-from transforms.schemas import MESSAGE_BLOCKS
-from transforms.settings import BlockSettings
+from transforms.schemas.mail import MESSAGE_BLOCKS
+from transforms.settings.mail import BlockSettings
 
 
 def blocks_of(*bodies: str, **options: object) -> list[list[dict[str, object]]]:

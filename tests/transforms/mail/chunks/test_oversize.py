@@ -15,8 +15,9 @@ from tests.transforms.mail.chunks.test_table import attachment, mails, patch
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.oversize import fast_chunks, slow_chunks
 from transforms.mail.chunks.table import message_chunks
-from transforms.schemas import ATTACHMENTS, SLOW_QUEUE
-from transforms.settings import BlockSettings, ChunkSettings
+from transforms.schemas.chunks import SLOW_QUEUE
+from transforms.schemas.mail import ATTACHMENTS
+from transforms.settings.mail import BlockSettings, ChunkSettings
 
 NONE = ATTACHMENTS.empty()
 LONG = "I measured it again, and again it was slower.\n\n" * 9

@@ -15,8 +15,9 @@ from transforms.hashing import text_hash
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks import table as chunks
 from transforms.mail.chunks.table import message_chunks, title_of
-from transforms.schemas import ATTACHMENTS, CHUNKS, EXCLUSIONS
-from transforms.settings import BlockSettings, ChunkSettings
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
+from transforms.schemas.mail import ATTACHMENTS
+from transforms.settings.mail import BlockSettings, ChunkSettings
 from transforms.text.diffs import diff_pieces
 from transforms.text.pieces import code_pieces, section_pieces, sql_pieces, text_pieces
 

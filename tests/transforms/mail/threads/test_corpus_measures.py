@@ -16,8 +16,12 @@ from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
 from transforms.mail.threads import corpus_measures
 from transforms.mail.threads.threads import build_threads
-from transforms.schemas import ATTACHMENTS, CHUNK_CONTEXT, CHUNKS, CORPUS_MEASURES, THREAD_TREE
-from transforms.settings import BlockSettings, ChunkSettings, MailSettings, MeasureSettings, ThreadSettings
+from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
+from transforms.schemas.mail import ATTACHMENTS
+from transforms.schemas.operations import CORPUS_MEASURES
+from transforms.schemas.relations import THREAD_TREE
+from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
+from transforms.settings.operations import MeasureSettings
 
 ASKED = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
 QUESTION = f"{ASKED[0]} {ASKED[1]}\nI saw pauses of a second.\n"

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms import schemas
 from transforms.hashing import text_hash
 from transforms.mail.threads.inferred_quotes import (
     body_lines,
@@ -19,7 +18,8 @@ from transforms.mail.threads.inferred_quotes import (
     not_compared,
     with_kept,
 )
-from transforms.settings import InferredQuoteSettings
+from transforms.schemas.table import SPAN
+from transforms.settings.mail import InferredQuoteSettings
 
 SAID = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
 LONG = SAID.split("\n")[0]
@@ -38,7 +38,7 @@ def quotes(reply: str, parent: str = SAID, **given: Any) -> list[str]:
     chunks = pa.Table.from_pylist(
         [{"doc_id": "reply", "spans": spans, "has_patch_markers": given.get("diff", False)}],
         schema=pa.schema(
-            [("doc_id", pa.string()), ("spans", pa.list_(schemas.SPAN)), ("has_patch_markers", pa.bool_())]
+            [("doc_id", pa.string()), ("spans", pa.list_(SPAN)), ("has_patch_markers", pa.bool_())]
         ),
     )
     tree = pa.table({"message_id": ["asked", "reply"], "parent_id": pa.array([None, "asked"], pa.string())})
@@ -112,7 +112,7 @@ def tables(*replies: str, parent: str = SAID) -> tuple[pa.Table, pa.Table, pa.Ta
         {
             "doc_id": ids,
             "chunk_id": [text_hash(f"{i} {body}") for i, body in zip(ids, bodies, strict=True)],
-            "spans": pa.array(spans, pa.list_(schemas.SPAN)),
+            "spans": pa.array(spans, pa.list_(SPAN)),
             "has_patch_markers": [False] * len(ids),
         }
     )

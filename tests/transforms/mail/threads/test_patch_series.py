@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms import schemas
 from transforms.mail.subjects import patch_subjects
 from transforms.mail.threads.patch_series import families
 from transforms.mail.threads.threads import build_threads
-from transforms.settings import FamilySettings, ThreadSettings
+from transforms.schemas.mail import MESSAGES
+from transforms.settings.mail import FamilySettings, ThreadSettings
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ def mail(
 
 def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """The families of mails in one list; `linked` says which mail names which as its v1."""
-    fields = {c.name: c.type for c in schemas.MESSAGES.columns}
+    fields = {c.name: c.type for c in MESSAGES.columns}
     names = [*mail("", "")]
     messages = pa.Table.from_pylist(mails, schema=pa.schema([(n, fields[n]) for n in names]))
     lists = pa.table({"message_id": messages["message_id"], "list_id": ["l"] * len(mails)})

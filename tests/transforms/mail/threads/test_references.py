@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms import schemas
 from transforms.mail.threads.references import message_links, message_references
+from transforms.schemas.mail import MESSAGES
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -106,7 +106,7 @@ def mail(ident: str, subject: str, body: str = "", at: int = 0) -> dict[str, Any
 
 def links(*mails: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     """Where the links of mails start and lead, with their kinds."""
-    fields = {c.name: c.type for c in schemas.MESSAGES.columns}
+    fields = {c.name: c.type for c in MESSAGES.columns}
     table = pa.Table.from_pylist(list(mails), schema=pa.schema([(n, fields[n]) for n in mails[0]]))
     rows = message_links(message_references(table), table).to_pylist()
     return [(r["from_id"], r["kind"], r["to_id"]) for r in rows]

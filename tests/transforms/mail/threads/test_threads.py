@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms import schemas
 from transforms.mail.threads.threads import ThreadTables, build_threads, canonical, memberships
-from transforms.settings import ThreadSettings
+from transforms.schemas.mail import MESSAGES
+from transforms.settings.mail import ThreadSettings
 
 START = datetime(2004, 1, 1, tzinfo=UTC)
 COLUMNS = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
@@ -33,7 +33,7 @@ DAY = 24
 
 
 def table(mails: list[dict[str, Any]]) -> pa.Table:
-    fields = {c.name: c.type for c in schemas.MESSAGES.columns}
+    fields = {c.name: c.type for c in MESSAGES.columns}
     return pa.Table.from_pylist(mails, schema=pa.schema([(n, fields[n]) for n in COLUMNS]))
 
 
@@ -301,7 +301,7 @@ def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]
 def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
     """Stored messages of (unit, id, content, time); an id with a `+` was told apart in its unit."""
     columns = ["source", "unit", "list_id", "message_id", "header_message_id", "content_hash", "effective_at"]
-    fields = {c.name: c.type for c in schemas.MESSAGES.columns}
+    fields = {c.name: c.type for c in MESSAGES.columns}
     made = [
         {
             "source": "s",

@@ -1,0 +1,47 @@
+"""The settings of the stages."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+from pydantic import ValidationError
+
+import transforms.settings
+from transforms.settings.base import StageSettings
+from transforms.settings.mail import ChunkSettings
+from transforms.settings.search import TermSettings
+
+STAGES = [
+    s
+    for module in pkgutil.iter_modules(transforms.settings.__path__)
+    for s in vars(importlib.import_module(f"transforms.settings.{module.name}")).values()
+    if isinstance(s, type) and issubclass(s, StageSettings) and s is not StageSettings
+]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_setting_says_what_it_means(stage: type[StageSettings]):
+    assert all(field.description for field in stage.model_fields.values())
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_settings_cannot_change_and_take_no_unknown_name(stage: type[StageSettings]):
+    made = stage()
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(made, next(iter(stage.model_fields)), 1)
+    with pytest.raises(ValidationError, match="extra_forbidden|Extra inputs"):
+        stage(no_such_setting=1)  # type: ignore[call-arg]
+
+
+def test_the_digest_depends_on_every_value_and_on_nothing_else():
+    same = {ChunkSettings().digest(), ChunkSettings(message_chars=2000).digest()}
+    assert len(same) == 1
+    assert ChunkSettings(message_chars=2001).digest() not in same
+
+
+def test_only_known_stemmers_are_taken():
+    assert TermSettings(stemmer="german").stemmer == "german"
+    with pytest.raises(ValidationError, match="known are"):
+        TermSettings(stemmer="klingon")

@@ -1,0 +1,153 @@
+"""The tables of conversations, their windows, and the context that is retrieved for them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms.schemas.table import SOURCE, TEXT, TIME, UNIT, Column, Table, required
+
+WINDOW_ID = required("doc_id", pa.string(), "window of a conversation, as `source:conversation@window`")
+CONVERSATION_ID = required("conversation_id", pa.string(), "conversation, as `source:name`")
+
+CONVERSATION_MESSAGES = Table(
+    "conversation_messages",
+    "One turn of a conversation, with the author's pseudonym.",
+    ("conversation_id", "turn"),
+    (
+        CONVERSATION_ID,
+        WINDOW_ID,
+        SOURCE,
+        UNIT,
+        required("window", pa.string(), "key of the window in its conversation"),
+        required("title", pa.string(), "name of the conversation"),
+        required("turn", pa.int64(), "position in the conversation, from 0"),
+        required("sent_at", TIME, "time the export gives"),
+        Column(
+            "author",
+            pa.string(),
+            "pseudonym of the author, the name where pseudonyms are off; null for system",
+        ),
+        required("text", TEXT, "what was said, names of known people replaced by pseudonyms"),
+        required("kind", pa.string(), "message, media (without text), deleted or system"),
+    ),
+)
+
+CONVERSATION_WINDOWS = Table(
+    "conversation_windows",
+    "One window of a conversation as consolidated Markdown.",
+    ("doc_id",),
+    (
+        WINDOW_ID,
+        CONVERSATION_ID,
+        SOURCE,
+        UNIT,
+        required("window", pa.string(), "key of the window in its conversation"),
+        required("title", pa.string(), "name of the conversation"),
+        required("first_at", TIME, "time of the first entry"),
+        required("last_at", TIME, "time of the last entry"),
+        required("message_count", pa.int64(), "messages with text"),
+        required("author_count", pa.int64(), "people who wrote them"),
+        required("markdown", TEXT, "the messages under headings; offsets of chunks are UTF-8 bytes into it"),
+        required("content_hash", pa.string(), "hash of the Markdown"),
+    ),
+)
+
+CONVERSATION_QUERY_CHUNKS = Table(
+    "conversation_query_chunks",
+    "One piece of a window that is asked with.",
+    ("query_id",),
+    (
+        required("query_id", pa.string(), "hash of window, text and occurrence; no position inside"),
+        WINDOW_ID,
+        SOURCE,
+        UNIT,
+        required("chunk_index", pa.int64(), "position in the window, from 0"),
+        required("chunk_count", pa.int64(), "pieces of the window"),
+        required("token_count", pa.int64(), "tokens of text"),
+        required(
+            "overlap_start", pa.int64(), "first byte in the Markdown; what is before byte_start is repeated"
+        ),
+        required("byte_start", pa.int64(), "first byte in the Markdown that the piece before does not hold"),
+        required("byte_end", pa.int64(), "byte behind the last"),
+        required("text", TEXT, "the piece of the Markdown"),
+        required("text_query", TEXT, "what was said in it, without headings; what is asked with by default"),
+    ),
+)
+
+
+_WINDOW = required("window_id", pa.string(), "window of a conversation that asked; doc_id of its messages")
+_QUERY = required("query", pa.int64(), "query chunk of the window that found it; -1 for the whole window")
+_CHUNK_FOUND = required("chunk_id", pa.string(), "the chunk that was found")
+_DOCUMENT_FOUND = Column("document_id", pa.string(), "Message-ID, document or window that holds the chunk")
+_SIMILARITY = Column("similarity", pa.float64(), "cosine of query and chunk")
+_SCORE = required(
+    "score", pa.float64(), "what is ranked by: similarity and lexical score, scaled and blended"
+)
+
+CONVERSATION_CANDIDATES = Table(
+    "conversation_candidates",
+    "One chunk that one query of a window found in the published index.",
+    ("window_id", "query", "rank"),
+    (
+        _WINDOW,
+        _QUERY,
+        required("rank", pa.int64(), "place among what the query found, from 1"),
+        _CHUNK_FOUND,
+        _DOCUMENT_FOUND,
+        required("source_kind", pa.string(), "message, attachment, document or conversation"),
+        _SIMILARITY,
+        required("lexical_score", pa.float64(), "BM25 of the query's telling terms"),
+        _SCORE,
+    ),
+)
+
+CONVERSATION_DOCUMENTS = Table(
+    "conversation_documents",
+    "One chunk that is left of a window's candidates after dedup, in the order in which the context takes it.",
+    ("window_id", "place"),
+    (
+        _WINDOW,
+        required("place", pa.int64(), "place in the order of the context, from 1"),
+        _CHUNK_FOUND,
+        _DOCUMENT_FOUND,
+        _QUERY,
+        required("found_by", pa.int64(), "queries of the window that found the document"),
+        _SIMILARITY,
+        _SCORE,
+    ),
+)
+
+_RECORD = pa.struct(
+    [
+        ("chunk_id", pa.string()),
+        ("document_id", pa.string()),
+        ("place", pa.string()),
+        ("title", pa.string()),
+        ("date", TIME),
+        ("similarity", pa.float64()),
+        ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()),
+        ("text", pa.large_string()),
+    ]
+)
+
+CONVERSATION_CONTEXT = Table(
+    "conversation_context",
+    "The context of one window.",
+    ("window_id",),
+    (
+        _WINDOW,
+        required("index_version", pa.string(), "version of the published index that was searched"),
+        required("outcome", pa.string(), "CONTEXT, or NO_HITS"),
+        required("query_count", pa.int64(), "queries the window made"),
+        required("result_count", pa.int64(), "candidates over all queries"),
+        required("document_count", pa.int64(), "chunks left after dedup"),
+        required("final_count", pa.int64(), "passages in the block of related posts"),
+        required("block", TEXT, "the best passages as Markdown under one heading; empty without hits"),
+        required("records", pa.list_(_RECORD), "the passages of the block"),
+        required(
+            "compiled", TEXT, "the passages that a budget of tokens holds, with citations; empty without hits"
+        ),
+        required("manifest", TEXT, "JSON of what made `compiled`, from which it can be made again"),
+    ),
+)

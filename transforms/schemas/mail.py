@@ -1,0 +1,133 @@
+"""The tables that a partition of mail becomes, up to its blocks."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms.schemas.table import MESSAGE_ID, SOURCE, TEXT, TIME, UNIT, Column, Table, required
+
+MESSAGES = Table(
+    "messages",
+    "One mail as stored in one archive.",
+    ("message_id", "source"),
+    (
+        MESSAGE_ID,
+        Column("header_message_id", pa.string(), "Message-ID as the mail's header gives it; null if none"),
+        SOURCE,
+        UNIT,
+        Column("list_id", pa.string(), "mailing list the mail was found in"),
+        required("place", pa.string(), "file and byte offset of the mail in its archive"),
+        required(
+            "content_hash",
+            pa.string(),
+            "hash of author, date, subject and body without list footer; equal for copies of one mail",
+        ),
+        Column("in_reply_to", pa.string(), "last Message-ID in the In-Reply-To header"),
+        required("refs", pa.list_(pa.string()), "Message-IDs of the References header, oldest first"),
+        required("subject", pa.string(), "decoded Subject, unfolded"),
+        required("subject_norm", pa.string(), "subject without Re:, Fwd: and list tags, lower case"),
+        Column("from_name", pa.string(), "decoded display name of the author"),
+        Column("from_addr", pa.string(), "address of the author, lower case"),
+        Column("sent_at", TIME, "time of the Date header"),
+        Column("received_at", TIME, "first plausible time of the Received headers"),
+        Column(
+            "effective_at",
+            TIME,
+            "the time to sort by: sent if plausible, else received, else envelope (the time in the archive)",
+        ),
+        required(
+            "date_quality",
+            pa.string(),
+            "where effective_at comes from: sent, sent_repaired, received, envelope or none",
+        ),
+        required("body", TEXT, "stored text of the mail; all offsets are UTF-8 bytes into it"),
+        required(
+            "body_format",
+            pa.string(),
+            "plain, flowed (RFC 3676, soft line breaks stay in the body), flowed_delsp (with DelSp=yes), "
+            "html or none",
+        ),
+        required(
+            "charset_outcome",
+            pa.string(),
+            "how the body was decoded: declared, alias, utf-8, detected:<name>, replaced or none",
+        ),
+        required("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
+        required("raw_bytes", pa.int64(), "size of the mail in the archive in bytes"),
+    ),
+)
+
+ATTACHMENTS = Table(
+    "attachments",
+    "One attached part, with its text or the reason why there is none.",
+    ("attachment_id",),
+    (
+        required(
+            "attachment_id",
+            pa.string(),
+            "hash of Message-ID, content of the mail, part index and content of the part",
+        ),
+        MESSAGE_ID,
+        SOURCE,
+        UNIT,
+        required("part_index", pa.int64(), "position of the part in the mail's MIME tree, from 0"),
+        Column("filename", pa.string(), "decoded file name, without any directory"),
+        required("declared_type", pa.string(), "MIME type the mail declares"),
+        required(
+            "content_class", pa.string(), "what the content is: patch, code, log, text, archive or other"
+        ),
+        Column("text", TEXT, "text of the attachment, null where there is none"),
+        required("char_count", pa.int64(), "characters of the text, 0 where there is none"),
+        required("byte_count", pa.int64(), "bytes of the decoded part"),
+        Column("reason", pa.string(), "why there is no text"),
+        required("lane", pa.string(), "fast, or slow for oversized text and giant logs"),
+    ),
+)
+
+MESSAGE_BLOCKS = Table(
+    "message_blocks",
+    "One run of lines of one kind in a mail's body; the blocks in order are the body.",
+    ("message_id", "block_index"),
+    (
+        MESSAGE_ID,
+        required("block_index", pa.int64(), "position in the mail, from 0"),
+        required("kind", pa.string(), "header, quote, author, patch_or_code, signature or blank"),
+        required("quote_depth", pa.int64(), "depth of a quote, 0 for what is not quoted"),
+        required("char_length", pa.int64(), "characters, line ends included"),
+        required("line_count", pa.int64(), "lines"),
+        required("start_line", pa.int64(), "first line, from 0"),
+        required("end_line", pa.int64(), "line behind the last"),
+        required("byte_start", pa.int64(), "first byte in the body"),
+        required("byte_end", pa.int64(), "byte behind the last"),
+        required("inferred", pa.bool_(), "true where no mark in the text says the kind"),
+    ),
+)
+
+MESSAGE_REFERENCES = Table(
+    "message_references",
+    "One place in a mail that names another mail, by its Message-ID or by the title of its patch.",
+    ("message_id", "byte_start"),
+    (
+        MESSAGE_ID,
+        SOURCE,
+        UNIT,
+        required("byte_start", pa.int64(), "first byte of the reference in the body"),
+        required("byte_end", pa.int64(), "byte behind it"),
+        required(
+            "kind",
+            pa.string(),
+            "name of the trailer in lower case, such as link or fixes; url, commit or mention outside of "
+            "trailers; quoted in a marked quote",
+        ),
+        required("target", pa.string(), "what the reference says, as written"),
+        Column("named_id", pa.string(), "Message-ID it names, decoded; null if it names a title"),
+        Column("named_title", pa.string(), "title of the patch it names, lower case"),
+        required("text", pa.string(), "title of the patch as written; empty for others"),
+        required(
+            "is_explicit",
+            pa.bool_(),
+            "true if a trailer or an archive's URL says that a mail is meant; false where that is known "
+            "only when such a mail is found",
+        ),
+    ),
+)

@@ -1,0 +1,75 @@
+"""The tables that say how the pipeline itself fares: quarantine, readiness, measures."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms.schemas.table import SOURCE, TIME, UNIT, Column, Table, required
+
+QUARANTINE = Table(
+    "quarantine",
+    "Something that could not be read, or a copy that is not kept twice, with the reason.",
+    ("source", "unit", "place"),
+    (
+        SOURCE,
+        UNIT,
+        required("place", pa.string(), "file, and byte offset where one is known"),
+        required("reason", pa.string(), "code and explanation, as `code: explanation`"),
+        Column("message_id", pa.string(), "Message-ID where one is known"),
+        required("byte_count", pa.int64(), "bytes that were set aside"),
+        required("bytes_sha256", pa.string(), "SHA-256 of the bytes that were set aside"),
+    ),
+)
+
+
+CORPUS_MEASURES = Table(
+    "corpus_measures",
+    "One measure of the mail of one list: what share of what.",
+    ("list_id", "measure", "detail"),
+    (
+        required("list_id", pa.string(), "the mailing list; empty for mail of no list"),
+        required("measure", pa.string(), "name of the measure; docs/concepts.md explains each"),
+        required("detail", pa.string(), "kind of defect, for parse_defects; else empty"),
+        required("numerator", pa.int64(), "how many"),
+        required("denominator", pa.int64(), "of how many; of a sample where the measure is taken from one"),
+        required("value", pa.float64(), "numerator / denominator, 0 where there are none"),
+    ),
+)
+
+
+READINESS = Table(
+    "readiness",
+    "One row per mail, document and window of a conversation: whether search can find it, if not why, and when it got "
+    "how far. Times of one and the same content stay what they were in the version that held it first.",
+    ("doc_id", "kind"),
+    (
+        required("doc_id", pa.string(), "Message-ID, or id of the document or window"),
+        required("kind", pa.string(), "message, document or conversation"),
+        SOURCE,
+        required("partition", pa.string(), "partition of the lake that the row comes from, as source/unit"),
+        Column("title", pa.string(), "subject, or title"),
+        Column("effective_at", TIME, "time of the mail, of the document's last change, or of the first turn"),
+        required("content_hash", pa.string(), "hash of its content, as its own table has it"),
+        required("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
+        required("is_searchable", pa.bool_(), "true if it has a chunk, and so can be found"),
+        required("excluded_for", pa.list_(pa.string()), "reasons for which pieces of it became no chunk"),
+        Column(
+            "waits_for", pa.string(), "slow lane, where its body or an attachment waits for that; else null"
+        ),
+        required(
+            "seen_at",
+            TIME,
+            "when a build first found the change of its partition's files that brought it; where no build noted that, "
+            "parsed_at",
+        ),
+        required("parsed_at", TIME, "when the partition of messages, documents or conversations was written"),
+        required("chunked_at", TIME, "when the partition's chunks were written"),
+        Column("embedded_at", TIME, "when the table of all vectors was written; null without a chunk"),
+        required(
+            "published_at",
+            TIME,
+            "when the first version that holds it whole was built; while it waits, the last",
+        ),
+        required("lag_seconds", pa.float64(), "published_at minus seen_at, 0 where a clock was set back"),
+    ),
+)

@@ -1,0 +1,145 @@
+"""The tables of what lies between mails and documents: threads, patch series, quotes, links."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms.schemas.table import MESSAGE_ID, SOURCE, TIME, UNIT, Column, Table, required
+
+THREADS = Table(
+    "threads",
+    "One discussion.",
+    ("thread_id",),
+    (
+        required(
+            "thread_id",
+            pa.string(),
+            "hash of the oldest Message-ID that the earliest mail refers to; stays while the thread grows",
+        ),
+        required("root_id", pa.string(), "Message-ID of the root, which may be a ghost"),
+        required("subject", pa.string(), "subject of the earliest mail"),
+        required("message_count", pa.int64(), "mails, without ghosts"),
+        required("ghost_count", pa.int64(), "mails that others refer to and no archive holds"),
+        required("participant_count", pa.int64(), "distinct authors"),
+        Column("first_at", TIME, "effective time of the earliest mail"),
+        Column("last_at", TIME, "effective time of the latest mail"),
+    ),
+)
+
+THREAD_TREE = Table(
+    "thread_tree",
+    "The place of one mail, or of one ghost, in its thread.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        required("thread_id", pa.string(), "the thread"),
+        Column("parent_id", pa.string(), "Message-ID it answers; null for the root"),
+        required("depth", pa.int64(), "steps from the root"),
+        required("position", pa.int64(), "place in the thread read depth first, from 0"),
+        required(
+            "link_method",
+            pa.string(),
+            "how the parent was found: in_reply_to, references, subject, or inferred (of a ghost, from the "
+            "References of others); root if there is none",
+        ),
+        required("is_ghost", pa.bool_(), "true if no archive holds the mail"),
+    ),
+)
+
+FAMILIES = Table(
+    "families",
+    "One patch mail, or one mail of the discussion below it, in the family of all revisions of its series.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        required(
+            "family_id",
+            pa.string(),
+            "the family: hash of the Message-ID of its earliest patch; stays while revisions come",
+        ),
+        required("series_id", pa.string(), "one posting: hash of the Message-ID of its earliest patch"),
+        required(
+            "patch_id",
+            pa.string(),
+            "Message-ID of the patch or cover letter; for others the one they discuss",
+        ),
+        required("version", pa.int64(), "version that the subject of the patch names, 1 if none"),
+        Column(
+            "part", pa.int64(), "part of the series, 0 for a cover letter; null for a patch that is alone"
+        ),
+        Column(
+            "parts", pa.int64(), "parts of the series, the cover letter not counted; null for a patch alone"
+        ),
+        required("title", pa.string(), "title of the patch, lower case, without tags and version"),
+        required("is_cover", pa.bool_(), "true for the cover letter and what discusses it"),
+        required("is_reply", pa.bool_(), "true for a mail of the discussion, false for the patch itself"),
+        Column(
+            "previous_id",
+            pa.string(),
+            "Message-ID of the patch or cover letter in the revision before; null for replies and what is new",
+        ),
+        required("is_latest", pa.bool_(), "true in the latest posting of the highest version of the family"),
+    ),
+)
+
+INFERRED_QUOTES = Table(
+    "inferred_quotes",
+    "Lines of a mail that look like its author's and are the answered mail's, without a quote mark.",
+    ("message_id", "byte_start"),
+    (
+        MESSAGE_ID,
+        required("byte_start", pa.int64(), "first byte in the body"),
+        required("byte_end", pa.int64(), "byte behind the last"),
+        required("parent_id", pa.string(), "Message-ID of the mail that the lines are found in"),
+        required("line_count", pa.int64(), "lines that are long enough to count"),
+        required("char_count", pa.int64(), "characters of these lines"),
+    ),
+)
+
+COMPARED_REPLIES = Table(
+    "compared_replies",
+    "A mail that was compared with the one it answers, for inferred_quotes, and a hash of what both were then.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        required("parent_id", pa.string(), "Message-ID of the mail that it answers"),
+        required(
+            "checksum", pa.string(), "hash of both mails, of the reply's chunks and of how they were compared"
+        ),
+    ),
+)
+
+MEMBERSHIPS = Table(
+    "memberships",
+    "One mail in one archive: a cross-post has several rows, one of them canonical.",
+    ("message_id", "source", "unit"),
+    (
+        MESSAGE_ID,
+        Column("list_id", pa.string(), "mailing list the mail was found in"),
+        SOURCE,
+        UNIT,
+        required("stored_message_id", pa.string(), "message_id in the archive's own tables"),
+        required("is_canonical", pa.bool_(), "true for the copy whose text is published"),
+    ),
+)
+
+LINKS = Table(
+    "links",
+    "One reference from a place in a text to another mail, document or node.",
+    ("from_id", "byte_start"),
+    (
+        required("from_id", pa.string(), "Message-ID, document or node that holds the reference"),
+        required("source_kind", pa.string(), "message or document"),
+        required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
+        required("byte_end", pa.int64(), "byte behind it"),
+        Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
+        required("target", pa.string(), "what the reference says, as written"),
+        required(
+            "kind",
+            pa.string(),
+            "what the reference is: of mail the trailer's name in lower case, url, commit, mention or "
+            "quoted; of documents wiki, embed, markdown, image or url",
+        ),
+        required("text", pa.string(), "text shown for the reference; empty if none"),
+    ),
+)

@@ -1,0 +1,113 @@
+"""The tables of hits and of saved searches."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from transforms.schemas.table import TIME, Column, Table, required
+
+_PART_OF_SCORE = pa.struct([("part", pa.string()), ("value", pa.float64())])
+_BYTES = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64())])
+_CONSTITUENT = pa.struct([("chunk_id", pa.string()), ("doc_id", pa.string()), ("reason", pa.string())])
+_EXPANSION = pa.struct(
+    [
+        ("kind", pa.string()),
+        ("doc_id", pa.string()),
+        ("chunk_id", pa.string()),
+        ("title", pa.string()),
+        ("citation", pa.string()),
+        ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()),
+        ("text", pa.string()),
+    ]
+)
+
+SEARCH_HITS = Table(
+    "search_hits",
+    "One hit of one query, as a search returns it.",
+    ("query", "rank"),
+    (
+        required("query", pa.int32(), "number of the query in the batch, from 0"),
+        required("rank", pa.int32(), "place among the hits of the query, from 1"),
+        required("chunk_no", pa.int64(), "number of the chunk in the published file"),
+        required("chunk_id", pa.string(), "the chunk; of a hit that stands for a section the best one in it"),
+        required("doc_id", pa.string(), "mail, document or window of a conversation"),
+        required("source_kind", pa.string(), "message, attachment, document or conversation"),
+        required("chunk_kind", pa.string(), "what kind of chunk it is"),
+        required("source", pa.string(), "name of the configured source"),
+        Column("list_id", pa.string(), "mailing list"),
+        Column("subject", pa.string(), "subject of the mail, title of the document"),
+        Column("path", pa.string(), "path of the document below the root of its source"),
+        Column("from_name", pa.string(), "name of the sender"),
+        Column("from_addr", pa.string(), "address of the sender"),
+        Column("effective_at", TIME, "time of the mail, the document or the window"),
+        Column("node_id", pa.string(), "section of the document that is shown"),
+        Column("breadcrumb", pa.string(), "titles from the document down to the section"),
+        Column("attachment_id", pa.string(), "attachment that the text comes from"),
+        Column("filename", pa.string(), "name of that attachment"),
+        Column("block_index", pa.int64(), "block of the mail that the text begins in"),
+        Column("byte_start", pa.int64(), "first byte of the hit in the stored text"),
+        Column("byte_end", pa.int64(), "byte behind the last"),
+        required("citation", pa.string(), "where the text stands, to be opened again: place and bytes"),
+        Column("thread_id", pa.string(), "thread of the mail"),
+        Column("thread_subject", pa.string(), "its subject"),
+        Column("thread_position", pa.int64(), "place of the mail in the thread, from 0"),
+        Column("thread_size", pa.int64(), "mails of the thread"),
+        required("snippet", pa.string(), "the part of the text that shows best why it was found"),
+        required(
+            "highlights",
+            pa.list_(pa.list_(pa.int64())),
+            "words of the query in snippet, as ranges of characters",
+        ),
+        required(
+            "highlight_bytes",
+            pa.list_(_BYTES),
+            "where these words stand in the stored text, in the same order",
+        ),
+        required("score", pa.float64(), "what hits are ordered by"),
+        required("fused_score", pa.float64(), "lexical and vector score made one"),
+        required("thread_score", pa.float64(), "what the thread of the mail added"),
+        required("lexical_score", pa.float64(), "BM25"),
+        required("vector_score", pa.float64(), "cosine"),
+        required(
+            "support", pa.float64(), "share of the query's words that stand in it, rare ones weighing more"
+        ),
+        Column("lexical_rank", pa.int32(), "place among the lexical candidates; null if it is none"),
+        Column("vector_rank", pa.int32(), "place among the vector candidates; null if it is none"),
+        Column(
+            "stands_for", pa.string(), "section that is shown in place of its parts; null for a single chunk"
+        ),
+        Column("reranker", pa.string(), "who reranked the hit, and why nobody better did"),
+        Column("rerank_score", pa.float64(), "score of the reranker"),
+        Column("rank_before", pa.int32(), "place before reranking"),
+        Column("rerank_parts", pa.list_(_PART_OF_SCORE), "parts of that score, of features alone"),
+        required("constituents", pa.list_(_CONSTITUENT), "other chunks that the hit stands for, and why"),
+        required(
+            "expansions",
+            pa.list_(_EXPANSION),
+            "texts shown with the hit that the query did not find: parent, previous, next, section or link",
+        ),
+    ),
+)
+
+SEARCH_RESULTS = Table(
+    "search_results",
+    "One hit of one query of a saved search, as its latest run found it.",
+    ("search", "query_no", "rank"),
+    (
+        required("search", pa.string(), "name of the saved search"),
+        required("run_id", pa.string(), "Dagster run that searched"),
+        required("searched_at", TIME, "when that run was created"),
+        required("index_version", pa.string(), "version of the published file that was asked"),
+        required("query_no", pa.int32(), "number of the query in the search, from 0"),
+        required("query", pa.string(), "the query"),
+        required("label", pa.string(), "how far its result can be trusted"),
+        required("rank", pa.int32(), "place among the hits of the query, from 1"),
+        required("chunk_id", pa.string(), "the chunk"),
+        required("doc_id", pa.string(), "mail, document or window of a conversation"),
+        Column("subject", pa.string(), "subject of the mail, title of the document"),
+        required("score", pa.float64(), "what hits are ordered by"),
+        required("snippet", pa.string(), "the part of the text that shows best why it was found"),
+        required("citation", pa.string(), "where the text stands, for `weft get`"),
+    ),
+)

@@ -1,0 +1,101 @@
+"""What a declared table is: columns with Arrow types and meaning, and how data are made to conform to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from transforms.errors import SchemaError
+
+TIME = pa.timestamp("us", tz="UTC")
+TEXT = pa.large_string()
+SPAN = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64()), ("role", pa.string())])
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, its Arrow type, what it means, and whether it may be null."""
+
+    name: str
+    type: pa.DataType
+    comment: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its name, what one row is, the columns of its key, and its columns."""
+
+    name: str
+    comment: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The table as an Arrow schema, comments kept as field metadata."""
+        return pa.schema(
+            [pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()}) for c in self.columns]
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The column names in declared order."""
+        return [c.name for c in self.columns]
+
+    def empty(self) -> pa.Table:
+        """The table with no rows."""
+        return self.arrow.empty_table()
+
+    def from_rows(self, rows: list[dict[str, Any]]) -> pa.Table:
+        """The table from a list of row dictionaries; a key that is no column is a SchemaError."""
+        known = set(self.names)
+        if rows and (odd := set(rows[0]) - known):
+            raise SchemaError(f"table {self.name}: undeclared columns {sorted(odd)}")
+        return pa.Table.from_pylist(rows, schema=self.arrow)
+
+    def conform(self, data: pa.Table) -> pa.Table:
+        """`data` with exactly the declared columns, matched by name and cast to type.
+
+        Raises SchemaError naming the table and the column when a column is missing,
+        undeclared, of a type that cannot be cast without loss, or null where it must not be.
+        """
+        missing = [n for n in self.names if n not in data.column_names]
+        odd = [n for n in data.column_names if n not in set(self.names)]
+        if missing or odd:
+            raise SchemaError(
+                f"table {self.name}: missing columns {missing}, undeclared columns {odd}; "
+                "the declaration is in transforms/schemas/"
+            )
+        arrays = []
+        for column in self.columns:
+            array = data.column(column.name)
+            if array.type != column.type:
+                try:
+                    array = array.cast(column.type)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise SchemaError(
+                        f"table {self.name}, column {column.name}: {array.type} does not fit "
+                        f"the declared {column.type}: {error}"
+                    ) from error
+            if not column.nullable and array.null_count:
+                raise SchemaError(
+                    f"table {self.name}, column {column.name}: {array.null_count} nulls where none is allowed"
+                )
+            arrays.append(array)
+        return pa.Table.from_arrays(arrays, schema=self.arrow)
+
+
+def required(name: str, type_: pa.DataType, comment: str) -> Column:
+    return Column(name, type_, comment, nullable=False)
+
+
+SOURCE = required("source", pa.string(), "name of the configured source")
+UNIT = required("unit", pa.string(), "unit of the source, the part behind the slash of a partition")
+MESSAGE_ID = required(
+    "message_id",
+    pa.string(),
+    "Message-ID without angle brackets; synthesised from the content where the mail has none",
+)
