@@ -40,7 +40,7 @@ from rich.table import Table
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.orchestration.run_status import REFRESH
+from dagster_project.orchestration.names import REFRESH
 
 BEGIN = datetime(2037, 1, 1, tzinfo=UTC)
 LIVE, PER_HOUR, KEPT = "pgsql-hackers.203701", 2, 40

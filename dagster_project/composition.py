@@ -31,7 +31,8 @@ from assets.relations import (
 from dagster_project.config.settings import Settings
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
-from dagster_project.resources.lake.lake import LakeIOManager, ParquetLake
+from dagster_project.resources.lake.io_manager import LakeIOManager
+from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache

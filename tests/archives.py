@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.orchestration.build import BuildResult, build
+from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
+from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.resources.arrays.arrays import folder_of, open_arrays
 from dagster_project.resources.lake.lake import ParquetLake

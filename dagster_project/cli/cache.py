@@ -22,7 +22,7 @@ from dagster_project.composition import (
     make_sentence_writer,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.resources.lake.lake import LakeIOManager
+from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.system.locks import only_build

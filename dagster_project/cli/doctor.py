@@ -19,8 +19,9 @@ from assets.partitions import FAMILIES, SLOW
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.instance import instance_home
-from dagster_project.orchestration.recovery import BUILD, WORKS, mark
-from dagster_project.orchestration.run_status import BACKFILL
+from dagster_project.orchestration.names import BACKFILL
+from dagster_project.orchestration.outcomes import BUILD, WORKS
+from dagster_project.orchestration.recovery import mark
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.lake.lake import SPOILED, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher

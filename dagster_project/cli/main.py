@@ -121,7 +121,7 @@ def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
 
 def _end_with_faults(outcomes: Mapping[str, FetchOutcome]) -> None:
     """End with the exit code of a failed fetch, and the reasons on stderr, if one failed."""
-    from dagster_project.orchestration.fetch import fetch_faults
+    from dagster_project.orchestration.outcomes import fetch_faults
 
     if faults := fetch_faults(outcomes):
         click.echo(f"error: {faults}", err=True)

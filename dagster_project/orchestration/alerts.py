@@ -11,27 +11,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dagster_project.orchestration.outcomes import FailedCheck, Interrupted
 from transforms.errors import BusyError, WeftError
 from transforms.settings.operations import AlertSettings
 
-if TYPE_CHECKING:
-    from dagster_project.orchestration.recovery import Interrupted
-
 _LOG = logging.getLogger("weft.alerts")
-
-
-@dataclass(frozen=True)
-class FailedCheck:
-    """A check that did not pass: its asset, its name, and the figures it gave."""
-
-    asset: str
-    check: str
-    figures: Mapping[str, Any]
 
 
 @contextmanager

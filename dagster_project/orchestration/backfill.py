@@ -21,15 +21,15 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.alerts import alert_checks, alerting
-from dagster_project.orchestration.build import BuildResult, publish_all
-from dagster_project.orchestration.fetch import ROOT_TAG
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.build import publish_all
+from dagster_project.orchestration.names import BACKFILL, LANE_TAG, ROOT_TAG
+from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import add_partitions, is_made, make_plan
 from dagster_project.orchestration.recovery import lane_going
-from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG
 from dagster_project.orchestration.workers import Workers, make_partitions, workers_for
-from dagster_project.resources.lake.lake import LakeIOManager
+from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.system.disk_space import disk_watched
@@ -117,7 +117,7 @@ class _Backfill:
     def run(self) -> None:
         """Make and embed all batches; what is under way is known to builds from the first on."""
         add_partitions(self.instance, self.units)
-        definitions = build_definitions(self.settings, {"progress": self.progress})
+        definitions = asset_definitions(self.settings, {"progress": self.progress})
         tags = {ROOT_TAG: str(self.settings.root), LANE_TAG: BACKFILL}
         left = {u.partition for u in self.units if u.partition in self.stale}
         self.backlog.note(left)

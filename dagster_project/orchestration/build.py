@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,11 +21,13 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.definitions import CONTEXT, PUBLISH, REPORT, build_definitions
-from dagster_project.orchestration.alerts import FailedCheck, alert_checks, alert_fetches, alerting
-from dagster_project.orchestration.fetch import ROOT_TAG, FetchOutcome, fetch_sources
+from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alerting
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.freshness import note_unchanged
 from dagster_project.orchestration.job_execution import run_job
+from dagster_project.orchestration.names import CONTEXT, LANE_TAG, PUBLISH, REPORT, ROOT_TAG
+from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, Interrupted
 from dagster_project.orchestration.plan import (
     Plan,
     context_is_right,
@@ -35,8 +36,7 @@ from dagster_project.orchestration.plan import (
     stale_slow,
     sync_partitions,
 )
-from dagster_project.orchestration.recovery import Interrupted, clock_behind, going, lane_going
-from dagster_project.orchestration.run_status import LANE_TAG
+from dagster_project.orchestration.recovery import clock_behind, going, lane_going
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
@@ -46,51 +46,6 @@ from dagster_project.resources.system.locks import only_build, only_lane, turn
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """What a build did."""
-
-    plan: Plan
-    published: Mapping[str, Any] | None
-    seconds: float
-    stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    embedding: Mapping[str, float] = field(default_factory=dict)
-    fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
-    failed_checks: tuple[FailedCheck, ...] = ()
-    slow: tuple[str, ...] = ()
-    interrupted: tuple[Interrupted, ...] = ()
-    clock_behind: timedelta | None = None
-
-    def told(self) -> list[str]:
-        """What the build met, one line each, but for the damages that its plan names."""
-        lines = [f"Recovered: {found}." for found in self.interrupted]
-        if self.clock_behind:
-            lines.append(
-                f"The clock is {self.clock_behind} behind the last publish: contents do not depend on it, the times and "
-                "lags in readiness do."
-            )
-        return lines
-
-    def as_json(self) -> dict[str, Any]:
-        """What `weft build --json` prints."""
-        return {
-            "outcome": "PUBLISHED" if self.published else "UNCHANGED",
-            "units": len(self.plan.units),
-            "made": sorted(self.plan.stale),
-            "removed": sorted(self.plan.vanished),
-            "slow": sorted(self.slow),
-            "damaged": dict(self.plan.damaged),
-            "interrupted": [asdict(found) for found in self.interrupted],
-            "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
-            "published": dict(self.published) if self.published else None,
-            "stages": {k: dict(v) for k, v in self.stages.items()},
-            "embedding": dict(self.embedding),
-            "fetched": {name: outcome.as_json() for name, outcome in self.fetched.items()},
-            "failed_checks": {f"{c.asset}.{c.check}": dict(c.figures) for c in self.failed_checks},
-            "seconds": round(self.seconds, 3),
-        }
 
 
 def build(
@@ -159,7 +114,7 @@ def make_texts(
         plan = planned(settings, instance)
         on_plan(plan)
         if plan.publish:
-            definitions = build_definitions(settings, {"progress": CountedProgress(tell)})
+            definitions = asset_definitions(settings, {"progress": CountedProgress(tell)})
             tags = {ROOT_TAG: str(settings.root)}
             make_partitions(definitions, instance, plan.stale, FAMILIES, tags)
             _make_whole(settings, instance, plan, definitions, [], only_texts=True)
@@ -174,7 +129,7 @@ def make_slow(
     """
     with only_lane(settings.root, SLOW.name), lane_going(settings, instance, SLOW.name) as interrupted:
         waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
-        definitions = build_definitions(settings, {"progress": progress})
+        definitions = asset_definitions(settings, {"progress": progress})
         tags = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name}
         make_partitions(definitions, instance, waiting, [SLOW], tags)
         return tuple(sorted(waiting)), interrupted
@@ -266,7 +221,7 @@ def _build(
     slow: tuple[str, ...] = ()
     if plan.publish or plan.stale:
         tags = {ROOT_TAG: str(settings.root)}
-        definitions = build_definitions(settings, {"progress": progress})
+        definitions = asset_definitions(settings, {"progress": progress})
         stale = [unit for unit in plan.units if unit.partition in plan.stale]
         with workers_for(settings, instance, progress, stale) as workers:
             make_partitions(definitions, instance, plan.stale, FAMILIES, tags, workers)
@@ -293,7 +248,7 @@ def _find_context(
     lake = make_lake(settings)
     if context_is_right(settings, plan.units, lake):
         return
-    job = build_definitions(settings, {"progress": progress}).resolve_job_def(CONTEXT)
+    job = asset_definitions(settings, {"progress": progress}).resolve_job_def(CONTEXT)
     run_job(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
     footer = lake.footer(CONTEXT_TABLES[-1])
     progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
@@ -410,7 +365,7 @@ def _numbers(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
 
 def make_report(settings: Settings, instance: dg.DagsterInstance) -> None:
     """Make the report on how the system does, as the job `report` does; WeftError if that fails."""
-    job = build_definitions(settings).resolve_job_def(REPORT)
+    job = asset_definitions(settings).resolve_job_def(REPORT)
     with alerting(settings.alerts, settings.root):
         run_job(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
 

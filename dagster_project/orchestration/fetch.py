@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
 
 from assets.fetch import GROUP, fetched_key
 from dagster_project.config.settings import Settings
-from dagster_project.definitions import FETCH, build_definitions
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.names import FETCH, ROOT_TAG
+from dagster_project.orchestration.outcomes import FetchOutcome
 from transforms.errors import SettingsError
-
-ROOT_TAG = "weft/root"
-"""Tag of the runs of a build: the storage root, whose build lock they ran under."""
-
-
-@dataclass(frozen=True)
-class FetchOutcome:
-    """What became of a source's fetch: its counts and lag, or the fault that ended it."""
-
-    fault: str | None = None
-    added: int = 0
-    changed: int = 0
-    removed: int = 0
-    bytes: int = 0
-    lag_seconds: float | None = None
-    notes: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """What `--json` prints of it."""
-        outcome = "FAILED" if self.fault else "FETCHED" if self.is_change else "UNCHANGED"
-        return {"outcome": outcome, **{k: v for k, v in asdict(self).items() if v is not None}}
-
-    @property
-    def is_change(self) -> bool:
-        """True if a file or mail came, changed or went."""
-        return bool(self.added or self.changed or self.removed)
 
 
 def fetch_sources(
@@ -59,7 +34,7 @@ def fetch_sources(
     if not wanted:
         return {}
     result = (
-        build_definitions(settings)
+        asset_definitions(settings)
         .resolve_job_def(FETCH)
         .execute_in_process(
             instance=instance,
@@ -73,11 +48,6 @@ def fetch_sources(
     for name, outcome in outcomes.items():
         tell(GROUP, name, outcome.added + outcome.changed)
     return outcomes
-
-
-def fetch_faults(outcomes: Mapping[str, FetchOutcome]) -> str:
-    """One line per source whose fetch failed, with the reason; empty if none did."""
-    return "\n".join(f"source {name}: {o.fault}" for name, o in outcomes.items() if o.fault)
 
 
 def _outcome(result: dg.ExecuteInProcessResult, source: str, step: str) -> FetchOutcome:

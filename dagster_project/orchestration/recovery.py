@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,35 +14,14 @@ from assets.partitions import SLOW
 from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted
-from dagster_project.orchestration.fetch import ROOT_TAG
-from dagster_project.orchestration.run_status import BACKFILL, LANE_TAG, close_dead_job_runs
+from dagster_project.orchestration.names import BACKFILL, LANE_TAG, ROOT_TAG
+from dagster_project.orchestration.outcomes import BUILD, Interrupted
+from dagster_project.orchestration.run_status import close_dead_job_runs
 from dagster_project.resources.system.locks import only_lane
 from transforms.errors import BusyError
 
-BUILD = "build"
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """Between this machine and that of a network disk."""
-WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
-"""What leaves a mark while it goes on, as people call it."""
-
-
-@dataclass(frozen=True)
-class Interrupted:
-    """Work that was ended before it was done: which, when it began, its runs that were closed, its unfinished files."""
-
-    work: str
-    begun: str
-    runs: tuple[str, ...]
-    files: int
-
-    def __str__(self) -> str:
-        """One sentence for people."""
-        swept = f", {self.files} unfinished files are removed" if self.files else ""
-        closed = f"; closed run {', '.join(self.runs)}" if self.runs else ""
-        return (
-            f"the {WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
-            f"what it had made is kept{swept}{closed}"
-        )
 
 
 def clock_behind(settings: Settings) -> timedelta | None:

@@ -12,22 +12,8 @@ from dagster._core.execution.plan.objects import ErrorSource, StepFailureData
 
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_lost_run
+from dagster_project.orchestration.names import STORAGE_TAG
 from dagster_project.resources.system.locks import is_held, lane_lock, only_lane
-
-REFRESH = "refresh"
-"""The job that does what `weft build` does, but for the slow lane."""
-
-SLOW_LANE = "slow_lane"
-"""The job that makes what waits for the slow lane, and publishes it."""
-
-BACKFILL = "backfill"
-"""The job, and the lane, that makes years of archives in batches beside the hourly runs."""
-
-LANE_TAG = "weft/lane"
-"""Tag of runs beside which builds go on; the run queue of the shipped instance lets one of them run at a time."""
-
-STORAGE_TAG = "weft/storage"
-"""Tag of the runs of these jobs: the storage root that they work on."""
 
 _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 _BEGINS_WITHIN_SECONDS = 120

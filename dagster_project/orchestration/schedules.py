@@ -5,23 +5,16 @@ import dagster as dg
 from assets.partitions import SLOW
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.backfill import backfill
+from dagster_project.orchestration.build import build, make_report, publish_slow_lane
 from dagster_project.orchestration.freshness import note_unchanged
+from dagster_project.orchestration.names import BACKFILL, LANE_TAG, LATER, REFRESH, SLOW_LANE, STORAGE_TAG
+from dagster_project.orchestration.outcomes import fetch_faults
 from dagster_project.orchestration.plan import make_plan, stale_slow
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.run_status import (
-    BACKFILL,
-    LANE_TAG,
-    REFRESH,
-    SLOW_LANE,
-    STORAGE_TAG,
-    at_work,
-    run_under_way,
-)
+from dagster_project.orchestration.run_status import at_work, run_under_way
 from dagster_project.resources.system.locks import is_held, lane_lock, not_building
 from transforms.errors import BusyError, WeftError
-
-LATER = {"dagster/priority": "-1"}
-"""Tags of runs that wait in the queue behind others."""
 
 MAX_RUNTIME_SECONDS = 3 * 3600
 """What a run of `refresh` may take."""
@@ -37,9 +30,6 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
         config_schema={"fetch": dg.Field(bool, default_value=True, description="ask the remotes first")},
     )
     def refresh_changed(context: dg.OpExecutionContext) -> None:
-        from dagster_project.orchestration.build import build, make_report
-        from dagster_project.orchestration.fetch import fetch_faults
-
         with at_work(settings.root, REFRESH):
             result = build(
                 settings,
@@ -77,8 +67,6 @@ def slow_lane_job(settings: Settings) -> dg.JobDefinition:
 
     @dg.op(description="Make what waits for the slow lane, then publish it.")
     def make_what_waits(context: dg.OpExecutionContext) -> None:
-        from dagster_project.orchestration.build import publish_slow_lane
-
         with at_work(settings.root, SLOW_LANE):
             result = publish_slow_lane(
                 settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
@@ -116,8 +104,6 @@ def backfill_job(settings: Settings) -> dg.JobDefinition:
         },
     )
     def make_batches(context: dg.OpExecutionContext) -> None:
-        from dagster_project.orchestration.backfill import backfill
-
         done = backfill(
             settings,
             context.instance,

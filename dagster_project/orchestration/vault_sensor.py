@@ -13,7 +13,8 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.orchestration.run_status import REFRESH, run_under_way
+from dagster_project.orchestration.names import REFRESH
+from dagster_project.orchestration.run_status import run_under_way
 from dagster_project.resources.sources.trees import tree_files
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash

@@ -18,8 +18,9 @@ from assets.partitions import Family
 from assets.protocols import Progress, Unit
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.definitions import build_definitions, refresh_job
+from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.job_execution import run_job
+from dagster_project.orchestration.names import refresh_job
 from dagster_project.orchestration.plan import ranges
 from transforms.errors import WeftError
 
@@ -107,7 +108,7 @@ def make_partitions(
     """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
     most = -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)) if workers else None
     runs = [
-        (refresh_job(family), tables, {RANGE_START: first, RANGE_END: last, **tags})
+        (refresh_job(family.name), tables, {RANGE_START: first, RANGE_END: last, **tags})
         for family, first, last, tables in ranges(instance, stale, families, most)
     ]
     if workers:
@@ -138,7 +139,7 @@ _given: dict[str, Any] = {}
 def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[Step | None]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _given["instance"] = dg.DagsterInstance.from_ref(instance)
-    _given["definitions"] = build_definitions(settings, {"progress": _Queued(steps)})
+    _given["definitions"] = asset_definitions(settings, {"progress": _Queued(steps)})
     gc.freeze()  # a third of a million objects that stay for good are not gone through at each collection
 
 

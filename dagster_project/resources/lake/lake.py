@@ -14,18 +14,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import dagster as dg
-import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
-from dagster import UPathIOManager
 from upath import UPath
 
-from assets.partitions import IN_PARTS, SLOW_PARTS
-from assets.protocols import Loaded, Partitions, Parts
-from dagster_project.resources.lake.oversize import slow_partitions
-from dagster_project.resources.publish.table_sql import nulls
-from dagster_project.resources.system.processes import give_memory_back, is_left_over
+from assets.partitions import IN_PARTS
+from assets.protocols import Loaded, Parts
+from dagster_project.resources.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
 from transforms.schemas.table import Table
@@ -43,8 +38,6 @@ OTHER_SCHEMA = "of another schema"
 """What is wrong with a file whose columns are not those that are declared now."""
 SPOILED = "damaged inside: its content is not what was written"
 """What is wrong with a file that has a whole footer, and other bytes before it than it was written with."""
-MEMORY_LIMIT = "1GB"
-"""What DuckDB may hold in memory; beyond it spills to disk."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +188,7 @@ class ParquetLake:
     def code_version(self, table: str, partition: str | None = None) -> str | None:
         """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
         try:
-            with _opened(self.path(table, partition)) as file:
+            with opened(self.path(table, partition)) as file:
                 metadata = pq.ParquetFile(file).metadata.metadata or {}
         except (pa.ArrowException, OSError):
             return None
@@ -231,7 +224,7 @@ class ParquetLake:
     def _examined_file(self, table: str, partition: str | None) -> Footer | str:
         """What the stored file says of itself, or what is wrong with it."""
         try:
-            with _opened(self.path(table, partition)) as file:
+            with opened(self.path(table, partition)) as file:
                 parquet = pq.ParquetFile(file)
                 metadata, rows = parquet.metadata.metadata or {}, parquet.metadata.num_rows
                 columns = parquet.schema_arrow
@@ -262,7 +255,7 @@ class ParquetLake:
             read = [self.read(table, part).table for part in self.parts(table)]
             return Loaded(pa.concat_tables(read or [self.tables[table].empty()]), footer.content_hash)
         path = self.local(table, partition)
-        with _opened(path) as file:
+        with opened(path) as file:
             content_hash = _verified_hash(file, path)
             data = pq.ParquetFile(file).read(columns and list(columns))
         declared = self.tables[table]
@@ -271,7 +264,7 @@ class ParquetLake:
     def verified(self, table: str, partition: str | None) -> Path:
         """`local` for a file whose content is what was written; LakeDamageError for another."""
         path = self.local(table, partition)
-        with _opened(path) as file:
+        with opened(path) as file:
             _verified_hash(file, path)
         return path
 
@@ -302,7 +295,7 @@ class ParquetLake:
         """The first column of a stored table; empty if there is none or it cannot be read."""
         try:
             path = self.path(table, partition)
-            with _opened(path) as file:
+            with opened(path) as file:
                 parquet = pq.ParquetFile(file)
                 first = parquet.schema_arrow.names[0]
                 read = parquet.read(columns=[first], use_threads=is_local(path))
@@ -322,7 +315,7 @@ class ParquetLake:
 
     def _columns_of(self, table: str, columns: Sequence[str], partition: str | None) -> pa.Table:
         path = self.path(table, partition)
-        with _opened(path) as file:
+        with opened(path) as file:
             return pq.ParquetFile(file).read(list(columns), use_threads=is_local(path))
 
     def written_at(self, table: str, partition: str | None = None) -> datetime | None:
@@ -403,107 +396,6 @@ class ParquetLake:
         return folder / name
 
 
-class LakeIOManager(UPathIOManager):
-    """Dagster's way into the lake.
-
-    A partitioned asset hands over its staged partitions and receives a `Partitions` reader of each
-    partitioned upstream asset; an unpartitioned asset hands over an Arrow or Ibis table. All other
-    inputs are Ibis tables, over all partitions of the units that exist where there are any.
-    """
-
-    extension = ".parquet"
-
-    def __init__(self, lake: ParquetLake):
-        super().__init__(base_path=lake.base)
-        self.lake = lake
-        self._backend: ibis.backends.duckdb.Backend | None = None
-        self._opened: dict[tuple[str, ...], ibis.Table] = {}
-
-    def dump_to_path(self, context: dg.OutputContext, obj: Any, path: UPath) -> None:
-        """Commit one staged partition, or stage and commit an unpartitioned table."""
-        staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
-        staged.commit()
-
-    def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
-        """One stored file as an Arrow table."""
-        with _opened(path) as file:
-            return pq.ParquetFile(file).read(use_threads=is_local(path))
-
-    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Commit every staged partition of the output, or its one table."""
-        if not context.has_asset_partitions:
-            super().handle_output(context, obj)
-            return
-        for partition in context.asset_partition_keys:
-            obj[partition].commit()
-        give_memory_back()
-
-    def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
-        """A partition reader between partitioned assets, else an Ibis table."""
-        table = context.asset_key.path[-1]
-        step = context.step_context
-        if context.has_asset_partitions and (step.has_partition_key or step.has_partition_key_range):
-            return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
-        keys = context.asset_partition_keys if context.has_asset_partitions else [None]
-        return self.table(table, keys)
-
-    def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
-        """An Ibis table over the stored files of `partitions`, with what the slow lane made; empty where none is stored."""
-        if self._backend is None:
-            self._backend = ibis.duckdb.connect()
-            self._backend.raw_sql("SET TimeZone='UTC'")
-            self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
-            self._backend.raw_sql("SET enable_progress_bar=false")
-            self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
-        places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
-        if part := SLOW_PARTS.get(name):
-            known = [p for p in partitions if p is not None]
-            places += [(part, p) for p in slow_partitions(self.lake, known)]
-        files = [str(file) for place in places if (file := self._found(*place))]
-        key = (name, *files)
-        if key not in self._opened:
-            self._opened[key] = self._view(name, files) if files else self._empty(name)
-        return self._opened[key]
-
-    def _view(self, name: str, files: list[str]) -> ibis.Table:
-        """A view over files, which reads them when it is asked, so it stays right when they are written again."""
-        assert self._backend
-        view: ibis.Table = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
-        return view
-
-    def _empty(self, name: str) -> ibis.Table:
-        """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
-        assert self._backend
-        view = f"{name}_{secrets.token_hex(4)}"
-        self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
-        empty: ibis.Table = self._backend.table(view)
-        return empty
-
-    def _found(self, table: str, partition: str | None) -> Path | None:
-        """The file of a stored table on this machine; None if there is none."""
-        try:
-            file = self.lake.local(table, partition)
-        except FileNotFoundError:
-            return None
-        return file if file.exists() else None
-
-    def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
-        data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj
-        table, version = context.asset_key.path[-1], context.asset_spec.code_version or ""
-        if isinstance(data, Parts):
-            staged = self.lake.stage_parts(table, data, code_version=version)
-        else:
-            staged = self.lake.stage(table, None, data, code_version=version, inputs={})
-        context.add_output_metadata(
-            {
-                "dagster/row_count": staged.row_count,
-                "content_hash": staged.content_hash,
-                "dagster/uri": str(staged.place),
-            }
-        )
-        return staged
-
-
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Vectors are written byte by byte of their numbers: a tenth smaller, and written and read twice as fast."""
     vectors = [f.name for f in schema if pa.types.is_fixed_size_list(f.type)]
@@ -566,7 +458,7 @@ class _HashingSink:
 
 
 @contextmanager
-def _opened(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
+def opened(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
     """A file for reading; one that is not local may be read by one thread only.
 
     The threads of Arrow let go of a file late. If it is one of Python's, and Python is about to end, the process hangs

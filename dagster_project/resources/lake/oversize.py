@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from assets.partitions import SLOW, SLOW_PARTS
-
-if TYPE_CHECKING:
-    from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
 
 QUEUE = "slow_queue"
 _MADE_FROM = {"slow_chunks": QUEUE, "slow_exclusions": QUEUE, "slow_terms": "slow_chunks"}

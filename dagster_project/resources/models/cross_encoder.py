@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dagster_project.resources.models.rerankers import Judged
+from dagster_project.resources.models.rerank_scores import RerankScores
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
 from transforms.settings.search import RerankSettings
@@ -19,7 +19,7 @@ _PASSAGE_CHARS = 4000
 """Far more than the models read; they cut by tokens."""
 
 
-class CrossEncoderJudge:
+class CrossEncoderScorer:
     """Reads query and passage together; any model with one score, by folder or name on the Hugging Face hub.
 
     Passages are scored in their order until `seconds` are over, the first few always. The model is
@@ -30,7 +30,7 @@ class CrossEncoderJudge:
         self.settings, self.name, self._clock = settings, str(settings.name), clock
         self._loaded: Any = None
 
-    def judged(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> Judged:
+    def scores(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> RerankScores:
         """The scores of the passages that there was time for; SettingsError if the model cannot be opened."""
         model = self._load()
         pairs = [
@@ -41,7 +41,7 @@ class CrossEncoderJudge:
         while len(scores) < len(pairs) and (not scores or self._clock() < end):
             batch = pairs[len(scores) : len(scores) + _BATCH]
             scores += model.predict(batch, batch_size=_BATCH, show_progress_bar=False).astype(float).tolist()
-        return Judged(np.nan_to_num(np.array(scores, dtype=np.float64), nan=-np.inf))
+        return RerankScores(np.nan_to_num(np.array(scores, dtype=np.float64), nan=-np.inf))
 
     def _load(self) -> Any:
         if self._loaded is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from assets.protocols import LanguageModel
+from dagster_project.resources.models.cross_encoder import CrossEncoderScorer
+from dagster_project.resources.models.rerank_scores import PassageScorer, RerankScores
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
@@ -23,32 +24,15 @@ _SCORE_TOKENS = 2048
 _ATTEMPTS = 2
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Scores of the first passages, higher is better; all of them, unless time ran out or there is a `refusal`."""
-
-    scores: np.ndarray
-    refusal: str | None = None
-
-
-class Judge(Protocol):
-    """A model that gives passages scores for a query."""
-
-    name: str
-
-    def judged(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> Judged:
-        """The scores; WeftError if the model cannot be asked at all."""
-
-
 class Reranker:
     """Gives the first `settings.top` hits of each query a new order.
 
-    Where the judge fails, the features decide, and `reranker` of each hit says why. One that cannot
+    Where the scorer fails, the features decide, and `reranker` of each hit says why. One that cannot
     be asked is not asked for the other queries of the batch.
     """
 
-    def __init__(self, settings: RerankSettings, judge: Judge | None = None):
-        self.settings, self.judge = settings, judge
+    def __init__(self, settings: RerankSettings, scorer: PassageScorer | None = None):
+        self.settings, self.scorer = settings, scorer
 
     def reranked(
         self,
@@ -60,12 +44,12 @@ class Reranker:
     ) -> pl.DataFrame:
         """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`."""
         parts = reranking.features(candidates, queries, diagnostic, self.settings)
-        if self.judge is None:
+        if self.scorer is None:
             return reranking.reordered(ranked, reranking.feature_scores(parts, _FEATURES), limit)
         scores, fault = [], None
         for query, asked in candidates.group_by("query", maintain_order=True):
             number = int(str(query[0]))
-            made, fault = self._of_judge(number, queries[number], asked, fault)
+            made, fault = self._from_scorer(number, queries[number], asked, fault)
             by_features = parts.filter(pl.col("query") == number)
             scores.append(
                 made if made is not None else reranking.feature_scores(by_features, self._why(fault))
@@ -73,51 +57,51 @@ class Reranker:
             fault = None if fault is None or fault.is_of_query else fault
         return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
 
-    def _of_judge(
+    def _from_scorer(
         self, number: int, query: str, asked: pl.DataFrame, fault: _Fault | None
     ) -> tuple[pl.DataFrame | None, _Fault | None]:
-        """The judge's scores of one query, or none and the fault."""
-        assert self.judge is not None
+        """The scorer's scores of one query, or none and the fault."""
+        assert self.scorer is not None
         if fault is not None:
             return None, fault
         titles, texts = (asked.get_column(c).to_list() for c in ("title", "text"))
         try:
-            found = self.judge.judged(query, titles, texts)
+            found = self.scorer.scores(query, titles, texts)
         except WeftError as error:
             return None, _Fault(str(error), False)
         if found.refusal is not None:
             return None, _Fault(found.refusal, True)
         part = f", {len(found.scores)} of {len(texts)} in {self.settings.seconds:g} s"
-        label = self.judge.name + (part if len(found.scores) < len(texts) else "")
+        label = self.scorer.name + (part if len(found.scores) < len(texts) else "")
         return reranking.model_scores(number, found.scores, label), None
 
     def _why(self, fault: _Fault | None) -> str:
-        assert self.judge is not None and fault is not None
-        return f"{_FEATURES} ({self.judge.name}: {fault.reason[:_REASON_CHARS]})"
+        assert self.scorer is not None and fault is not None
+        return f"{_FEATURES} ({self.scorer.name}: {fault.reason[:_REASON_CHARS]})"
 
 
 @dataclass(frozen=True)
 class _Fault:
-    """Why a judge gave no scores, and whether that has to do with the one query."""
+    """Why a scorer gave no scores, and whether that has to do with the one query."""
 
     reason: str
     is_of_query: bool
 
 
-class LanguageModelJudge:
+class LanguageModelScorer:
     """Scores of 0 to 10 by a language model, one call for all passages of a query (seed 001)."""
 
     def __init__(self, model: LanguageModel, passage_chars: int):
         self.model, self.passage_chars, self.name = model, passage_chars, model.model
 
-    def judged(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> Judged:
+    def scores(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> RerankScores:
         """The scores; WeftError if the service fails or does not answer in time."""
         prompt = reranking.passages_prompt(query, titles, texts, self.passage_chars)
         shape = reranking.scores_shape(len(texts))
         (answer,) = self.model.answers([prompt], shape, reranking.INSTRUCTION)
         if answer.value is None:
-            return Judged(np.empty(0), answer.refusal or "no answer")
-        return Judged(reranking.clamped(answer.value.scores))
+            return RerankScores(np.empty(0), answer.refusal or "no answer")
+        return RerankScores(reranking.clamped(answer.value.scores))
 
 
 def make_reranker(
@@ -129,9 +113,7 @@ def make_reranker(
     if settings.method == "features":
         return Reranker(settings)
     if settings.method == "cross_encoder":
-        from dagster_project.resources.models.cross_encoder import CrossEncoderJudge
-
-        return Reranker(settings, CrossEncoderJudge(settings))
+        return Reranker(settings, CrossEncoderScorer(settings))
     try:
         from dagster_project.resources.models.gemini_language import GeminiLanguageModel
     except ImportError as error:
@@ -143,4 +125,4 @@ def make_reranker(
     }
     hurried = gemini.model_copy(update=quick)
     model = GeminiLanguageModel(settings.language_model, hurried, _SCORE_TOKENS, safety)
-    return Reranker(settings, LanguageModelJudge(model, settings.passage_chars))
+    return Reranker(settings, LanguageModelScorer(model, settings.passage_chars))

@@ -36,7 +36,7 @@ class Judging:
     @property
     def judges(self) -> bool:
         """True if a model says how relevant hits are."""
-        return self.reranker is not None and self.reranker.judge is not None
+        return self.reranker is not None and self.reranker.scorer is not None
 
     def reranked(self, hits: pl.DataFrame, passages: pl.DataFrame) -> pl.DataFrame:
         """Hits in their new order; `passages` has what `reranking.CANDIDATES` adds to them."""

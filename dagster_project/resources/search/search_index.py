@@ -312,7 +312,7 @@ class SearchIndex:
         Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
         profile would take alone; `done` is told of each profile that is through with a batch.
         """
-        asks = self.reranker is not None and self.reranker.judge is not None
+        asks = self.reranker is not None and self.reranker.scorer is not None
         costs = {n: asks and settings.rerank == "as_set" for n, settings in profiles.items()}
         order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))
         seconds = dict.fromkeys(profiles, 0.0)

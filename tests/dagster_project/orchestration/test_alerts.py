@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.orchestration.alerts import FailedCheck, alert_checks, alerting, send
+from dagster_project.orchestration.alerts import alert_checks, alerting, send
+from dagster_project.orchestration.outcomes import FailedCheck
 from tests.archives import Mail, Workspace
 from transforms.errors import BusyError, SourceError
 from transforms.settings.operations import AlertSettings

@@ -11,7 +11,7 @@ import pytest
 from dagster_project.composition import make_backlog
 from dagster_project.orchestration.backfill import backfill
 from dagster_project.orchestration.build import build
-from dagster_project.orchestration.run_status import BACKFILL
+from dagster_project.orchestration.names import BACKFILL
 from dagster_project.resources.system.locks import is_held, not_building, only_build, only_lane, turn
 from tests.archives import Mail, Workspace, differences, discussion
 from transforms.errors import BusyError, SettingsError

@@ -19,11 +19,11 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from assets.partitions import MAIL
 from dagster_project.composition import make_assets
 from dagster_project.config.settings import load_settings
-from dagster_project.definitions import PUBLISH, build_definitions, refresh_job
-from dagster_project.orchestration.build import BuildResult
+from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.instance import open_instance
+from dagster_project.orchestration.names import PUBLISH, REFRESH, refresh_job
+from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import ranges, stages, sync_partitions
-from dagster_project.orchestration.run_status import REFRESH
 from dagster_project.orchestration.sqlite_storage import (
     KeptEngineEventLogStorage,
     KeptEngineRunStorage,
@@ -141,7 +141,7 @@ def test_the_code_version_of_a_stage_changes_with_its_settings_alone(
 
 
 def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL))
+    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name))
     result = job.execute_in_process(
         instance=instance, partition_key=JANUARY, asset_selection=keys(*PARTITIONED), raise_on_error=True
     )
@@ -160,7 +160,7 @@ def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, inst
         for partition in (JANUARY, FEBRUARY, USERS):
             built.lake.path(table, partition).unlink()
     first, *_, last = instance.get_dynamic_partitions("units")
-    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL))
+    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name))
     result = job.execute_in_process(
         instance=instance,
         asset_selection=keys(*PARTITIONED),
@@ -182,7 +182,7 @@ def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMateria
 def materialize(config: Path, partition: str) -> None:
     """Make one partition of mail."""
     settings = load_settings(config)
-    job = build_definitions(settings).resolve_job_def(refresh_job(MAIL))
+    job = build_definitions(settings).resolve_job_def(refresh_job(MAIL.name))
     with open_instance(settings) as instance:
         job.execute_in_process(instance=instance, partition_key=partition, asset_selection=keys(*PARTITIONED))
 
@@ -216,7 +216,7 @@ class Followed(NamedTuple):
 def followed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Followed:
     work = built_once.copied(tmp_path_factory.mktemp("followed") / "work")
     work.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
-    job = build_definitions(work.settings).resolve_job_def(refresh_job(MAIL))
+    job = build_definitions(work.settings).resolve_job_def(refresh_job(MAIL.name))
     tags = {"weft/root": str(work.settings.root)}
     counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM postings)"
     with (

@@ -13,7 +13,7 @@ from dagster_project.cli.main import main
 from dagster_project.orchestration.backfill import backfill
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.dry_run import Outlook, outlook
-from dagster_project.orchestration.run_status import BACKFILL
+from dagster_project.orchestration.names import BACKFILL
 from tests.archives import Mail, Workspace, discussion
 
 DEV = ["dev/dev.2004-01", "dev/dev.2004-02"]

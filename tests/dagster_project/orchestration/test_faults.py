@@ -19,9 +19,8 @@ import time_machine
 from assets.partitions import MAIL
 from dagster_project.cli.doctor import examination
 from dagster_project.cli.render import BuildView
-from dagster_project.orchestration.build import BuildResult
+from dagster_project.orchestration.outcomes import BUILD, BuildResult, Interrupted
 from dagster_project.orchestration.plan import Plan
-from dagster_project.orchestration.recovery import BUILD, Interrupted
 from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.lake.lake import SPOILED
 from dagster_project.resources.publish.versions import CURRENT

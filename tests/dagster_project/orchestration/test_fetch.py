@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 
 from assets.fetch import fetched_key
 from dagster_project.cli.main import main
-from dagster_project.definitions import FETCH, build_definitions
+from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import fetch_only
-from dagster_project.orchestration.fetch import FetchOutcome
-from dagster_project.orchestration.run_status import REFRESH
+from dagster_project.orchestration.names import FETCH, REFRESH
+from dagster_project.orchestration.outcomes import FetchOutcome
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import Archives, served_archives, status
 from transforms.errors import SourceError

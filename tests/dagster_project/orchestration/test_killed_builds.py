@@ -16,7 +16,8 @@ import duckdb
 import pytest
 
 from assets.partitions import SLOW
-from dagster_project.orchestration.recovery import BUILD, mark
+from dagster_project.orchestration.outcomes import BUILD
+from dagster_project.orchestration.recovery import mark
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
 from tests.processes import Command
 

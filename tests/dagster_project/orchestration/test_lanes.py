@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 from assets.partitions import SLOW
-from dagster_project.definitions import build_definitions, refresh_job
+from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import build
+from dagster_project.orchestration.names import BACKFILL, REFRESH, refresh_job
 from dagster_project.orchestration.plan import sync_partitions
 from dagster_project.orchestration.recovery import going, mark
-from dagster_project.orchestration.run_status import BACKFILL, REFRESH
 from dagster_project.resources.system.locks import only_build, only_lane
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
@@ -128,7 +128,7 @@ def test_a_build_leaves_the_slow_lane_to_the_process_that_is_at_it(made: Workspa
 
 def test_the_slow_lane_has_a_pool_and_a_job_of_lower_priority(made_once: Workspace):
     definitions = build_definitions(made_once.settings)
-    job = definitions.resolve_job_def(refresh_job(SLOW))
+    job = definitions.resolve_job_def(refresh_job(SLOW.name))
     assert job.tags["dagster/priority"] == "-1" and job.tags["weft/lane"] == "slow"
     steps = [node.definition for node in job.graph.nodes]
     assert {step.pool for step in steps} == {"slow"}

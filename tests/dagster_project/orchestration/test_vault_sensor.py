@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.definitions import build_definitions
-from dagster_project.orchestration.run_status import REFRESH
+from dagster_project.orchestration.names import REFRESH
 from dagster_project.orchestration.vault_sensor import SENSOR, vault_sensor
 from tests.archives import Workspace
 

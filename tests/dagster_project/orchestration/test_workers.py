@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from assets.partitions import FAMILIES, MAIL
-from dagster_project.definitions import build_definitions, refresh_job
+from dagster_project.definitions import build_definitions
 from dagster_project.orchestration import build as builds
+from dagster_project.orchestration.names import refresh_job
 from dagster_project.orchestration.workers import RANGE_END, RANGE_START, make_partitions, workers_for
 from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
@@ -33,7 +34,9 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
             assert workers is not None
             make_partitions(definitions, instance, plan.stale, FAMILIES, {}, workers)
             partition = sorted(plan.stale)[0]
-            one = [(refresh_job(MAIL), ["message_blocks"], {RANGE_START: partition, RANGE_END: partition})]
+            one = [
+                (refresh_job(MAIL.name), ["message_blocks"], {RANGE_START: partition, RANGE_END: partition})
+            ]
             (mails := Path(str(work.lake.path("messages", partition)))).rename(tmp_path / "aside")
             with pytest.raises(WeftError, match="message_blocks") as fault:
                 workers.run(one)

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagster_project.resources.lake import lake as lake_module
-from dagster_project.resources.lake.lake import SPOILED, LakeIOManager, ParquetLake
+from dagster_project.resources.lake.io_manager import LakeIOManager
+from dagster_project.resources.lake.lake import SPOILED, ParquetLake
 from tests.archives import flip
 from transforms.errors import LakeDamageError, SchemaError
 from transforms.schemas.chunks import CHUNKS, TERMS

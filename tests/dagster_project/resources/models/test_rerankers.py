@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.models.cross_encoder import CrossEncoderJudge
+from dagster_project.resources.models.cross_encoder import CrossEncoderScorer
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import Reranker, make_reranker
 from dagster_project.resources.search.search_index import open_current
@@ -195,10 +195,10 @@ def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, 
         assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
 
     times = iter(range(100))
-    hurried = CrossEncoderJudge(settings.model_copy(update={"seconds": 1.5}), clock=lambda: next(times))
+    hurried = CrossEncoderScorer(settings.model_copy(update={"seconds": 1.5}), clock=lambda: next(times))
     texts = [h["snippet"] for h in found[0]]
-    part = hurried.judged("compactor", texts, texts).scores
-    whole = CrossEncoderJudge(settings).judged("compactor", texts, texts).scores
+    part = hurried.scores("compactor", texts, texts).scores
+    whole = CrossEncoderScorer(settings).scores("compactor", texts, texts).scores
     assert len(part) == 8 < len(whole) == len(texts)
     assert part == pytest.approx(whole[:8], abs=1e-6)
 
@@ -206,9 +206,9 @@ def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, 
 @needs_torch
 def test_a_model_of_several_scores_is_no_reranker(tiny: Callable[[int], Path], tmp_path: Path):
     for folder, said in ((tiny(3), "gives 3 numbers"), (tmp_path, "cannot be opened")):
-        judge = CrossEncoderJudge(RerankSettings(method="cross_encoder", name=str(folder)))
+        scorer = CrossEncoderScorer(RerankSettings(method="cross_encoder", name=str(folder)))
         with pytest.raises(SettingsError, match=said):
-            judge.judged("q", ["t"], ["text"])
+            scorer.scores("q", ["t"], ["text"])
 
 
 def test_a_cross_encoder_without_its_library_leaves_the_features(built: Workspace):

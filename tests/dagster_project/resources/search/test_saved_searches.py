@@ -8,7 +8,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from dagster_project.definitions import SEARCH, build_definitions
+from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.names import SEARCH
 from tests.archives import Workspace
 from transforms.schemas.search import SEARCH_RESULTS
 

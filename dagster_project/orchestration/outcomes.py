@@ -1,0 +1,117 @@
+"""What came of fetching, of checks and of builds: plain results that every module of this room may hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from assets.partitions import SLOW
+from dagster_project.orchestration.names import BACKFILL
+from dagster_project.orchestration.plan import Plan
+
+BUILD = "build"
+WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
+"""What leaves a mark while it goes on, as people call it."""
+
+
+@dataclass(frozen=True)
+class FailedCheck:
+    """A check that did not pass: its asset, its name, and the figures it gave."""
+
+    asset: str
+    check: str
+    figures: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FetchOutcome:
+    """What became of a source's fetch: its counts and lag, or the fault that ended it."""
+
+    fault: str | None = None
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    bytes: int = 0
+    lag_seconds: float | None = None
+    notes: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` prints of it."""
+        outcome = "FAILED" if self.fault else "FETCHED" if self.is_change else "UNCHANGED"
+        return {"outcome": outcome, **{k: v for k, v in asdict(self).items() if v is not None}}
+
+    @property
+    def is_change(self) -> bool:
+        """True if a file or mail came, changed or went."""
+        return bool(self.added or self.changed or self.removed)
+
+
+def fetch_faults(outcomes: Mapping[str, FetchOutcome]) -> str:
+    """One line per source whose fetch failed, with the reason; empty if none did."""
+    return "\n".join(f"source {name}: {o.fault}" for name, o in outcomes.items() if o.fault)
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Work that was ended before it was done: which, when it began, its runs that were closed, its unfinished files."""
+
+    work: str
+    begun: str
+    runs: tuple[str, ...]
+    files: int
+
+    def __str__(self) -> str:
+        """One sentence for people."""
+        swept = f", {self.files} unfinished files are removed" if self.files else ""
+        closed = f"; closed run {', '.join(self.runs)}" if self.runs else ""
+        return (
+            f"the {WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
+            f"what it had made is kept{swept}{closed}"
+        )
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build did."""
+
+    plan: Plan
+    published: Mapping[str, Any] | None
+    seconds: float
+    stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    embedding: Mapping[str, float] = field(default_factory=dict)
+    fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
+    failed_checks: tuple[FailedCheck, ...] = ()
+    slow: tuple[str, ...] = ()
+    interrupted: tuple[Interrupted, ...] = ()
+    clock_behind: timedelta | None = None
+
+    def told(self) -> list[str]:
+        """What the build met, one line each, but for the damages that its plan names."""
+        lines = [f"Recovered: {found}." for found in self.interrupted]
+        if self.clock_behind:
+            lines.append(
+                f"The clock is {self.clock_behind} behind the last publish: contents do not depend on it, the times and "
+                "lags in readiness do."
+            )
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """What `weft build --json` prints."""
+        return {
+            "outcome": "PUBLISHED" if self.published else "UNCHANGED",
+            "units": len(self.plan.units),
+            "made": sorted(self.plan.stale),
+            "removed": sorted(self.plan.vanished),
+            "slow": sorted(self.slow),
+            "damaged": dict(self.plan.damaged),
+            "interrupted": [asdict(found) for found in self.interrupted],
+            "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
+            "published": dict(self.published) if self.published else None,
+            "stages": {k: dict(v) for k, v in self.stages.items()},
+            "embedding": dict(self.embedding),
+            "fetched": {name: outcome.as_json() for name, outcome in self.fetched.items()},
+            "failed_checks": {f"{c.asset}.{c.check}": dict(c.figures) for c in self.failed_checks},
+            "seconds": round(self.seconds, 3),
+        }

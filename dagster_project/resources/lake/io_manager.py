@@ -1,0 +1,128 @@
+"""Dagster's way into the lake: assets hand tables over, and get them as readers or as Ibis tables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dagster import UPathIOManager
+from upath import UPath
+
+from assets.partitions import IN_PARTS, SLOW_PARTS
+from assets.protocols import Partitions, Parts
+from dagster_project.resources.lake.lake import ParquetLake, StagedFile, is_local, opened
+from dagster_project.resources.lake.oversize import slow_partitions
+from dagster_project.resources.publish.table_sql import nulls
+from dagster_project.resources.system.processes import give_memory_back
+
+MEMORY_LIMIT = "1GB"
+"""What DuckDB may hold in memory; beyond it spills to disk."""
+
+
+class LakeIOManager(UPathIOManager):
+    """Dagster's way into the lake.
+
+    A partitioned asset hands over its staged partitions and receives a `Partitions` reader of each
+    partitioned upstream asset; an unpartitioned asset hands over an Arrow or Ibis table. All other
+    inputs are Ibis tables, over all partitions of the units that exist where there are any.
+    """
+
+    extension = ".parquet"
+
+    def __init__(self, lake: ParquetLake):
+        super().__init__(base_path=lake.base)
+        self.lake = lake
+        self._backend: ibis.backends.duckdb.Backend | None = None
+        self._opened: dict[tuple[str, ...], ibis.Table] = {}
+
+    def dump_to_path(self, context: dg.OutputContext, obj: Any, path: UPath) -> None:
+        """Commit one staged partition, or stage and commit an unpartitioned table."""
+        staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
+        staged.commit()
+
+    def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
+        """One stored file as an Arrow table."""
+        with opened(path) as file:
+            return pq.ParquetFile(file).read(use_threads=is_local(path))
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Commit every staged partition of the output, or its one table."""
+        if not context.has_asset_partitions:
+            super().handle_output(context, obj)
+            return
+        for partition in context.asset_partition_keys:
+            obj[partition].commit()
+        give_memory_back()
+
+    def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
+        """A partition reader between partitioned assets, else an Ibis table."""
+        table = context.asset_key.path[-1]
+        step = context.step_context
+        if context.has_asset_partitions and (step.has_partition_key or step.has_partition_key_range):
+            return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
+        keys = context.asset_partition_keys if context.has_asset_partitions else [None]
+        return self.table(table, keys)
+
+    def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
+        """An Ibis table over the stored files of `partitions`, with what the slow lane made; empty where none is stored."""
+        if self._backend is None:
+            self._backend = ibis.duckdb.connect()
+            self._backend.raw_sql("SET TimeZone='UTC'")
+            self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
+            self._backend.raw_sql("SET enable_progress_bar=false")
+            self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
+        places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
+        if part := SLOW_PARTS.get(name):
+            known = [p for p in partitions if p is not None]
+            places += [(part, p) for p in slow_partitions(self.lake, known)]
+        files = [str(file) for place in places if (file := self._found(*place))]
+        key = (name, *files)
+        if key not in self._opened:
+            self._opened[key] = self._view(name, files) if files else self._empty(name)
+        return self._opened[key]
+
+    def _view(self, name: str, files: list[str]) -> ibis.Table:
+        """A view over files, which reads them when it is asked, so it stays right when they are written again."""
+        assert self._backend
+        view: ibis.Table = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
+        return view
+
+    def _empty(self, name: str) -> ibis.Table:
+        """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
+        assert self._backend
+        view = f"{name}_{secrets.token_hex(4)}"
+        self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
+        empty: ibis.Table = self._backend.table(view)
+        return empty
+
+    def _found(self, table: str, partition: str | None) -> Path | None:
+        """The file of a stored table on this machine; None if there is none."""
+        try:
+            file = self.lake.local(table, partition)
+        except FileNotFoundError:
+            return None
+        return file if file.exists() else None
+
+    def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
+        data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj
+        table, version = context.asset_key.path[-1], context.asset_spec.code_version or ""
+        if isinstance(data, Parts):
+            staged = self.lake.stage_parts(table, data, code_version=version)
+        else:
+            staged = self.lake.stage(table, None, data, code_version=version, inputs={})
+        context.add_output_metadata(
+            {
+                "dagster/row_count": staged.row_count,
+                "content_hash": staged.content_hash,
+                "dagster/uri": str(staged.place),
+            }
+        )
+        return staged
