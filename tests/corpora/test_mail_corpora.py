@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tests.examples import FACTOR
-from transforms.mail.flowed import FLOWED_FORMATS, flowed_text
 from transforms.mail.messages import MailTables, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
+from transforms.text.flowed import FLOWED_FORMATS, flowed_text
 
 
 def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1) -> MailTables:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from transforms.errors import SchemaError
 from transforms.hashing import text_hash
 from transforms.schemas.chunks import CHUNKS
+
+
+class ChunkTables(NamedTuple):
+    """The chunks of a partition and what became no chunk."""
+
+    chunks: pa.Table
+    exclusions: pa.Table
+
 
 NEUTRAL: Mapping[str, Any] = {
     "attachment_id": None,

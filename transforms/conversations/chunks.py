@@ -10,15 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.chunks.table import chunks_from_rows
+from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.conversations.pseudonyms import is_pseudonym
 from transforms.conversations.query_chunks import TokenCounter, TokenPiece, token_pieces
 from transforms.conversations.windows import consolidated, without_headers
-from transforms.documents.chunks.pieces import Offsets
 from transforms.hashing import parts_hash
-from transforms.mail.chunks.table import ChunkTables
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
+from transforms.text.offsets import Offsets
 
 VERSION = "1"
 _WORD = re.compile(r"[^\W_]")

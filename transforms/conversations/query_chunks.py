@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from transforms.conversations.windows import without_headers
-from transforms.documents.chunks.pieces import Offsets
-from transforms.documents.chunks.sections import splits
 from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_QUERY_CHUNKS
 from transforms.settings.conversations import ConversationSettings
+from transforms.text.offsets import Offsets
+from transforms.text.splits import splits
 
 VERSION = "1"
 _PARAGRAPH = re.compile(r"\n{2,}")

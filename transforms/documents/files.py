@@ -19,10 +19,10 @@ from transforms.documents.html_markdown import html_charset, html_markdown, html
 from transforms.documents.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.hashing import bytes_sha256, text_hash
-from transforms.mail.charsets import decode_text
 from transforms.schemas.documents import DOCUMENTS
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.documents import DOCUMENT_FORMATS, DocumentSettings
+from transforms.text.charsets import decode_text
 
 VERSION = "2"
 

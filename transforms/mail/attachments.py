@@ -8,9 +8,9 @@ import re
 import zlib
 from typing import NamedTuple
 
-from transforms.mail.charsets import decode_text
 from transforms.mail.html_text import html_text
 from transforms.settings.mail import MailSettings
+from transforms.text.charsets import decode_text
 
 _BOMB_FLOOR = 16 << 20
 """Bytes of output up to which no compression ratio is suspicious."""

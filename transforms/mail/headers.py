@@ -7,7 +7,7 @@ import re
 from email.utils import parseaddr
 from functools import lru_cache
 
-from transforms.mail.charsets import decode_text
+from transforms.text.charsets import decode_text
 
 MAX_ID_BYTES = 998
 """Bytes of a Message-ID; a line of a mail may hold no more (RFC 5322 section 2.1.1)."""

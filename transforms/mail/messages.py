@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from transforms.hashing import bytes_sha256, parts_hash
 from transforms.mail.attachments import AttachmentText, attachment_text
-from transforms.mail.charsets import decode_text
 from transforms.mail.dates import effective_time, envelope_time, received_times, sent_date
 from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
 from transforms.mail.mbox import Dialect, mbox_layout, unescape
@@ -21,6 +20,7 @@ from transforms.schemas.mail import ATTACHMENTS, MESSAGES
 from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
+from transforms.text.charsets import decode_text
 
 VERSION = "3"
 

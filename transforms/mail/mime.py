@@ -18,12 +18,12 @@ from email.utils import collapse_rfc2231_value
 from functools import lru_cache
 from typing import NamedTuple
 
-from transforms.mail.charsets import decode_text
 from transforms.mail.headers import MAX_FIELD_CHARS, header_text
 from transforms.mail.html_text import html_text
 from transforms.mail.regular_multipart import regular_parts
 from transforms.mail.transfer_encodings import transfer_decoded
 from transforms.settings.mail import MailSettings
+from transforms.text.charsets import decode_text
 
 MIME_FAULTS = (
     MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from transforms.mail.flowed import span_text
+from transforms.text.flowed import span_text
 
 SUBSTANCE = re.compile(r"[^\W_]")
 """A letter or digit; a range without one says nothing."""

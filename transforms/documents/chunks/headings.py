@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from transforms.chunks.table import chunks_from_rows
+from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.documents.chunks.pieces import Document, documents_of
 from transforms.documents.markdown import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
-from transforms.mail.chunks.table import ChunkTables
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.documents import DocumentChunkSettings
 

@@ -17,13 +17,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.chunks.table import chunk_table
+from transforms.chunks.table import ChunkTables, chunk_table
 from transforms.documents.markdown import Outline, comments, outline
 from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
 from transforms.hashing import text_hash
-from transforms.mail.chunks.table import ChunkTables
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.documents import DocumentChunkSettings
+from transforms.text.offsets import Offsets
 
 _VISIBLE = re.compile(r"[^\r\n]")
 _FENCES = ("```", "~~~")
@@ -64,32 +64,6 @@ class Node(NamedTuple):
     depth: int
     parent: int
     start: int
-
-
-class Offsets:
-    """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
-
-    Only the bytes that begin no character are kept: their places, and how many of the characters
-    up to which they belong.
-    """
-
-    def __init__(self, text: str):
-        self._inner: np.ndarray | None = None
-        if not text.isascii():
-            self._inner = np.flatnonzero(np.frombuffer(text.encode(), np.int8) < -64)
-            self._owners = self._inner - np.arange(1, len(self._inner) + 1)
-
-    def bytes(self, chars: Sequence[int]) -> list[int]:
-        """The bytes at which these characters begin."""
-        if self._inner is None:
-            return list(chars)
-        return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()
-
-    def chars(self, places: Sequence[int]) -> list[int]:
-        """The characters that begin at these bytes."""
-        if self._inner is None:
-            return list(places)
-        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()
 
 
 @dataclass

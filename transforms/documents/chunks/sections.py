@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
 
+from transforms.chunks.table import ChunkTables
 from transforms.documents.chunks.pieces import ChunkRows, Document, Node, Piece, documents_of
-from transforms.mail.chunks.table import ChunkTables
 from transforms.settings.documents import DocumentChunkSettings
+from transforms.text.splits import splits
 
 VERSION = "2"
 
 _PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
-_ITEM = re.compile(r"\n(?=(?:[-*+]|\d{1,9}[.)])[ \t])")
-_GAPS = ("\n\n", "\n\r\n")
-_SENTENCE = (". ", "? ", "! ", "; ", ": ", "。", "！", "？")
 _BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
 _BLANK = re.compile(r"\s")
 
@@ -129,34 +126,6 @@ def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChu
     if len(cuts) > 1 and end - cuts[-1] < settings.min_chars and end - cuts[-2] <= limit:
         cuts.pop()
     return cuts
-
-
-def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
-    """Places that leave no more than `target` characters between them, at the strongest break near by."""
-    while end - at > target:
-        left = end - at
-        at = _split(text, at, at + min(target, left // 2 + target // 4 if left < 2 * target else target))
-        yield at
-
-
-def _split(text: str, at: int, high: int) -> int:
-    """The last place up to `high` behind the strongest kind of break that the later two thirds hold."""
-    low = at + (high - at) // 3
-    if (cut := _behind_last(text, _GAPS, low, high)) > at:
-        return cut
-    items = [found.end() for found in _ITEM.finditer(text, low, high)]
-    if items:
-        return items[-1]
-    for marks in ("\n", _SENTENCE, " \t"):
-        if (cut := _behind_last(text, marks, low, high)) > at:
-            return cut
-    return high
-
-
-def _behind_last(text: str, marks: Sequence[str], low: int, high: int) -> int:
-    """The place behind the last of several marks between two places, -1 where there is none."""
-    found = ((text.rfind(mark, low, high), len(mark)) for mark in marks)
-    return max(start + size if start >= 0 else -1 for start, size in found)
 
 
 def _lead(text: str, low: int, at: int) -> int:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from transforms.chunks.table import ChunkTables
 from transforms.documents.chunks.pieces import ChunkRows, Document, Lost, Piece, documents_of
-from transforms.documents.chunks.sections import splits
-from transforms.mail.chunks.table import ChunkTables
 from transforms.settings.documents import DocumentChunkSettings
+from transforms.text.splits import splits
 
 VERSION = "2"
 

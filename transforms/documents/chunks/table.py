@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from transforms.chunks.table import ChunkTables
 from transforms.documents.chunks import headings, sections, semantic
-from transforms.mail.chunks.table import ChunkTables
 from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = f"{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.chunks.table import ChunkTables
 from transforms.hashing import parts_hash
-from transforms.mail.chunks.table import ChunkTables, message_chunks
+from transforms.mail.chunks.table import message_chunks
 from transforms.schemas.chunks import SLOW_QUEUE
 from transforms.settings.mail import ChunkSettings
 

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from transforms.chunks.table import ChunkTables
 from transforms.mail.chunks.attachments import emit_attachment
 from transforms.mail.chunks.drafts import Document, Drafts
 from transforms.mail.chunks.replies import KINDS, Body
@@ -35,13 +36,6 @@ SUBJECT_NOISE = re.compile(
     r"\[(?![^\]]*\b(?:PATCH|RFC|BUG|GIT|ANNOUNCE)\b)[^\]\n]{1,30}\](?=\s*\S))\s*",
     re.IGNORECASE,
 )
-
-
-class ChunkTables(NamedTuple):
-    """The chunks of a partition and what became no chunk."""
-
-    chunks: pa.Table
-    exclusions: pa.Table
 
 
 def message_chunks(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.mail.charsets import codec_of, decode_text
+from transforms.text.charsets import codec_of, decode_text
 
 RUSSIAN = "Привет, это сообщение о базе данных и её индексах. " * 4
 

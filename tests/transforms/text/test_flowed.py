@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.mail.flowed import flowed_text, span_text
+from transforms.text.flowed import flowed_text, span_text
 
 
 def whole(body: str, *, del_sp: bool = False) -> str:

@@ -1,0 +1,33 @@
+"""Characters of a text and the UTF-8 bytes they begin at, one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class Offsets:
+    """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
+
+    Only the bytes that begin no character are kept: their places, and how many of the characters
+    up to which they belong.
+    """
+
+    def __init__(self, text: str):
+        self._inner: np.ndarray | None = None
+        if not text.isascii():
+            self._inner = np.flatnonzero(np.frombuffer(text.encode(), np.int8) < -64)
+            self._owners = self._inner - np.arange(1, len(self._inner) + 1)
+
+    def bytes(self, chars: Sequence[int]) -> list[int]:
+        """The bytes at which these characters begin."""
+        if self._inner is None:
+            return list(chars)
+        return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()
+
+    def chars(self, places: Sequence[int]) -> list[int]:
+        """The characters that begin at these bytes."""
+        if self._inner is None:
+            return list(places)
+        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()
