@@ -27,16 +27,6 @@ from transforms.schemas.graph import (
 from transforms.settings.documents import GraphSettings
 from transforms.settings.search import TermSettings
 
-TABLES = {
-    "chunk_classes": CHUNK_CLASSES,
-    "chunk_similarities": CHUNK_SIMILARITIES,
-    "stripe_orders": STRIPE_ORDERS,
-    "keywords": KEYWORDS,
-    "chunk_keywords": CHUNK_KEYWORDS,
-    "prompt_hashes": PROMPT_HASHES,
-}
-"""The tables of the graph that are published; those that `GRAPH` does not name have no partitions."""
-
 FINGERPRINTS: dict[str, Fingerprint] = {
     "chunk_context": lambda context, partition, chunks, *_: stripes.texts_hash(chunks, context),
     "keywords": lambda words, partition, *_: keyword_transforms.keywords_hash(_of_source(words, partition)),

@@ -10,6 +10,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.protocols import Lake, Partitions, Progress, Staged
+from transforms.schemas.registry import tables_of
 from transforms.schemas.table import Table
 
 
@@ -34,43 +35,17 @@ class Family:
 MAIL = Family(
     "mail",
     dg.DynamicPartitionsDefinition(name="units"),
-    (
-        "messages",
-        "attachments",
-        "quarantine",
-        "message_blocks",
-        "message_chunks",
-        "message_exclusions",
-        "slow_queue",
-        "message_terms",
-        "message_references",
-    ),
+    tables_of("mail"),
 )
 DOCUMENTS = Family(
     "documents",
     dg.DynamicPartitionsDefinition(name="document_units"),
-    (
-        "documents",
-        "document_quarantine",
-        "document_nodes",
-        "document_references",
-        "document_chunks",
-        "document_exclusions",
-        "document_terms",
-    ),
+    tables_of("documents"),
 )
 CONVERSATIONS = Family(
     "conversations",
     dg.DynamicPartitionsDefinition(name="conversation_windows"),
-    (
-        "conversations",
-        "conversation_quarantine",
-        "conversation_markdown",
-        "conversation_query_chunks",
-        "conversation_chunks",
-        "conversation_exclusions",
-        "conversation_terms",
-    ),
+    tables_of("conversations"),
 )
 FAMILIES = (MAIL, DOCUMENTS, CONVERSATIONS)
 CHUNKS_OF = {
@@ -82,7 +57,7 @@ CHUNKS_OF = {
 SLOW = Family(
     "slow",
     MAIL.partitions,
-    ("slow_chunks", "slow_exclusions", "slow_terms"),
+    tables_of("slow"),
     compared=("slow_queue", "slow_chunks"),
 )
 """What the slow lane makes of the partitions of mail whose `slow_queue` has rows; it is made after publishing."""
@@ -96,7 +71,7 @@ SLOW_PARTS = {
 GRAPH = Family(
     "graph",
     DOCUMENTS.partitions,
-    ("chunk_classes", "chunk_similarities", "stripe_orders", "chunk_keywords"),
+    tables_of("graph"),
 )
 """What the graph makes of each partition of documents, when vectors and keywords are there; only where it is enabled."""
 IN_PARTS = frozenset({"embeddings"})

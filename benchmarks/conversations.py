@@ -33,10 +33,9 @@ import Stemmer
 from rich.console import Console
 from rich.table import Table
 
-from dagster_project.composition import make_published
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
-from dagster_project.resources.search.context_index import IndexForContext
+from dagster_project.resources.search.context_index import IndexForContext, open_versions
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context import block as context_block
@@ -103,7 +102,7 @@ def topics(corpora: Path, state: Path, changed: dict[str, str]) -> None:
     """Print coverage by strategy for windows of 2, 3 and 5 topics."""
     source = collections.pgsql(corpora).source
     settings = built(collections.settings_file(state / "pgsql", "pgsql", source))
-    with make_published(settings).open() as index:
+    with open_versions(settings).open() as index:
         mails = {
             m: (s, t, b)
             for m, s, t, b in index.index.connection.execute(
@@ -207,7 +206,7 @@ def turns(corpora: Path, state: Path) -> None:
     config, samples, told = locomo(corpora, state / "locomo")
     settings = built(config)
     systems: dict[str, dict[str, dict[int, list[float]]]] = {}
-    with make_published(settings).open() as index:
+    with open_versions(settings).open() as index:
         for sample in samples:
             _locomo_sample(index.index, sample, told[sample["sample_id"]], systems)
     names = {
@@ -358,7 +357,7 @@ def speed(state: Path, corpora: Path) -> None:
     table = Table(title=f"A window of {MESSAGES:,} messages against {CHUNKS:,} chunks", title_justify="left")
     for name in ("step", "first, ms", "then, ms"):
         table.add_column(name, justify="left" if name == "step" else "right")
-    with make_published(settings).open() as index:
+    with open_versions(settings).open() as index:
         runs = [_speed_run(index, texts, times) for _ in range(3)]
         for step in runs[0]:
             table.add_row(step, f"{runs[0][step]:.0f}", f"{min(r[step] for r in runs[1:]):.0f}")

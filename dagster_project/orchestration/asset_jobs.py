@@ -15,13 +15,9 @@ from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
-from dagster_project.composition import (
-    make_assets,
-    make_evaluation_assets,
-    make_fetch_assets,
-    make_resources,
-)
+from dagster_project.composition import make_resources
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.asset_graph import make_assets, make_evaluation_assets, make_fetch_assets
 from dagster_project.orchestration.names import (
     CONTEXT,
     EVALUATE,

@@ -12,16 +12,10 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, SLOW_POOL
-from dagster_project.composition import (
-    make_assets,
-    make_backlog,
-    make_lake,
-    make_publisher,
-    make_seen_units,
-    make_sources,
-)
+from dagster_project.composition import make_backlog, make_lake, make_publisher, make_seen_units, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alerting
+from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.freshness import note_unchanged

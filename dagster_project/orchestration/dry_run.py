@@ -11,8 +11,9 @@ import dagster as dg
 
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
 from assets.protocols import Unit
-from dagster_project.composition import make_assets, make_backlog, make_lake, make_sources
+from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes

@@ -23,8 +23,9 @@ from assets.partitions import (
     Family,
 )
 from assets.protocols import Unit
-from dagster_project.composition import make_assets, make_graph_exporter, make_publisher
+from dagster_project.composition import make_graph_exporter, make_publisher
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.resources.lake.lake import MISSING, OTHER_SCHEMA, Footer, ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
 from dagster_project.resources.models.token_counter import PackagedTokenCounter

@@ -22,9 +22,9 @@ from click.testing import CliRunner, Result
 from nbclient import NotebookClient
 
 from dagster_project.cli.main import NO_RESULTS, main
-from dagster_project.composition import make_assets
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.names import SEARCH
 from transforms.errors import WeftError

@@ -20,7 +20,7 @@ from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols import Partitions, Parts
 from dagster_project.resources.lake.lake import ParquetLake, StagedFile, is_local, opened
 from dagster_project.resources.lake.oversize import slow_partitions
-from dagster_project.resources.publish.table_sql import nulls
+from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.processes import give_memory_back
 
 MEMORY_LIMIT = "1GB"

@@ -17,7 +17,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from assets import graph
 from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, IN_PARTS
 from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
@@ -28,10 +27,12 @@ from dagster_project.resources.publish.external_sort import PostingFiles
 from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.sources.seen_units import SeenUnits
 from dagster_project.resources.system.duckdb_extensions import load_vss
+from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.prefetch import made_ahead
 from dagster_project.resources.system.processes import give_memory_back
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
+from transforms.schemas.registry import GRAPH_TABLES, whole_inputs
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -53,20 +54,8 @@ _SESSION = (
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
-WHOLE = (
-    "memberships",
-    "threads",
-    "thread_tree",
-    "families",
-    "inferred_quotes",
-    *table_sql.LINKS_FROM,
-    "chunk_context",
-    "context_terms",
-    "corpus_measures",
-    "embeddings",
-    "embedding_refusals",
-)
-"""What the lake holds whole and each published file is made from; graph.TABLES come to it where there is a graph."""
+WHOLE = whole_inputs()
+"""What the lake has whole and each published file is made from; the tables of the graph come to it where there is one."""
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 TABLES = {family.name: family.tables for family in FAMILIES}
 """The tables of the partitions of each family."""
@@ -128,7 +117,7 @@ class IndexBuild:
     def run(self) -> Published:
         """Fill the file at `place`, check it, close it, write the arrays beside it."""
         with self._opened(self._memory_limit) as connection:
-            for name in (*WHOLE, *graph.TABLES):
+            for name in (*WHOLE, *GRAPH_TABLES):
                 if name in IN_PARTS:
                     files = [self.lake.local(name, part) for part in self.lake.parts(name)]
                     self._from_parts(f"lake_{name}", name, files)
@@ -320,7 +309,7 @@ class IndexBuild:
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
         if not files:
-            self._view(view, f"SELECT {table_sql.nulls(declared)}, NULL::VARCHAR AS partition LIMIT 0")
+            self._view(view, f"SELECT {nulls(declared)}, NULL::VARCHAR AS partition LIMIT 0")
             return
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
@@ -339,7 +328,7 @@ class IndexBuild:
         paths = ", ".join(f"'{quoted(file)}'" for file in files)
         rows = f"SELECT {names}, _file FROM read_parquet([{paths}], filename = '_file')"
         if not files:
-            rows = f"SELECT {table_sql.nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
+            rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
         self._view(view, rows)
 
     def _view(self, name: str, rows: str) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import duckdb
 
-from assets import graph
 from assets.partitions import FAMILIES, GRAPH, MAIL
 from assets.protocols import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
@@ -42,6 +41,7 @@ from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
 from transforms.schemas.operations import READINESS
+from transforms.schemas.registry import GRAPH_TABLES
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -76,7 +76,7 @@ class DuckDBPublisher:
         self.lake, self.folder = lake, folder
         self.index, self.embedding, self.terms = index, embedding, term_settings
         self.recorded, self.search = recorded, search
-        self.whole = (*WHOLE, *graph.TABLES) if has_graph else WHOLE
+        self.whole = (*WHOLE, *GRAPH_TABLES) if has_graph else WHOLE
 
     @property
     def layout(self) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from assets import graph
 from dagster_project.resources.publish.macro_sql import VIEW_COMMENTS
 from transforms.retrieval import bm25
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EXCLUSIONS
@@ -14,37 +13,10 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENTS
 from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGES
 from transforms.schemas.operations import CORPUS_MEASURES, QUARANTINE, READINESS
+from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_names
 from transforms.schemas.relations import FAMILIES, INFERRED_QUOTES, LINKS, MEMBERSHIPS, THREAD_TREE, THREADS
-from transforms.schemas.table import SPAN, TIME, Table
+from transforms.schemas.table import Table
 from transforms.text import terms
-
-_SQL_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.large_string(): "VARCHAR",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INTEGER",
-    pa.bool_(): "BOOLEAN",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.uint64(): "UBIGINT",
-    TIME: "TIMESTAMPTZ",
-    SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
-}
-
-
-def sql_type(type_: pa.DataType) -> str:
-    """The DuckDB type of a declared Arrow type."""
-    if pa.types.is_fixed_size_list(type_):
-        return f"{sql_type(type_.value_type)}[{type_.list_size}]"
-    if pa.types.is_list(type_):
-        return f"{sql_type(type_.value_type)}[]"
-    return _SQL_TYPES[type_]
-
-
-def nulls(table: Table) -> str:
-    """The columns of a table as they are selected where it has no rows."""
-    return ", ".join(f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in table.columns)
-
 
 _CANONICAL = """
 SELECT t.* REPLACE (c.message_id AS {id}) FROM {view} t JOIN (
@@ -62,10 +34,9 @@ def key_of(chunk_id: str) -> str:
     return f"('0x' || left({chunk_id}, 16))::UBIGINT"
 
 
-LINKS_FROM = ("message_links", "document_links")
-"""The lake's tables of links, one per family of sources; `links` holds the rows of all."""
-
-_LINKS = " UNION ALL BY NAME ".join(f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in LINKS_FROM)
+_LINKS = " UNION ALL BY NAME ".join(
+    f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in lake_names("links")
+)
 
 WHOLE = {
     **{
@@ -78,7 +49,7 @@ WHOLE = {
             "corpus_measures",
             "inferred_quotes",
             "chunk_context",
-            *graph.TABLES,
+            *GRAPH_TABLES,
         )
     },
     "links": f"SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
@@ -279,7 +250,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "nodes": _of(DOCUMENT_NODES, _PARTITION),
     "conversations": _of(CONVERSATION_MESSAGES, _PARTITION),
     "conversation_windows": _of(CONVERSATION_WINDOWS, _PARTITION),
-    **{name: _of(table) for name, table in graph.TABLES.items()},
+    **{name: _of(REGISTRY[name].schema) for name in GRAPH_TABLES},
     "threads": _of(THREADS),
     "thread_tree": _of(THREAD_TREE),
     "memberships": _of(MEMBERSHIPS),

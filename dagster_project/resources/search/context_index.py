@@ -14,6 +14,10 @@ import polars as pl
 
 from assets.embedding import query_vectors
 from assets.protocols import ContextIndex, Embedder, EmbeddingCache
+from dagster_project.config.settings import Settings
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
@@ -336,3 +340,15 @@ class PublishedVersions:
             ) from error
         finally:
             index.close()
+
+
+def open_versions(settings: Settings) -> PublishedVersions:
+    """The published versions that conversations search, as the settings say that they are opened."""
+    return PublishedVersions(
+        settings.root / "index",
+        make_embedder(settings.embedding, settings.gemini, settings.safety),
+        settings.terms,
+        settings.search,
+        PackagedTokenCounter.name,
+        ParquetEmbeddingCache(settings.root / "cache" / "embeddings"),
+    )

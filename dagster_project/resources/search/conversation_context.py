@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.composition import make_published
 from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.search.context_index import open_versions
 from dagster_project.resources.sources.chat_exports import (
     Export,
     ExportReader,
@@ -138,7 +138,7 @@ def context_of(settings: Settings, given: GivenConversation) -> GivenContext:
     assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
     queries = selection.window_queries(windows, frame, chosen)
-    with make_published(settings).open() as index:
+    with open_versions(settings).open() as index:
         found = index.candidates(queries, chosen, {_GIVEN: given.own})
         documents = selection.window_documents(found, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())
@@ -170,7 +170,7 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
             f"version {recorded['index_version']} of the index is not kept any more, the current one is {now}; "
             "index.keep_versions says how many are"
         )
-    with make_published(settings).open(place) as index:
+    with open_versions(settings).open(place) as index:
         passages = index.passages([e["chunk_id"] for e in recorded["chosen"]])
     return context_block.reproduced(recorded, passages)
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dagster_project.cli.main import main
-from dagster_project.composition import make_published
+from dagster_project.resources.search.context_index import open_versions
 from tests.archives import Mail, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
 
@@ -213,7 +213,7 @@ def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome
 
 def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
-    with make_published(made_once.settings).open() as index:
+    with open_versions(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
         found = {
             m: index.candidates(queries, ContextSettings(mode=m, candidates=5))

@@ -17,9 +17,9 @@ import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.partitions import MAIL
-from dagster_project.composition import make_assets
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.names import PUBLISH, REFRESH, refresh_job
 from dagster_project.orchestration.outcomes import BuildResult

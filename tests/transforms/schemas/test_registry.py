@@ -1,0 +1,38 @@
+"""The registry of the lake's tables."""
+
+from __future__ import annotations
+
+from dagster_project.resources.publish.table_sql import COMMENTS
+from tests.transforms.schemas.test_table import DECLARED
+from transforms.schemas.registry import (
+    GRAPH_TABLES,
+    REGISTRY,
+    lake_names,
+    lake_registry,
+    tables_of,
+    whole_inputs,
+)
+
+NOT_IN_THE_LAKE = {"search_hits"}
+
+
+def test_every_declared_table_has_an_entry():
+    known = {table.schema.name for table in REGISTRY.values()}
+    assert set(DECLARED) - known == NOT_IN_THE_LAKE
+
+
+def test_what_is_published_is_a_table_of_the_published_file():
+    published = {table.published for table in REGISTRY.values() if table.published}
+    assert published <= set(COMMENTS)
+    assert lake_names("chunks") == ("message_chunks", "document_chunks", "conversation_chunks")
+
+
+def test_the_tables_of_partitions_and_those_over_the_whole_lake_are_all_that_a_publish_reads():
+    groups = ("mail", "slow", "documents", "conversations", "graph")
+    inputs = {name for name, table in REGISTRY.items() if table.is_input}
+    assert {*(t for g in groups for t in tables_of(g)), *whole_inputs(), *GRAPH_TABLES} == inputs
+    assert tables_of("mail")[0] == "messages"
+
+
+def test_vectors_have_the_dimensions_that_are_asked_for():
+    assert lake_registry(256)["embeddings"].schema.arrow.field("vector").type.list_size == 256
