@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assets.partitions import table_metadata
 from assets.protocols import Evaluator
-from transforms.evaluation import ground_truth
+from transforms.evaluation import ground_truth, quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
@@ -90,10 +90,10 @@ def evaluation_report_asset(
         )
         written = evaluator.save(report)
         means = {
-            f"{row['profile']}: {evaluation.HEADLINE}": row["mean"]
+            f"{row['profile']}: {quality.HEADLINE}": row["mean"]
             for row in report["summary"]
-            if (row["stage"], row["level"]) == evaluation.MAIN
-            and row["measure"] == evaluation.HEADLINE
+            if (row["stage"], row["level"]) == quality.MAIN
+            and row["measure"] == quality.HEADLINE
             and row["tag"] is None
         }
         paths = {kind: dg.MetadataValue.path(place) for kind, place in written.items()}

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dagster_project.cli.render import terminal
 from transforms.evaluation.metrics import MEASURES
-from transforms.evaluation.report import HEADLINE, MAIN
+from transforms.evaluation.quality import HEADLINE, MAIN
 
 _WIDE = "Recall@100"
 

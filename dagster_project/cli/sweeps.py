@@ -18,7 +18,7 @@ from dagster_project.resources.evaluation.evaluate import required_queries
 from dagster_project.resources.evaluation.evaluator import IndexEvaluator, frame_of, run_profiles
 from dagster_project.resources.evaluation.evaluator import saved as saved_report
 from transforms.errors import SettingsError
-from transforms.evaluation import report
+from transforms.evaluation import quality
 from transforms.evaluation.judgements import judgements
 from transforms.hashing import text_hash
 from transforms.settings.base import StageSettings
@@ -84,14 +84,14 @@ def measured(
     truth = required_queries(evaluator)
     judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
     runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
-    values = report.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
+    values = quality.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
     return [
         {
             **row,
             "ms_per_query": 1000 * seconds[row["profile"]] / truth.queries.num_rows,
             "chunks": evaluator.index.chunk_count,
         }
-        for row in report.summary(values, {})
+        for row in quality.summary(values, {})
     ]
 
 

@@ -2,159 +2,37 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from transforms.evaluation import losses, metrics
-from transforms.evaluation.intervals import CONFIDENCE, Interval, bootstrap, paired_difference, wilson
-from transforms.evaluation.judgements import LEVELS, Judgements
-from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
+from transforms.evaluation import losses
+from transforms.evaluation.intervals import CONFIDENCE
+from transforms.evaluation.judgements import Judgements
+from transforms.evaluation.metrics import COVERAGE, MEASURES, PASSAGE_MEASURES
+from transforms.evaluation.quality import (
+    MAIN,
+    QUALITY,
+    comparisons,
+    grades_of,
+    groups_by,
+    quality,
+    rounded,
+    stages_of,
+    summary,
+)
 from transforms.retrieval.labels import LABELS, NOTHING
 from transforms.retrieval.pipeline import STAGES
 from transforms.settings.evaluation import EvaluationSettings
 
+_NEARLY_ALL = 0.8
 FORMAT = 3
 """Version of the report."""
 
-MAIN = ("final", "document")
-"""The stage and level that profiles are compared by."""
-
-HEADLINE = "nDCG@10"
-FEWEST = 5
-"""Queries below which a bootstrap knows too little to give an interval."""
-
 SHOWN_HITS = 10
 SHOWN_RIGHT = 30
-_NEARLY_ALL = 0.8
 _LONG_THREAD, _MANY_ATTACHMENTS = 20, 3
-_LEVEL_COLUMN = {"document": "doc_id", "thread": "thread_id", "chunk": "chunk_id"}
-
-QUALITY = {"profile": pl.String, "stage": pl.String, "level": pl.String, **metrics.PER_QUERY}
-"""Columns of `quality`."""
-
-
-def quality(
-    runs: pl.DataFrame, judged: Judgements, spans: pl.DataFrame, budget: int, profiles: Iterable[str]
-) -> pl.DataFrame:
-    """Every measure of every judged query, profile, stage and level: the columns QUALITY.
-
-    `runs` is `schemas.EVALUATION_RUNS`; `spans` has chunk_id, doc_id, byte_start and byte_end.
-    Coverage and passages are measured on the chunks of a list, and only for queries that have them.
-    A profile that found nothing has 0.
-    """
-    queries = judged.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
-    topics, passages = _topics(judged), _passages(judged)
-    named = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
-    places = {chunk_id: Span(*place) for chunk_id, *place in named}
-    grades = {level: _grades(judged, level) for level in LEVELS}
-    parts = [pl.DataFrame(schema=QUALITY)]
-    for profile, stage, listed in _stage_lists(runs, profiles):
-        chunks = _lists(listed, "chunk_id")
-        for level in LEVELS:
-            measured = metrics.measured(_lists(listed, _LEVEL_COLUMN[level]), grades[level])
-            parts.append(_marked(measured, profile, stage, level))
-        extra = [
-            (query, COVERAGE, metrics.coverage(topics[query], chunks.get(query, [])))
-            for query in queries
-            if query in topics
-        ]
-        for query, wanted in passages.items():
-            ranked = [places[c] for c in chunks.get(query, []) if c in places]
-            score = metrics.passage_score(wanted, ranked, budget)
-            extra += [(query, name, value) for name, value in zip(PASSAGE_MEASURES, score, strict=True)]
-        frame = pl.DataFrame(extra, schema=metrics.PER_QUERY, orient="row")
-        parts.append(_marked(frame, profile, stage, "chunk"))
-    return pl.concat(parts)
-
-
-def document_quality(runs: pl.DataFrame, judged: Judgements, profiles: Iterable[str]) -> pl.DataFrame:
-    """MEASURES of every judged query and profile by MAIN alone: the columns QUALITY."""
-    grades = _grades(judged, MAIN[1])
-    parts = [
-        _marked(metrics.measured(_lists(listed, "doc_id"), grades), profile, *MAIN)
-        for profile, stage, listed in _stage_lists(runs.filter(stage=MAIN[0]), profiles)
-    ]
-    return pl.concat([pl.DataFrame(schema=QUALITY), *parts])
-
-
-def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """Profile, stage and rows of each list that a profile makes, and of the final one where nothing was found."""
-    by_key = {(profile, stage): listed for (profile, stage), listed in _by(runs, "profile", "stage")}
-    made = stages_of(runs, profiles)
-    for profile in sorted(profiles):
-        for stage in made[profile]:
-            yield profile, stage, by_key.get((profile, stage), runs.clear())
-
-
-def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str]]:
-    """The stages whose lists each profile makes, in the order of STAGES, the final one always.
-
-    A stage that a profile switches off is not there: it lost nothing.
-    """
-    known = set(runs.select("profile", "stage").unique().iter_rows())
-    return {name: [s for s in STAGES if s == MAIN[0] or (name, s) in known] for name in sorted(profiles)}
-
-
-def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Means with intervals: one row per profile, stage, level and measure, and per tag for MAIN.
-
-    `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
-    measure, queries, mean, low and high; low and high are null where there are fewer than FEWEST queries.
-    """
-    rows = [
-        _row(profile, stage, level, measure, None, group["value"].to_numpy())
-        for (profile, stage, level, measure), group in _by(values, "profile", "stage", "level", "measure")
-    ]
-    names = sorted({tag for given in tags.values() for tag in given})
-    main = values.filter(stage=MAIN[0], level=MAIN[1])
-    for tag in names:
-        tagged = [query for query, given in tags.items() if tag in given]
-        for (profile, measure), group in _by(
-            main.filter(pl.col("query_id").is_in(tagged)), "profile", "measure"
-        ):
-            rows.append(_row(profile, *MAIN, measure, tag, group["value"].to_numpy()))
-    return rows
-
-
-def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> list[dict[str, Any]]:
-    """How much better each of `others` is than `baseline` by MAIN, on the queries both were measured with.
-
-    Rows have baseline, profile, measure, queries, difference, low, high, p_value, won and lost (ids of
-    queries whose value rose or fell).
-    """
-    main = values.filter(stage=MAIN[0], level=MAIN[1])
-    rows = []
-    for profile in others:
-        for measure in MEASURES:
-            first, second = (
-                main.filter(profile=p, measure=measure).select("query_id", "value")
-                for p in (baseline, profile)
-            )
-            both = first.join(second, on="query_id", suffix="_of").sort("query_id")
-            if both.is_empty():
-                continue
-            a, b = both["value"].to_numpy(), both["value_of"].to_numpy()
-            found = paired_difference(a, b)
-            ids = both["query_id"].to_numpy()
-            rows.append(
-                {
-                    "baseline": baseline,
-                    "profile": profile,
-                    "measure": measure,
-                    "queries": len(ids),
-                    "difference": _round(found.mean),
-                    "low": _round(found.low),
-                    "high": _round(found.high),
-                    "p_value": _round(found.p_value),
-                    "won": ids[b > a + 1e-9].tolist(),
-                    "lost": ids[b < a - 1e-9].tolist(),
-                }
-            )
-    return rows
 
 
 def derived_tags(judged: Judgements, facts: pl.DataFrame) -> dict[str, list[str]]:
@@ -190,7 +68,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
             pl.col("needs_parent").mean().alias("needs_parent"),
             (pl.col("quote_share") > _NEARLY_ALL).mean().alias("nearly_all_quote"),
         )
-        return {name: _round(found[name][0]) for name in found.columns}
+        return {name: rounded(found[name][0]) for name in found.columns}
 
     first = runs.filter((pl.col("stage") == "fused") & (pl.col("rank") <= SHOWN_HITS))
     shown = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
@@ -198,8 +76,8 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
         again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_()
     )
     profiles = {
-        profile: {**shares(group), "duplicates": _round(group["again"].mean())}
-        for (profile,), group in _by(again, "profile")
+        profile: {**shares(group), "duplicates": rounded(group["again"].mean())}
+        for (profile,), group in groups_by(again, "profile")
     }
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
 
@@ -307,16 +185,16 @@ def _query_reports(
     gone: dict[tuple[str, str], dict[str, list[str]]] = {}
     for profile, query, doc, stage, reason in lost.iter_rows():
         gone.setdefault((query, profile), {})[doc] = [stage, reason]
-    grades = _grades(judged, "document")
-    chunk_grades = _grades(judged, "chunk")
+    grades = grades_of(judged, "document")
+    chunk_grades = grades_of(judged, "chunk")
     measured: dict[str, dict[str, dict[str, float]]] = {}
     main = values.filter((pl.col("stage") == MAIN[0]) & pl.col("level").is_in([MAIN[1], "chunk"]))
     kept = main.filter((pl.col("level") == MAIN[1]) | ~pl.col("measure").is_in(MEASURES))
     for row in kept.iter_rows(named=True):
         of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
-        of_query[row["measure"]] = _round(row["value"]) or 0.0
+        of_query[row["measure"]] = rounded(row["value"]) or 0.0
     lists: dict[tuple[str, str], dict[str, pl.DataFrame]] = {}
-    for (query, profile, stage), group in _by(runs, "query_id", "profile", "stage"):
+    for (query, profile, stage), group in groups_by(runs, "query_id", "profile", "stage"):
         lists.setdefault((query, profile), {})[stage] = group.sort("rank")
     made = []
     for row in queries.iter_rows(named=True):
@@ -356,7 +234,7 @@ def _hits(
     if "final" not in stages:
         return []
     earlier = {
-        stage: {c: (r, _round(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()}
+        stage: {c: (r, rounded(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()}
         for stage, frame in stages.items()
         if stage != "final"
     }
@@ -367,8 +245,8 @@ def _hits(
             "chunk_id": row["chunk_id"],
             "grade": right.get(row["doc_id"], 0),
             "chunk_grade": chunk_grades.get(row["chunk_id"], 0),
-            "score": _round(row["score"]),
-            "similarity": _round(row["similarity"]),
+            "score": rounded(row["score"]),
+            "similarity": rounded(row["similarity"]),
             "stages": {stage: found.get(row["chunk_id"]) for stage, found in earlier.items()},
         }
         for row in stages["final"].head(SHOWN_HITS).iter_rows(named=True)
@@ -408,72 +286,3 @@ def _entry_counts(judged: Judgements) -> dict[str, Any]:
             for q, f, t, s in lost.select("query_id", "form", "target", "text").iter_rows()
         ],
     }
-
-
-def _topics(judged: Judgements) -> dict[str, dict[str, set[str]]]:
-    """Chunks of each topic of each query; an entry without a topic is one of its own."""
-    made: dict[str, dict[str, set[str]]] = {}
-    kept = judged.entries.filter((pl.col("grade") > 0) & (pl.col("status") != "unanswerable"))
-    for row in kept.iter_rows(named=True):
-        name = row["topic"] or f"entry {row['entry']}"
-        made.setdefault(row["query_id"], {}).setdefault(name, set()).update(row["chunk_ids"])
-    return made
-
-
-def _passages(judged: Judgements) -> dict[str, list[Span]]:
-    made: dict[str, list[Span]] = {}
-    for row in judged.passages.iter_rows(named=True):
-        span = Span(row["doc_id"], row["byte_start"], row["byte_end"])
-        made.setdefault(row["query_id"], []).append(span)
-    return made
-
-
-def _grades(judged: Judgements, level: str) -> dict[str, dict[str, int]]:
-    made: dict[str, dict[str, int]] = {}
-    for query, item, grade in (
-        judged.grades.filter(level=level).select("query_id", "item", "grade").iter_rows()
-    ):
-        made.setdefault(query, {})[item] = grade
-    return made
-
-
-def _lists(listed: pl.DataFrame, column: str) -> dict[str, list[str]]:
-    grouped = listed.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg(column)
-    return dict(zip(grouped["query_id"], grouped[column].to_list(), strict=True))
-
-
-def _marked(frame: pl.DataFrame, profile: str, stage: str, level: str) -> pl.DataFrame:
-    marks = {"profile": profile, "stage": stage, "level": level}
-    return frame.select(*(pl.lit(v).alias(n) for n, v in marks.items()), *metrics.PER_QUERY).cast(QUALITY)  # type: ignore[arg-type]
-
-
-def _by(frame: pl.DataFrame, *columns: str) -> Iterable[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Groups in the order of their keys."""
-    return sorted(frame.group_by(*columns, maintain_order=True), key=lambda pair: pair[0])
-
-
-def _row(
-    profile: str, stage: str, level: str, measure: str, tag: str | None, values: np.ndarray
-) -> dict[str, Any]:
-    if measure in BINARY:
-        found = wilson(int(values.sum()), len(values))
-    elif len(values) >= FEWEST:
-        found = bootstrap(values)
-    else:
-        found = Interval(float(values.mean()), math.nan, math.nan)
-    return {
-        "profile": profile,
-        "stage": stage,
-        "level": level,
-        "tag": tag,
-        "measure": measure,
-        "queries": len(values),
-        "mean": _round(found.mean),
-        "low": _round(found.low),
-        "high": _round(found.high),
-    }
-
-
-def _round(value: Any) -> float | None:
-    """A number that JSON can hold, with the digits that mean something."""
-    return None if value is None or not math.isfinite(value) else round(float(value), 6)

@@ -29,7 +29,7 @@ from transforms.errors import (
     ModelMismatchError,
     SettingsError,
 )
-from transforms.evaluation import query_drafts, report
+from transforms.evaluation import quality, query_drafts, report
 from transforms.evaluation.ground_truth import GroundTruth, as_yaml, from_retrieval_files
 from transforms.evaluation.intervals import paired_difference
 from transforms.evaluation.judgements import judgements
@@ -132,13 +132,13 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
             return
         after = _headline(settings, name, new)
         both = before.join(after, on="query_id", suffix="_after").sort("query_id")
-        if both.height < report.FEWEST:
+        if both.height < quality.FEWEST:
             return
         found = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
         if found.high < 0:
             worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
             raise CheckFailedError(
-                f"nothing was published: {report.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
+                f"nothing was published: {quality.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
                 f"[{-found.high:.3f}, {-found.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
                 "mend what changed, or set evaluation.publish_check = false"
             )
@@ -158,5 +158,5 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
         runs, _ = run_profiles(index, frame_of(truth.queries), {profile: search}, stages=("final",))
     finally:
         index.close()
-    values = report.document_quality(frame_of(runs), judged, [profile]).filter(measure=report.HEADLINE)
+    values = quality.document_quality(frame_of(runs), judged, [profile]).filter(measure=quality.HEADLINE)
     return values.select("query_id", "value")

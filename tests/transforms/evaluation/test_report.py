@@ -7,16 +7,11 @@ import json
 import polars as pl
 import pytest
 
+from transforms.evaluation import quality as quality_
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import Contents, Judgements, judgements
-from transforms.evaluation.report import (
-    comparisons,
-    document_quality,
-    quality,
-    report,
-    retrieved_measures,
-    summary,
-)
+from transforms.evaluation.quality import comparisons, document_quality, quality, summary
+from transforms.evaluation.report import report, retrieved_measures
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
 from transforms.settings.evaluation import EvaluationSettings
 
@@ -201,8 +196,8 @@ def test_profiles_are_compared_query_by_query():
 
 def test_a_query_that_only_one_profile_was_asked_is_not_compared():
     values = pl.DataFrame(
-        [("a", *evaluation.MAIN, "q1", "nDCG@10", 0.5), ("b", *evaluation.MAIN, "q2", "nDCG@10", 0.5)],
-        schema=evaluation.QUALITY,
+        [("a", *quality_.MAIN, "q1", "nDCG@10", 0.5), ("b", *quality_.MAIN, "q2", "nDCG@10", 0.5)],
+        schema=quality_.QUALITY,
         orient="row",
     )
     assert comparisons(values, "a", ["b"]) == []
@@ -268,4 +263,4 @@ def test_no_queries_make_an_empty_report():
 
 
 def test_a_summary_of_nothing_is_empty():
-    assert summary(pl.DataFrame(schema=evaluation.QUALITY), {}) == []
+    assert summary(pl.DataFrame(schema=quality_.QUALITY), {}) == []

@@ -1,0 +1,218 @@
+"""Measures of ranked lists: per query, summarised by tag, compared between profiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from transforms.evaluation import metrics
+from transforms.evaluation.intervals import Interval, bootstrap, paired_difference, wilson
+from transforms.evaluation.judgements import LEVELS, Judgements
+from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
+from transforms.retrieval.pipeline import STAGES
+
+MAIN = ("final", "document")
+"""The stage and level that profiles are compared by."""
+
+HEADLINE = "nDCG@10"
+FEWEST = 5
+"""Queries below which a bootstrap knows too little to give an interval."""
+_LEVEL_COLUMN = {"document": "doc_id", "thread": "thread_id", "chunk": "chunk_id"}
+
+QUALITY = {"profile": pl.String, "stage": pl.String, "level": pl.String, **metrics.PER_QUERY}
+"""Columns of `quality`."""
+
+
+def quality(
+    runs: pl.DataFrame, judged: Judgements, spans: pl.DataFrame, budget: int, profiles: Iterable[str]
+) -> pl.DataFrame:
+    """Every measure of every judged query, profile, stage and level: the columns QUALITY.
+
+    `runs` is `schemas.EVALUATION_RUNS`; `spans` has chunk_id, doc_id, byte_start and byte_end.
+    Coverage and passages are measured on the chunks of a list, and only for queries that have them.
+    A profile that found nothing has 0.
+    """
+    queries = judged.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
+    topics, passages = _topics(judged), _passages(judged)
+    named = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
+    places = {chunk_id: Span(*place) for chunk_id, *place in named}
+    grades = {level: grades_of(judged, level) for level in LEVELS}
+    parts = [pl.DataFrame(schema=QUALITY)]
+    for profile, stage, listed in _stage_lists(runs, profiles):
+        chunks = _lists(listed, "chunk_id")
+        for level in LEVELS:
+            measured = metrics.measured(_lists(listed, _LEVEL_COLUMN[level]), grades[level])
+            parts.append(_marked(measured, profile, stage, level))
+        extra = [
+            (query, COVERAGE, metrics.coverage(topics[query], chunks.get(query, [])))
+            for query in queries
+            if query in topics
+        ]
+        for query, wanted in passages.items():
+            ranked = [places[c] for c in chunks.get(query, []) if c in places]
+            score = metrics.passage_score(wanted, ranked, budget)
+            extra += [(query, name, value) for name, value in zip(PASSAGE_MEASURES, score, strict=True)]
+        frame = pl.DataFrame(extra, schema=metrics.PER_QUERY, orient="row")
+        parts.append(_marked(frame, profile, stage, "chunk"))
+    return pl.concat(parts)
+
+
+def document_quality(runs: pl.DataFrame, judged: Judgements, profiles: Iterable[str]) -> pl.DataFrame:
+    """MEASURES of every judged query and profile by MAIN alone: the columns QUALITY."""
+    grades = grades_of(judged, MAIN[1])
+    parts = [
+        _marked(metrics.measured(_lists(listed, "doc_id"), grades), profile, *MAIN)
+        for profile, stage, listed in _stage_lists(runs.filter(stage=MAIN[0]), profiles)
+    ]
+    return pl.concat([pl.DataFrame(schema=QUALITY), *parts])
+
+
+def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """Profile, stage and rows of each list that a profile makes, and of the final one where nothing was found."""
+    by_key = {(profile, stage): listed for (profile, stage), listed in groups_by(runs, "profile", "stage")}
+    made = stages_of(runs, profiles)
+    for profile in sorted(profiles):
+        for stage in made[profile]:
+            yield profile, stage, by_key.get((profile, stage), runs.clear())
+
+
+def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str]]:
+    """The stages whose lists each profile makes, in the order of STAGES, the final one always.
+
+    A stage that a profile switches off is not there: it lost nothing.
+    """
+    known = set(runs.select("profile", "stage").unique().iter_rows())
+    return {name: [s for s in STAGES if s == MAIN[0] or (name, s) in known] for name in sorted(profiles)}
+
+
+def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Means with intervals: one row per profile, stage, level and measure, and per tag for MAIN.
+
+    `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
+    measure, queries, mean, low and high; low and high are null where there are fewer than FEWEST queries.
+    """
+    rows = [
+        _row(profile, stage, level, measure, None, group["value"].to_numpy())
+        for (profile, stage, level, measure), group in groups_by(
+            values, "profile", "stage", "level", "measure"
+        )
+    ]
+    names = sorted({tag for given in tags.values() for tag in given})
+    main = values.filter(stage=MAIN[0], level=MAIN[1])
+    for tag in names:
+        tagged = [query for query, given in tags.items() if tag in given]
+        for (profile, measure), group in groups_by(
+            main.filter(pl.col("query_id").is_in(tagged)), "profile", "measure"
+        ):
+            rows.append(_row(profile, *MAIN, measure, tag, group["value"].to_numpy()))
+    return rows
+
+
+def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> list[dict[str, Any]]:
+    """How much better each of `others` is than `baseline` by MAIN, on the queries both were measured with.
+
+    Rows have baseline, profile, measure, queries, difference, low, high, p_value, won and lost (ids of
+    queries whose value rose or fell).
+    """
+    main = values.filter(stage=MAIN[0], level=MAIN[1])
+    rows = []
+    for profile in others:
+        for measure in MEASURES:
+            first, second = (
+                main.filter(profile=p, measure=measure).select("query_id", "value")
+                for p in (baseline, profile)
+            )
+            both = first.join(second, on="query_id", suffix="_of").sort("query_id")
+            if both.is_empty():
+                continue
+            a, b = both["value"].to_numpy(), both["value_of"].to_numpy()
+            found = paired_difference(a, b)
+            ids = both["query_id"].to_numpy()
+            rows.append(
+                {
+                    "baseline": baseline,
+                    "profile": profile,
+                    "measure": measure,
+                    "queries": len(ids),
+                    "difference": rounded(found.mean),
+                    "low": rounded(found.low),
+                    "high": rounded(found.high),
+                    "p_value": rounded(found.p_value),
+                    "won": ids[b > a + 1e-9].tolist(),
+                    "lost": ids[b < a - 1e-9].tolist(),
+                }
+            )
+    return rows
+
+
+def _topics(judged: Judgements) -> dict[str, dict[str, set[str]]]:
+    """Chunks of each topic of each query; an entry without a topic is one of its own."""
+    made: dict[str, dict[str, set[str]]] = {}
+    kept = judged.entries.filter((pl.col("grade") > 0) & (pl.col("status") != "unanswerable"))
+    for row in kept.iter_rows(named=True):
+        name = row["topic"] or f"entry {row['entry']}"
+        made.setdefault(row["query_id"], {}).setdefault(name, set()).update(row["chunk_ids"])
+    return made
+
+
+def _passages(judged: Judgements) -> dict[str, list[Span]]:
+    made: dict[str, list[Span]] = {}
+    for row in judged.passages.iter_rows(named=True):
+        span = Span(row["doc_id"], row["byte_start"], row["byte_end"])
+        made.setdefault(row["query_id"], []).append(span)
+    return made
+
+
+def grades_of(judged: Judgements, level: str) -> dict[str, dict[str, int]]:
+    made: dict[str, dict[str, int]] = {}
+    for query, item, grade in (
+        judged.grades.filter(level=level).select("query_id", "item", "grade").iter_rows()
+    ):
+        made.setdefault(query, {})[item] = grade
+    return made
+
+
+def _lists(listed: pl.DataFrame, column: str) -> dict[str, list[str]]:
+    grouped = listed.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg(column)
+    return dict(zip(grouped["query_id"], grouped[column].to_list(), strict=True))
+
+
+def _marked(frame: pl.DataFrame, profile: str, stage: str, level: str) -> pl.DataFrame:
+    marks = {"profile": profile, "stage": stage, "level": level}
+    return frame.select(*(pl.lit(v).alias(n) for n, v in marks.items()), *metrics.PER_QUERY).cast(QUALITY)  # type: ignore[arg-type]
+
+
+def groups_by(frame: pl.DataFrame, *columns: str) -> Iterable[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Groups in the order of their keys."""
+    return sorted(frame.group_by(*columns, maintain_order=True), key=lambda pair: pair[0])
+
+
+def _row(
+    profile: str, stage: str, level: str, measure: str, tag: str | None, values: np.ndarray
+) -> dict[str, Any]:
+    if measure in BINARY:
+        found = wilson(int(values.sum()), len(values))
+    elif len(values) >= FEWEST:
+        found = bootstrap(values)
+    else:
+        found = Interval(float(values.mean()), math.nan, math.nan)
+    return {
+        "profile": profile,
+        "stage": stage,
+        "level": level,
+        "tag": tag,
+        "measure": measure,
+        "queries": len(values),
+        "mean": rounded(found.mean),
+        "low": rounded(found.low),
+        "high": rounded(found.high),
+    }
+
+
+def rounded(value: Any) -> float | None:
+    """A number that JSON can hold, with the digits that mean something."""
+    return None if value is None or not math.isfinite(value) else round(float(value), 6)
