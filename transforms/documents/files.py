@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from transforms.documents.frontmatter import BOM, Frontmatter, frontmatter
 from transforms.documents.html_markdown import html_charset, html_markdown, html_title
-from transforms.documents.markdown import BOM, Frontmatter, Markdown, frontmatter, masked, parse
+from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.schemas.documents import DOCUMENTS

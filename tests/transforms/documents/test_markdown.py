@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.examples import examples
-from transforms.documents.markdown import frontmatter, masked, parse
+from transforms.documents.frontmatter import frontmatter
+from transforms.documents.markdown import masked, parse
 
 HEADINGS = [
     ("atx", "# A\n", [(1, "A", "# A\n")]),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.documents.chunks.pieces import Document, documents_of
-from transforms.documents.markdown import BOM
+from transforms.documents.frontmatter import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,12 +17,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.chunks.table import ChunkTables, chunk_table
 from transforms.documents.markdown import Outline, comments, outline
 from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
-from transforms.hashing import text_hash
-from transforms.schemas.chunks import EXCLUSIONS
-from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.offsets import Offsets
 
 _VISIBLE = re.compile(r"[^\r\n]")
@@ -268,157 +264,3 @@ def _frame(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-class ChunkRows:
-    """The growing columns of the chunks of documents, and of what became none."""
-
-    def __init__(self, kind: str, chunker: str, settings: DocumentChunkSettings):
-        self.kind, self.chunker, self.settings = kind, chunker, settings
-        self.columns: dict[str, list] = {name: [] for name in _COLUMNS}
-        self.spans: tuple[list[int], list[int], list[str], list[int]] = ([], [], [], [0])
-        self.excluded: list[tuple] = []
-        self.occurrences: dict[str, int] = {}
-
-    def add(
-        self,
-        document: Document,
-        pieces: Sequence[Piece],
-        lost: Sequence[Lost] = (),
-        embedded: Sequence[str] | None = None,
-    ) -> None:
-        """The chunks of one document, whose pieces are in order, and what the chunker lost.
-
-        `embedded` are the texts to embed if the chunker makes them itself.
-        """
-        texts = [document.display(piece.start - piece.lead, piece.end) for piece in pieces]
-        blank = [(p.start, p.end) for p, text in zip(pieces, texts, strict=True) if not text]
-        self._exclude(document, blank, lost)
-        if blank:
-            pieces = [piece for piece, text in zip(pieces, texts, strict=True) if text]
-            texts = [text for text in texts if text]
-        headers = self._headers(document, pieces)
-        if embedded is None:
-            embedded = [header.prefix + text for header, text in zip(headers, texts, strict=True)]
-        count = len(pieces)
-        columns: tuple[Iterable[Any], ...] = (
-            [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
-            [document.source] * count,
-            [document.unit] * count,
-            [document.doc_id] * count,
-            [document.nodes[piece.node].node_id for piece in pieces],
-            range(count),
-            [count] * count,
-            [header.headings for header in headers],
-            [header.title for header in headers],
-            texts,
-            embedded,
-            self._wide(document, pieces),
-            map(len, texts),
-            self._are_code(document, pieces),
-            map(text_hash, embedded),
-        )
-        for column, values in zip(self.columns.values(), columns, strict=True):
-            column.extend(values)
-        self._place(document, pieces)
-
-    def tables(self) -> ChunkTables:
-        """Both tables, as declared."""
-        count = len(self.columns["chunk_id"])
-        starts, ends, roles, offsets = self.spans
-        struct = pa.StructArray.from_arrays(
-            [pa.array(starts, pa.int64()), pa.array(ends, pa.int64()), pa.array(roles, pa.string())],
-            names=["byte_start", "byte_end", "role"],
-        )
-        chunks = chunk_table(
-            {
-                **self.columns,
-                "spans": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), struct),
-                "source_kind": ["document"] * count,
-                "chunk_kind": [self.kind] * count,
-                "chunker": [self.chunker] * count,
-                "content_class": ["code" if code else "text" for code in self.columns["is_code"]],
-            }
-        )
-        rows = [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in self.excluded]
-        return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))
-
-    def _chunk_id(self, scope: str, text: str) -> str:
-        """Hash of document, kind, headings and text; equal ones are told apart by their number."""
-        base = text_hash(scope + text)
-        seen = self.occurrences.get(base, 0)
-        self.occurrences[base] = seen + 1
-        return text_hash(f"{base}{seen}") if seen else base
-
-    def _headers(self, document: Document, pieces: Sequence[Piece]) -> list[_Header]:
-        """What stands above each piece; the pieces of one section share it."""
-        made: dict[int, _Header] = {}
-        for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
-            headings, title = document.headings(place), document.nodes[place].trail
-            scope = text_hash("\0".join((document.doc_id, self.kind, *headings)))
-            above = document.embedded_trail(place)
-            prefix = f"{above}\n\n" if above and self.settings.embed_headings else ""
-            made[place] = _Header(headings, title, prefix, scope)
-        return [made[p.node if p.under is None else p.under] for p in pieces]
-
-    def _wide(self, document: Document, pieces: Sequence[Piece]) -> list[str]:
-        """Each text and what stands around it for the lexical index, the first with the document's other names."""
-        text, low, reach = document.text, document.body_start, self.settings.context_chars
-        wide = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces]
-        return ["\n".join([wide[0], *document.names]), *wide[1:]] if wide else wide
-
-    def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
-        if not document.outline.code:
-            return [False] * len(pieces)
-        shares = document.code_shares([p.start - p.lead for p in pieces], [p.end for p in pieces])
-        return (shares >= self.settings.code_share).tolist()
-
-    def _place(self, document: Document, pieces: Sequence[Piece]) -> None:
-        """The spans of the last pieces, in bytes."""
-        starts, ends, roles, offsets = self.spans
-        begins, closes = [], []
-        for start, end, _, lead, _ in pieces:
-            parts = document.visible(start, end)
-            for role, ranges in (
-                ("overlap", document.visible(start - lead, start) if lead else []),
-                ("own", parts),
-            ):
-                for a, b in ranges:
-                    begins.append(a)
-                    closes.append(b)
-                    roles.append(role)
-            offsets.append(len(roles))
-        starts += document.offsets.bytes(begins)
-        ends += document.offsets.bytes(closes)
-
-    def _exclude(self, document: Document, blank: list[tuple[int, int]], lost: Sequence[Lost]) -> None:
-        """What became no chunk: the frontmatter, comments, pieces with nothing to see, and `lost`."""
-        left = [Lost(0, document.body_start, "frontmatter")] if document.body_start else []
-        left += [Lost(*comment, "comment") for comment in document.comments]
-        for one in (*(Lost(*span, "empty") for span in blank), *lost):
-            left += [Lost(*part, one.reason) for part in document.visible(one.start, one.end)]
-        joined: list[Lost] = []
-        for one in sorted(left):
-            if joined and joined[-1].end == one.start and joined[-1].reason == one.reason:
-                one = Lost(joined.pop().start, one.end, one.reason)
-            joined.append(one)
-        begins = document.offsets.bytes([one.start for one in joined])
-        closes = document.offsets.bytes([one.end for one in joined])
-        place = (document.doc_id, None, document.source, document.unit)
-        for one, start, end in zip(joined, begins, closes, strict=True):
-            self.excluded.append((*place, start, end, one.reason))
-
-
-class _Header(NamedTuple):
-    """What the chunks under the same headings share."""
-
-    headings: list[str]
-    title: str
-    prefix: str
-    scope: str
-
-
-_COLUMNS = (
-    "chunk_id", "source", "unit", "doc_id", "parent_id", "chunk_index", "chunk_count", "heading_path", "title",
-    "text_display", "text_embed", "text_lex", "char_count", "is_code", "checksum",
-)  # fmt: skip

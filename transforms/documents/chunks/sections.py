@@ -13,7 +13,8 @@ from itertools import pairwise
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks.pieces import ChunkRows, Document, Node, Piece, documents_of
+from transforms.documents.chunks.pieces import Document, Node, Piece, documents_of
+from transforms.documents.chunks.rows import ChunkRows
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 

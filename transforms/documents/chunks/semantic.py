@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks.pieces import ChunkRows, Document, Lost, Piece, documents_of
+from transforms.documents.chunks.pieces import Document, Lost, Piece, documents_of
+from transforms.documents.chunks.rows import ChunkRows
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
