@@ -191,7 +191,7 @@ CLAIMER = """
 import sys
 from pathlib import Path
 from dagster_project.resources import embedding_cache
-from dagster_project.resources.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 cache = ParquetEmbeddingCache(Path(sys.argv[1]))
 cache.claim("model", 4, "document", sys.argv[2:])
 print("claimed", flush=True)
