@@ -180,7 +180,9 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
             }
         )
     )
-    joined = texts.left_join(table, texts.text_hash == table.altered_hash)
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    own = texts.view()
+    joined = own.left_join(table, own.text_hash == table.altered_hash)
     sent = joined.select(
         text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
         text=ibis.coalesce(joined.sent, joined.text),
