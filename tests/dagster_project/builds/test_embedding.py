@@ -92,6 +92,21 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     assert all(KEY not in r.output + r.stderr for r in (failed, mismatch))
 
 
+def test_a_mail_with_an_address_is_masked_sent_and_published(workspace: Workspace, gemini: Loopback):
+    with_gemini(workspace, gemini.url)
+    mails = [Mail(1, "Write to ann@example.org."), Mail(2, "Write to bob@example.org."), Mail(3, "Write.")]
+    workspace.write("dev.2004-01.mbox", mails)
+    costs = answer(weft(workspace, "cost", "--json"))
+    figures = answer(weft(workspace, "build", "--json"))["embedding"]
+    assert figures["screened_email"] == 2
+    assert (costs["texts_to_embed"], figures["embedded"], len(gemini.paid)) == (2, 2, 2)
+    assert not [text for text in gemini.asked if "@" in text]
+    vectors = workspace.column("SELECT vector FROM embeddings JOIN chunks USING (chunk_no) ORDER BY doc_id")
+    assert vectors[0] == vectors[1] != vectors[2]
+    again = answer(weft(workspace, "cost", "--json"))
+    assert (again["texts_to_embed"], again["price_usd"]) == (0, 0)
+
+
 def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini: Loopback):
     with_gemini(built, gemini.url, budget_tokens=10)
     result = weft(built, "build")
