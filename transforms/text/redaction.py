@@ -87,16 +87,18 @@ class Screened:
 def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     """`texts` with every find masked as `[kind]`, or the whole text held back where its kind is to be.
 
-    Of a held text nothing stays but `[held back: kind]`. What was screened before stays as it is.
+    Of a held text nothing stays but `[held back: kind]`. What was screened before stays as it is. A lone
+    surrogate, which a command line or JSON may hold and no request can, becomes a question mark.
     """
-    given = pl.Series(list(texts), dtype=pl.String)
+    texts = [text.encode("utf-8", "replace").decode() for text in texts]
+    given = pl.Series(texts, dtype=pl.String)
     rules = _rules(settings)
     if not rules or given.is_empty():
-        return Screened(list(texts))
+        return Screened(texts)
     suspect = _suspect(given, rules)
     places = suspect.arg_true()
     if not len(places):
-        return Screened(list(texts))
+        return Screened(texts)
     masked, found, held = _masked(given.gather(places), rules)
     return Screened(given.scatter(places, masked).to_list(), found, held)
 

@@ -193,7 +193,7 @@ class GeminiService:
             fault = TransientError(f"{type(error).__name__}: {self.shown(str(error))}", may_be_paid=is_sent)
         except EmbeddingError as error:
             fault = TransientError(str(error), may_be_paid=True)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             fault = TransientError(
                 f"an answer that cannot be read ({type(error).__name__})", may_be_paid=True
             )
@@ -201,7 +201,7 @@ class GeminiService:
 
     def _explained(self, error: APIError) -> Exception:
         """A fault that the service reports: TransientError, RefusedError or ServiceError."""
-        said = f"{error.code} {error.status}: {self.shown(str(error.message))}"
+        said = self.shown(f"{error.code} {error.status}: {error.message}")
         if error.code == 429 and _is_used_up(error):
             return ServiceError(
                 f"the quota of the day is used up ({said}). What was embedded is kept; build again when it is renewed"
@@ -311,15 +311,16 @@ def _asked_pause(error: APIError) -> float | None:
         if given:
             return float(given[1])
     header = str(getattr(error.response, "headers", {}).get("retry-after") or "").strip()
-    if header.isdigit():
+    if header.isascii() and header.isdigit():
         return float(header)
     try:
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
 def _is_used_up(error: APIError) -> bool:
     """True for a quota per day: no pause of seconds helps."""
-    quotas = [v for d in _details(error) for v in d.get("violations") or () if isinstance(v, dict)]
+    listed = [v for d in _details(error) if isinstance(v := d.get("violations"), list)]
+    quotas = [quota for violations in listed for quota in violations if isinstance(quota, dict)]
     return any("perday" in str(v.get("quotaId", "")).lower() for v in quotas)

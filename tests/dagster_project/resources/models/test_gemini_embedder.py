@@ -67,7 +67,12 @@ PASSING = {
     "503 with RetryInfo": server.status(503, "UNAVAILABLE", "busy", {"retryDelay": "0.05s"}),
     "502 in HTML": server.text("<html>Bad Gateway</html>", 502),
     "reset in the body": server.resets,
+    "429 with a Retry-After that is no number": server.status(429, "X", headers={"retry-after": "\xb2"}),
+    "429 with violations that are no list": server.text(
+        '{"error": {"code": 429, "message": "m", "details": [{"violations": 5}]}}', 429
+    ),
     "no JSON": server.text("{embeddings: soon"),
+    "nested too deeply": server.text("[" * 100_000),
     "truncated JSON": server.truncated,
     "empty body": server.text(""),
     "a list": server.text("[1, 2]"),
