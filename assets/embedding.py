@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import ibis
 import numpy as np
@@ -13,18 +13,23 @@ import pyarrow as pa
 from assets.protocols import Embedded, Embedder, EmbeddingCache, FoundVectors, Progress
 from transforms.embedding import vectors
 from transforms.embedding.batches import batches
-from transforms.errors import BudgetError, RefusedTextError
+from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError
 from transforms.hashing import text_hash
 from transforms.text import redaction
 
 TASK = "document"
 QUERY_TASK = "query"
+PAID_TWICE = "perhaps_paid_twice"
+"""The figure of texts of which an earlier request may be paid for without an answer."""
 _READ_TEXTS = 4096
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What embedding would take: texts in all, texts without a vector, batches, their tokens and US dollars."""
+    """What embedding would take: texts in all, texts without a vector, batches, their tokens and US dollars.
+
+    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already.
+    """
 
     texts: int
     missing: int
@@ -32,6 +37,7 @@ class Estimate:
     tokens: int
     dollars: float
     truncated: int
+    unfinished: int = 0
 
 
 @dataclass
@@ -40,7 +46,8 @@ class EmbeddingReport:
 
     `found` counts the secrets and personal data that did not leave this machine, by kind, `held` the
     texts that did not. `sent_as` has the hash of what was sent for the texts that were altered.
-    `refused` says why texts have no vector, by their hash, now or in an earlier run.
+    `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished` were sent
+    by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice.
     """
 
     texts: int
@@ -50,6 +57,7 @@ class EmbeddingReport:
     calls: int = 0
     truncated: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    unfinished: set[str] = field(default_factory=set)
     found: Counter[str] = field(default_factory=Counter)
     held: int = 0
     sent_as: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +75,7 @@ class EmbeddingReport:
         self.tokens, self.calls = self.tokens + other.tokens, self.calls + other.calls
         self.truncated += other.truncated
         self.refused = other.refused
+        self.unfinished |= other.unfinished
 
     def reuse_of(self, before: set[str], kept: int) -> float:
         """Share of the texts `before`, and of as many as are `kept`, that were not embedded again; 1 if there were none."""
@@ -87,6 +96,7 @@ class EmbeddingReport:
             **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
             **({"held_back_texts": self.held} if self.held else {}),
             **({"refused_texts": len(self.refused)} if self.refused else {}),
+            **({PAID_TWICE: len(self.unfinished)} if self.unfinished else {}),
         }
 
 
@@ -114,7 +124,8 @@ def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Es
     """What embedding `texts` (text_hash, text) would take now."""
     texts = _sent(texts, embedder).texts
     names, missing = missing_texts(texts, embedder, cache)
-    return _estimate(texts, len(names), missing, embedder)[0]
+    unfinished = cache.unfinished(embedder.model, embedder.dimensions, TASK, missing)
+    return replace(_estimate(texts, len(names), missing, embedder)[0], unfinished=len(unfinished))
 
 
 def _estimate(
@@ -145,14 +156,14 @@ def vectors_of(
     A text that the model refuses has no vector but a reason in the report.
     """
     sent = _sent(texts, embedder)
-    report = embed_missing(sent.texts, embedder, cache, progress)
+    report = _embed_sent(sent.texts, embedder, cache, progress)
     model = embedder.model, embedder.dimensions, TASK
     sent_as = {name: sent.renamed.get(name, name) for name in names} if sent.renamed else {}
     wanted = sorted(set(sent_as.values())) if sent_as else names
     found = cache.laid_out(*model, wanted)
     if found.count < len(wanted) - len(report.refused):
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
-        report.include(embed_missing(sent.texts, embedder, cache, progress))
+        report.include(_embed_sent(sent.texts, embedder, cache, progress))
         found = cache.laid_out(*model, wanted)
     report.found, report.held, report.sent_as = sent.found, sent.held, sent.renamed
     if not sent_as:
@@ -190,12 +201,19 @@ class _Renamed:
 def embed_missing(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
 ) -> EmbeddingReport:
-    """Give every text of `texts` (text_hash, text) a vector in the cache; what it took.
+    """Give every text of `texts` (text_hash, text), as it is sent, a vector in the cache; what it took.
 
     Each batch is stored when it is done. What other processes embed meanwhile is left to them. A text
     that the model refuses is not asked for again; the report says why.
     BudgetError before the first call if a paid model would need more tokens than its budget.
     """
+    return _embed_sent(_sent(texts, embedder).texts, embedder, cache, progress)
+
+
+def _embed_sent(
+    texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
+) -> EmbeddingReport:
+    """`embed_missing` of texts that are as they are sent."""
     names, missing = missing_texts(texts, embedder, cache)
     report = EmbeddingReport(len(names), embedder.price)
     counts: dict[str, int] = {}
@@ -206,7 +224,10 @@ def embed_missing(
         progress.expect("embeddings", len(missing))
     while missing:
         attempt = _Pass(texts, missing, counts, embedder, cache)
-        attempt.run(report, progress)
+        try:
+            attempt.run(report, progress)
+        finally:
+            report.unfinished |= attempt.unfinished
         cache.await_others(embedder.model, embedder.dimensions, TASK, attempt.left_to_others)
         missing = _open_texts(attempt.left_to_others, embedder, cache)
     cache.compact(embedder.model, embedder.dimensions, TASK)
@@ -218,26 +239,36 @@ def embed_missing(
 def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache) -> dict[str, np.ndarray]:
     """The vector of each text that is searched with, by the text; none for those that the model refuses.
 
-    A text is embedded once, and a refused one not asked for again.
+    A text is embedded once, as it is sent, and a refused one not asked for again. Each request is stored
+    when it is answered: what ends this process costs the one that is under way.
     """
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
-    by_hash = {text_hash(text): text for text in texts}
+    sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
+    hashes = [text_hash(text) for text in sent]
+    by_hash = dict(zip(hashes, sent, strict=True))
     missing = _open_texts(sorted(by_hash), embedder, cache, QUERY_TASK)
-    while missing:
-        try:
-            made = embedder.embed_queries([by_hash[name] for name in missing])
-        except RefusedTextError as error:
-            reasons = {missing[place]: why for place, why in error.reasons.items()}
-            cache.refuse(*key, reasons)
-            missing = [name for name in missing if name not in reasons]
-            continue
-        cache.store(*key, missing, made)
-        cache.compact(*key)
-        break
+    for start in range(0, len(missing), embedder.batch_texts):
+        _embed_queries(
+            {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}, embedder, cache
+        )
+    cache.compact(*key)
     found = cache.vectors(*key, sorted(by_hash))
     rows = vectors.stacked(found, embedder.dimensions)
-    names = found.column("text_hash").to_pylist()
-    return {by_hash[name]: row for name, row in zip(names, rows, strict=True)}
+    row_of = dict(zip(found.column("text_hash").to_pylist(), rows, strict=True))
+    return {text: row_of[name] for text, name in zip(texts, hashes, strict=True) if name in row_of}
+
+
+def _embed_queries(texts: Mapping[str, str], embedder: Embedder, cache: EmbeddingCache) -> None:
+    """Keep the vectors of texts (by their hash) that are searched with, and why some are refused."""
+    key = (embedder.model, embedder.dimensions, QUERY_TASK)
+    names, refused = list(texts), {}
+    try:
+        made = embedder.embed_queries(list(texts.values()))
+    except RefusedTextError as error:
+        made, refused = error.vectors, {names[place]: why for place, why in error.reasons.items()}
+    kept = [place for place, name in enumerate(names) if name not in refused]
+    cache.store(*key, [names[place] for place in kept], made[kept])
+    cache.refuse(*key, refused)
 
 
 class _Pass:
@@ -256,18 +287,31 @@ class _Pass:
         self.key = (embedder.model, embedder.dimensions, TASK)
         self.under_way: dict[int, list[str]] = {}
         self.left_to_others: list[str] = []
+        self.unfinished: set[str] = set()
 
     def run(self, report: EmbeddingReport, progress: Progress) -> None:
-        """Embed and store batch by batch; what is under way when it fails is given back."""
+        """Embed and store batch by batch; what is under way when it fails is given back.
+
+        What may be paid for without an answer, now or before, stays noted, so that the next run can say so.
+        """
         try:
             for done in self.embedder.embed_batches(self._batches()):
                 names = self.under_way[done.batch]
                 kept = [i for i in range(len(names)) if i not in done.refused]
                 self.cache.store(*self.key, [names[i] for i in kept], done.vectors[kept])
                 self.cache.refuse(*self.key, {names[i]: why for i, why in done.refused.items()})
+                if self.embedder.is_paid:
+                    self.cache.finish(*self.key, names)
                 self.cache.release(*self.key, self.under_way.pop(done.batch))
                 report.add(done, names)
                 progress.step("embeddings", None, len(kept))
+        except UnansweredError:
+            raise
+        except WeftError:
+            if self.embedder.is_paid:
+                asked = {name for names in self.under_way.values() for name in names}
+                self.cache.finish(*self.key, asked - self.unfinished)
+            raise
         finally:
             for names in self.under_way.values():
                 self.cache.release(*self.key, names)
@@ -296,6 +340,7 @@ class _Pass:
         open_texts = set(_open_texts(sorted(claimed), self.embedder, self.cache))
         if self.embedder.is_paid:
             self.cache.release(*self.key, claimed - open_texts)
+            self.unfinished |= self.cache.begin(*self.key, sorted(open_texts))
         return open_texts
 
 

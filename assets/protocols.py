@@ -271,6 +271,15 @@ class EmbeddingCache(Protocol):
     def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
         """Why those of `hashes` that the model refused have no vector."""
 
+    def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Note claimed texts before they are sent, durably; returns those of which an earlier request has no answer."""
+
+    def finish(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Take texts off the notes of `begin`: their vectors are kept, or nothing was answered."""
+
+    def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` that were sent, or about to be, and of which no answer is known."""
+
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""
 

@@ -1,6 +1,12 @@
 """The faults Weft reports: each names the thing, the place and the remedy."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SHOWN = 60
 """Characters of a query shown on either side of a fault."""
@@ -74,13 +80,16 @@ class EmbeddingError(WeftError):
 
 
 class RefusedTextError(WeftError):
-    """A model will not embed some of the texts it was given; `reasons` says why, by their place."""
+    """A model will not embed some of the texts it was given; `reasons` says why, by their place.
+
+    `vectors` has a row for every text; those of the others are paid for and good.
+    """
 
     exit_code = 9
 
-    def __init__(self, message: str, reasons: Mapping[int, str]):
+    def __init__(self, message: str, reasons: Mapping[int, str], vectors: np.ndarray):
         super().__init__(message)
-        self.reasons = reasons
+        self.reasons, self.vectors = reasons, vectors
 
 
 class AnswerCacheError(WeftError):
@@ -91,6 +100,10 @@ class ServiceError(WeftError):
     """A service on the network refused, failed or did not answer in time; what it gave before is kept."""
 
     exit_code = 9
+
+
+class UnansweredError(ServiceError):
+    """Requests went out of which no usable answer came back: the service may ask money for them all the same."""
 
 
 class BudgetError(WeftError):

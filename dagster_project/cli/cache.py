@@ -155,14 +155,16 @@ def _used_hashes(settings: Settings) -> set[str]:
     # Vectors of a service may be kept beside those of the model in use: they go by the hash of what was sent.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     asked = manager.table("conversation_query_chunks", lake.partitions("conversation_query_chunks"))
-    hashes |= {text_hash(text) for text in asked.text.to_pyarrow().to_pylist()}
+    queries: list[str] = asked.text.to_pyarrow().to_pylist()
     questions = document_questions(
         manager.table("documents", lake.partitions("documents"))
         .filter(lambda t: t.path.lower().endswith(FILE_NAME))
         .select("doc_id", "source", "path", "text")
         .to_pyarrow()
     )
-    hashes |= {text_hash(text) for text in questions.column("question").to_pylist()}
+    queries += questions.column("question").to_pylist()
+    # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
+    hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     if not hashes:
         raise WeftError(
             f"the lake in {lake.base} holds no chunk, so every vector would go: run `weft build` first, or delete "

@@ -458,6 +458,8 @@ def cost(config: Path | None, as_json: bool) -> None:
         "texts_to_cut": found.truncated,
         "price_usd": round(found.dollars, 4),
     }
+    if found.unfinished:
+        facts["texts_perhaps_paid"] = found.unfinished
     if writing.chunks:
         facts |= {
             "sentences": writing.chunks,

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import ibis
 
-from assets.embedding import embed_missing
+from assets.embedding import PAID_TWICE, embed_missing
 from assets.partitions import CHUNKS_OF, FAMILIES
 from assets.protocols import Unit
 from dagster_project.composition import (
@@ -85,6 +85,8 @@ def backfill(
         work.run()
         result = publish_all(settings, instance, progress)
         result = replace(result, interrupted=(*interrupted, *result.interrupted))
+        if twice := work.paid_twice + result.embedding.get(PAID_TWICE, 0):
+            result = replace(result, embedding={**result.embedding, PAID_TWICE: twice})
         work.backlog.clear()
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     made = tuple(u.partition for u in work.units)
@@ -113,6 +115,7 @@ class _Backfill:
         )
         self.sizes = {u.partition: sources.bytes_of(u) for u in self.units}
         self.bytes, self.batches = sum(self.sizes.values()), 0
+        self.paid_twice = 0
 
     def run(self) -> None:
         """Make and embed all batches; what is under way is known to builds from the first on."""
@@ -175,7 +178,8 @@ class _Backfill:
             *(t.filter(~t.needs_parent).select(text_hash="checksum", text="text_embed") for t in tables)
         )
         embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-        embed_missing(texts, embedder, make_embedding_cache(settings), self.progress)
+        report = embed_missing(texts, embedder, make_embedding_cache(settings), self.progress)
+        self.paid_twice += len(report.unfinished)
 
 
 def _newest_first(units: Sequence[Unit], lake: Any) -> list[Unit]:

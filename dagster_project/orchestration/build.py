@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, SLOW_POOL
 from dagster_project.composition import make_backlog, make_lake, make_publisher, make_seen_units, make_sources
 from dagster_project.config.settings import Settings
@@ -39,7 +40,7 @@ from dagster_project.resources.system.disk_space import disk_watched, is_of_full
 from dagster_project.resources.system.locks import only_build, only_lane, turn
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
-_ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd")
+_ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 
 
 def build(
@@ -162,9 +163,8 @@ def _with_slow_lane(
         if made:
             with turn(settings.root):
                 later = _build(settings, instance, progress)
-            figures = {
-                k: v + result.embedding.get(k, 0) if k in _ADDED_UP else v for k, v in later.embedding.items()
-            }
+            first, figures = result.embedding, dict(later.embedding)
+            figures |= {k: first[k] + figures.get(k, 0) for k in _ADDED_UP if k in first and figures}
             return replace(
                 result,
                 slow=(*result.slow, *made),

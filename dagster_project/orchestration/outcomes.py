@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from assets.embedding import PAID_TWICE
 from assets.partitions import SLOW
 from dagster_project.orchestration.names import BACKFILL
 from dagster_project.orchestration.plan import Plan
@@ -90,6 +91,11 @@ class BuildResult:
     def told(self) -> list[str]:
         """What the build met, one line each, but for the damages that its plan names."""
         lines = [f"Recovered: {found}." for found in self.interrupted]
+        if twice := self.embedding.get(PAID_TWICE):
+            lines.append(
+                f"{twice:,} texts were in requests whose answer an earlier run did not see: they were asked for again, "
+                "and are perhaps paid for twice."
+            )
         if self.clock_behind:
             lines.append(
                 f"The clock is {self.clock_behind} behind the last publish: contents do not depend on it, the times and "

@@ -51,9 +51,12 @@ def placed(chunks: ibis.Table, known: Known) -> ibis.Table:
     mails = known.messages.select(
         mail="message_id", from_name="from_name", from_addr="from_addr", sent="effective_at"
     )
-    subjects = known.tree.join(
-        known.threads.select("thread_id", thread_subject="subject"), "thread_id"
-    ).select(member="message_id", thread_subject="thread_subject")
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    subjects = (
+        known.tree.view()
+        .join(known.threads.select("thread_id", thread_subject="subject"), "thread_id")
+        .select(member="message_id", thread_subject="thread_subject")
+    )
     documents = known.documents.select(
         document="doc_id", document_title="title", tags="tags", description="description",
         written=ibis.coalesce(known.documents.modified_at, known.documents.created_at),

@@ -52,7 +52,8 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
     """`vectors` scaled to length 1, float32; EmbeddingError where one is zero or not finite."""
-    norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
     bad = ~(np.isfinite(norms) & (norms > 0)).ravel()
     if bad.any():
         raise EmbeddingError(

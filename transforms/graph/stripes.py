@@ -56,7 +56,8 @@ def texts_hash(chunks: pa.Table, context: ibis.Table) -> str:
 
 def _embedded_as(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     """`chunks` with the column `hashed`, the hash of the text that is embedded of each."""
-    joined = chunks.left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    joined = chunks.view().left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
     return joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
 
 

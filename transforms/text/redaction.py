@@ -87,16 +87,18 @@ class Screened:
 def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     """`texts` with every find masked as `[kind]`, or the whole text held back where its kind is to be.
 
-    Of a held text nothing stays but `[held back: kind]`. What was screened before stays as it is.
+    Of a held text nothing stays but `[held back: kind]`. What was screened before stays as it is. A lone
+    surrogate, which a command line or JSON may hold and no request can, becomes a question mark.
     """
-    given = pl.Series(list(texts), dtype=pl.String)
+    texts = [text.encode("utf-8", "replace").decode() for text in texts]
+    given = pl.Series(texts, dtype=pl.String)
     rules = _rules(settings)
     if not rules or given.is_empty():
-        return Screened(list(texts))
+        return Screened(texts)
     suspect = _suspect(given, rules)
     places = suspect.arg_true()
     if not len(places):
-        return Screened(list(texts))
+        return Screened(texts)
     masked, found, held = _masked(given.gather(places), rules)
     return Screened(given.scatter(places, masked).to_list(), found, held)
 
@@ -180,7 +182,9 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
             }
         )
     )
-    joined = texts.left_join(table, texts.text_hash == table.altered_hash)
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    own = texts.view()
+    joined = own.left_join(table, own.text_hash == table.altered_hash)
     sent = joined.select(
         text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
         text=ibis.coalesce(joined.sent, joined.text),

@@ -1,4 +1,4 @@
-"""Vectors addressed by content, so that no text is ever embedded twice."""
+"""Vectors addressed by content, so that no text with a vector is embedded again; what is asked for is noted first."""
 
 from __future__ import annotations
 
@@ -68,12 +68,13 @@ class ParquetEmbeddingCache:
 
     A claim is a lock on one byte of the file `.claims`, at an offset made of the hash: the system
     gives it back when its process ends, however it ends. Why texts were refused is kept in one file
-    for all models.
+    for all models, and in another one which texts are asked for and have no answer yet.
     """
 
     def __init__(self, root: Path):
         self.root = root
         self._refusals = SQLiteAnswerCache(root / "refusals.sqlite")
+        self._requests = SQLiteAnswerCache(root / "requests.sqlite")
         self._known: dict[Key, _Known] = {}
         self._claims: dict[Key, IO[bytes]] = {}
 
@@ -133,12 +134,31 @@ class ParquetEmbeddingCache:
 
     def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""
-        self._refusals.store({f"{model}/{dimensions}/{task}/{name}": why for name, why in reasons.items()})
+        key = model, dimensions, task
+        self._refusals.store({_entry(key, name): why for name, why in reasons.items()})
 
     def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
         """Why those of `hashes` that the model refused have no vector."""
-        found = self._refusals.known([f"{model}/{dimensions}/{task}/{name}" for name in hashes])
+        found = self._refusals.known([_entry((model, dimensions, task), name) for name in hashes])
         return {key.rpartition("/")[2]: why for key, why in found.items()}
+
+    def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Note texts, which this process claims, before they are sent; durable when the call returns.
+
+        Returns those that are noted already: a process sent them and ended before it saw the answer.
+        """
+        unfinished = self.unfinished(model, dimensions, task, hashes)
+        self._requests.store({_entry((model, dimensions, task), name): "" for name in hashes})
+        return unfinished
+
+    def finish(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Take texts off the notes of `begin`: their vectors are kept, or nothing was answered."""
+        self._requests.drop(_entry((model, dimensions, task), name) for name in hashes)
+
+    def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` that were sent, or about to be, and of which no answer is known."""
+        found = self._requests.known([_entry((model, dimensions, task), name) for name in hashes])
+        return {key.rpartition("/")[2] for key in found}
 
     def refusal_counts(self) -> Counter[Key]:
         """How many texts each model refused, by model, width and task."""
@@ -189,7 +209,7 @@ class ParquetEmbeddingCache:
 
     def verify(self) -> list[Damage]:
         """Every file that cannot be read whole, or holds a vector of wrong width or length, with the reason."""
-        found = self._refusals.verify()
+        found = self._refusals.verify() + self._requests.verify()
         for key in self._keys():
             folder = self._folder(*key)
             found += [Damage(s, "set aside as damaged") for s in sorted(folder.glob(f"*{_SET_ASIDE}"))]
@@ -211,8 +231,8 @@ class ParquetEmbeddingCache:
     def prune(self, keep: Iterable[str], models: Iterable[str] | None = None) -> int:
         """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
 
-        Returns how many were dropped. Their refusals are forgotten, too. To be called while nothing is
-        embedded.
+        Returns how many were dropped. Their refusals and requests are forgotten, too. To be called while
+        nothing is embedded.
         """
         wanted = pa.array(sorted(set(keep)), pa.string())
         allowed = None if models is None else set(models)
@@ -229,16 +249,9 @@ class ParquetEmbeddingCache:
                     if kept.num_rows:
                         self._write(self._folder(*key), kept)
                     segment.unlink()
-        self._prune_refusals(set(wanted.to_pylist()), allowed)
+        for notes in (self._refusals, self._requests):
+            _prune_notes(notes, set(wanted.to_pylist()), allowed)
         return dropped
-
-    def _prune_refusals(self, wanted: set[str], models: set[str] | None) -> None:
-        refused = [(key, *key.rsplit("/", 3)) for key in self._refusals.all_keys()]
-        self._refusals.drop(
-            key
-            for key, model, _, _, name in refused
-            if name not in wanted or (models is not None and model not in models)
-        )
 
     def sweep(self) -> int:
         """Delete what killed processes left of batches in flight; the number of files."""
@@ -386,6 +399,22 @@ class LaidOutVectors:
             made[places - start] = np.frombuffer(read, dtype=np.float32).reshape(-1, self.dimensions)
             is_found[places - start] = True
         return made, is_found
+
+
+def _entry(key: Key, text_hash: str) -> str:
+    """What a text is called in the notes on all models."""
+    model, dimensions, task = key
+    return f"{model}/{dimensions}/{task}/{text_hash}"
+
+
+def _prune_notes(notes: SQLiteAnswerCache, wanted: set[str], models: set[str] | None) -> None:
+    """Forget the notes on texts that are not wanted, and of models that are not."""
+    noted = [(key, *key.rsplit("/", 3)) for key in notes.all_keys()]
+    notes.drop(
+        key
+        for key, model, _, _, name in noted
+        if name not in wanted or (models is not None and model not in models)
+    )
 
 
 def _schema(dimensions: int) -> pa.Schema:

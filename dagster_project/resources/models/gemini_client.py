@@ -17,7 +17,7 @@ import tenacity
 
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.rate_limit import Quota
-from transforms.errors import EmbeddingError, ServiceError, SettingsError
+from transforms.errors import EmbeddingError, ServiceError, SettingsError, UnansweredError
 from transforms.settings.models import GeminiSettings
 
 if TYPE_CHECKING:
@@ -34,11 +34,14 @@ Call = Callable[["AsyncClient"], Awaitable[T]]
 
 
 class TransientError(Exception):
-    """A fault after which the same request may succeed; `pause` is what the service asks for, in seconds."""
+    """A fault after which the same request may succeed; `pause` is what the service asks for, in seconds.
 
-    def __init__(self, reason: str, pause: float | None = None):
+    `may_be_paid` if the service may count the request as answered.
+    """
+
+    def __init__(self, reason: str, pause: float | None = None, may_be_paid: bool = False):
         super().__init__(reason)
-        self.pause = pause
+        self.pause, self.may_be_paid = pause, may_be_paid
 
 
 class RefusedError(ServiceError):
@@ -63,7 +66,7 @@ class GeminiService:
 
         A job is asked for when there is room for it. After a fault no more are asked for, those
         under way are brought to their end, and the fault is raised last. ServiceError when the time
-        limit is over.
+        limit is over. It is an UnansweredError where a request that went out may be paid for.
         """
         client, close = self._client()
         # Loading the library takes seconds, which do not count.
@@ -83,13 +86,13 @@ class GeminiService:
                     break
                 done = loop.run_until_complete(_first(under_way, deadline - time.monotonic()))
                 if not done:
-                    raise ServiceError(self._over_time())
+                    raise (UnansweredError if self._sending else ServiceError)(self._over_time())
                 under_way -= done
                 for task in done:
                     if task.cancelled():
                         continue
                     if error := task.exception():
-                        fault = fault or error
+                        fault = error if fault is None or isinstance(error, UnansweredError) else fault
                         self._send_no_more(under_way)
                     else:
                         yield task.result()
@@ -159,7 +162,8 @@ class GeminiService:
         try:
             return await retrying(attempt), calls
         except TransientError as fault:
-            raise ServiceError(
+            kind = UnansweredError if any(f.may_be_paid for f in faults) else ServiceError
+            raise kind(
                 f"the Gemini service failed {len(faults)} times in a row, last with: {fault}. What was answered "
                 "before is kept; the next build asks for the rest"
             ) from None
@@ -181,20 +185,23 @@ class GeminiService:
         except APIError as error:
             fault = self._explained(error)
         except TimeoutError:
-            fault = TransientError(f"no answer within {self.settings.timeout_seconds:g} s")
+            fault = TransientError(f"no answer within {self.settings.timeout_seconds:g} s", may_be_paid=True)
         except httpx2.InvalidURL as error:
             fault = SettingsError(f"gemini.base_url is no address: {self.shown(str(error))}")
         except httpx2.HTTPError as error:
-            fault = TransientError(f"{type(error).__name__}: {self.shown(str(error))}")
+            is_sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            fault = TransientError(f"{type(error).__name__}: {self.shown(str(error))}", may_be_paid=is_sent)
         except EmbeddingError as error:
-            fault = TransientError(str(error))
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            fault = TransientError(f"an answer that cannot be read ({type(error).__name__})")
+            fault = TransientError(str(error), may_be_paid=True)
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            fault = TransientError(
+                f"an answer that cannot be read ({type(error).__name__})", may_be_paid=True
+            )
         raise fault
 
     def _explained(self, error: APIError) -> Exception:
         """A fault that the service reports: TransientError, RefusedError or ServiceError."""
-        said = f"{error.code} {error.status}: {self.shown(str(error.message))}"
+        said = self.shown(f"{error.code} {error.status}: {error.message}")
         if error.code == 429 and _is_used_up(error):
             return ServiceError(
                 f"the quota of the day is used up ({said}). What was embedded is kept; build again when it is renewed"
@@ -304,15 +311,16 @@ def _asked_pause(error: APIError) -> float | None:
         if given:
             return float(given[1])
     header = str(getattr(error.response, "headers", {}).get("retry-after") or "").strip()
-    if header.isdigit():
+    if header.isascii() and header.isdigit():
         return float(header)
     try:
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
 def _is_used_up(error: APIError) -> bool:
     """True for a quota per day: no pause of seconds helps."""
-    quotas = [v for d in _details(error) for v in d.get("violations") or () if isinstance(v, dict)]
+    listed = [v for d in _details(error) if isinstance(v := d.get("violations"), list)]
+    quotas = [quota for violations in listed for quota in violations if isinstance(quota, dict)]
     return any("perday" in str(v.get("quotaId", "")).lower() for v in quotas)

@@ -90,7 +90,9 @@ class GeminiEmbedder:
             refused |= {part.start + place: why for place, why in done.refused.items()}
             made[part.start : part.stop] = done.vectors
         if refused:
-            raise RefusedTextError(f"{self.model} refuses a text: {next(iter(refused.values()))}", refused)
+            raise RefusedTextError(
+                f"{self.model} refuses a text: {next(iter(refused.values()))}", refused, made
+            )
         return made
 
     def _job(

@@ -102,16 +102,17 @@ class GeminiLanguageModel:
         """
         feedback = answer.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
-            raise RefusedError(f"the Gemini service blocks the prompt ({feedback.block_reason.value})")
+            blocked = self.service.shown(feedback.block_reason.value)
+            raise RefusedError(f"the Gemini service blocks the prompt ({blocked})")
         candidate = next(iter(answer.candidates or ()), None)
         reason = candidate.finish_reason.value if candidate and candidate.finish_reason else "no candidate"
         if reason != "STOP":
-            raise RefusedError(f"the Gemini service gives no whole answer ({reason})")
+            raise RefusedError(f"the Gemini service gives no whole answer ({self.service.shown(reason)})")
         parts = candidate.content.parts if candidate and candidate.content else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)
         usage = answer.usage_metadata
-        sent = int(usage.prompt_token_count or 0) if usage else 0
-        said = int(usage.total_token_count or 0) - sent if usage else 0
+        sent = max(0, int(usage.prompt_token_count or 0)) if usage else 0
+        said = max(0, int(usage.total_token_count or 0) - sent) if usage else 0
         return shape.model_validate_json(text), sent, said
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -90,6 +94,50 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     holding = [p for p in built.folder.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
     assert holding == []
     assert all(KEY not in r.output + r.stderr for r in (failed, mismatch))
+
+
+def test_a_mail_with_an_address_is_masked_sent_and_published(workspace: Workspace, gemini: Loopback):
+    with_gemini(workspace, gemini.url)
+    mails = [Mail(1, "Write to ann@example.org."), Mail(2, "Write to bob@example.org."), Mail(3, "Write.")]
+    workspace.write("dev.2004-01.mbox", mails)
+    costs = answer(weft(workspace, "cost", "--json"))
+    figures = answer(weft(workspace, "build", "--json"))["embedding"]
+    assert figures["screened_email"] == 2
+    assert (costs["texts_to_embed"], figures["embedded"], len(gemini.paid)) == (2, 2, 2)
+    assert not [text for text in gemini.asked if "@" in text]
+    vectors = workspace.column("SELECT vector FROM embeddings JOIN chunks USING (chunk_no) ORDER BY doc_id")
+    assert vectors[0] == vectors[1] != vectors[2]
+    again = answer(weft(workspace, "cost", "--json"))
+    assert (again["texts_to_embed"], again["price_usd"]) == (0, 0)
+
+
+def test_a_backfill_and_the_build_after_it_ask_for_a_masked_text_once(workspace: Workspace, gemini: Loopback):
+    with_gemini(workspace, gemini.url)
+    workspace.write("dev.2004-01.mbox", [Mail(1, "Write to ann@example.org.")])
+    answer(weft(workspace, "backfill", "--json"))
+    answer(weft(workspace, "build", "--json"))
+    assert (len(gemini.paid), set(gemini.paid.values())) == (1, {1})
+
+
+@pytest.mark.parametrize("by_backfill", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(
+    workspace: Workspace, gemini: Loopback, by_backfill: bool
+):
+    with_gemini(workspace, gemini.url)
+    workspace.write("dev.2004-01.mbox", discussion(0, 5, "compactor"))
+    gemini.delay = server.HANG_SECONDS
+    command = [Path(sys.executable).parent / "weft", "build", "--config", workspace.config]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as build:
+        while not gemini.requests and build.poll() is None:
+            time.sleep(0.01)
+        build.kill()
+    assert build.returncode == -signal.SIGKILL
+    gemini.delay = 0
+    costs = answer(weft(workspace, "cost", "--json"))
+    assert costs["texts_perhaps_paid"] == costs["texts_to_embed"] == 5
+    built = weft(workspace, "backfill" if by_backfill else "build")
+    assert "5 texts were in requests whose answer an earlier run did not see" in built.stdout
+    assert "texts_perhaps_paid" not in answer(weft(workspace, "cost", "--json"))
 
 
 def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini: Loopback):

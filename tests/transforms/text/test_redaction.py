@@ -79,6 +79,11 @@ def test_a_text_is_held_back_whole_where_the_settings_say_so():
     assert (made.held, dict(made.found)) == (1, {"cloud_key": 1, "email": 1})
 
 
+@pytest.mark.parametrize("settings", [MASK, SafetySettings(secrets="send", emails="send", phones="send")])
+def test_a_text_that_cannot_be_encoded_is_sent_all_the_same(settings: SafetySettings):
+    assert screened(["a \ud800 b", "fine"], settings).texts == ["a ? b", "fine"]
+
+
 def test_what_the_settings_let_through_is_sent():
     texts = [text for text, _ in MASKED]
     sent = screened(texts, SafetySettings(secrets="send", emails="send", phones="send"))

@@ -137,7 +137,8 @@ def compared_bodies(messages: ibis.Table, pairs: pl.DataFrame) -> ibis.Table:
     """Columns message_id and body of the mails of `quoted_sample` and of those they answer."""
     ids = pl.concat([pairs["message_id"], pairs["parent_id"].alias("message_id")]).unique()
     wanted = ibis.memtable(ids.to_frame().to_arrow())
-    return messages.semi_join(wanted, "message_id").select("message_id", "body")
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    return messages.view().semi_join(wanted, "message_id").select("message_id", "body")
 
 
 def as_metadata(measured: pa.Table) -> dict[str, float]:

@@ -69,13 +69,9 @@ def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "mes
     kept = memberships.filter(memberships.is_canonical).select(
         "stored_message_id", published_id="message_id", kept_source="source", kept_unit="unit"
     )
-    joined = stored.join(
-        kept,
-        [
-            stored.source == kept.kept_source,
-            stored.unit == kept.kept_unit,
-            stored[id_column] == kept.stored_message_id,
-        ],
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    joined = stored.view().join(
+        kept, [("source", "kept_source"), ("unit", "kept_unit"), (id_column, "stored_message_id")]
     )
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 

@@ -24,7 +24,7 @@ from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import KEY, Loopback, loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
-from transforms.settings.models import EmbeddingSettings, GeminiSettings
+from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
 # Loading the library takes seconds, which no test is to be charged with.
 pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
@@ -67,7 +67,12 @@ PASSING = {
     "503 with RetryInfo": server.status(503, "UNAVAILABLE", "busy", {"retryDelay": "0.05s"}),
     "502 in HTML": server.text("<html>Bad Gateway</html>", 502),
     "reset in the body": server.resets,
+    "429 with a Retry-After that is no number": server.status(429, "X", headers={"retry-after": "\xb2"}),
+    "429 with violations that are no list": server.text(
+        '{"error": {"code": 429, "message": "m", "details": [{"violations": 5}]}}', 429
+    ),
     "no JSON": server.text("{embeddings: soon"),
+    "nested too deeply": server.text("[" * 100_000),
     "truncated JSON": server.truncated,
     "empty body": server.text(""),
     "a list": server.text("[1, 2]"),
@@ -206,10 +211,35 @@ def test_questions_are_embedded_once_and_refused_ones_left_out(gemini: Loopback,
     embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
     found = query_vectors(["what", FORBIDDEN, "why"], embedder, ParquetEmbeddingCache(tmp_path))
     assert sorted(found) == ["what", "why"]
+    assert (gemini.paid["what"], gemini.paid["why"]) == (1, 1)
     asked = len(gemini.requests)
     again = query_vectors(["why", FORBIDDEN], embedder, ParquetEmbeddingCache(tmp_path))
     assert np.array_equal(again["why"], found["why"])
     assert len(gemini.requests) == asked
+
+
+def test_questions_that_were_answered_before_a_fault_are_kept(gemini: Loopback, tmp_path: Path):
+    gemini.rule = lambda texts: server.expired_key if len(gemini.requests) > 2 else None
+    embedder = GeminiEmbedder(
+        EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url, request_texts=10)
+    )
+    with pytest.raises(ServiceError, match="does not accept the key"):
+        query_vectors(TEXTS, embedder, ParquetEmbeddingCache(tmp_path))
+    gemini.rule = lambda texts: None
+    assert sorted(query_vectors(TEXTS, embedder, ParquetEmbeddingCache(tmp_path))) == sorted(TEXTS)
+    assert set(gemini.paid.values()) == {1}
+
+
+def test_a_question_masked_in_another_way_has_another_vector(gemini: Loopback, tmp_path: Path):
+    made = []
+    for safety in (SafetySettings(), SafetySettings(emails="send"), SafetySettings()):
+        embedder = GeminiEmbedder(
+            EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url), safety
+        )
+        made.append(query_vectors(["of ann@example.org"], embedder, ParquetEmbeddingCache(tmp_path)))
+    masked, plain, again = (m["of ann@example.org"] for m in made)
+    assert not np.array_equal(masked, plain) and np.array_equal(masked, again)
+    assert dict(gemini.paid) == {"of [email]": 1, "of ann@example.org": 1}
 
 
 def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(gemini: Loopback, tmp_path: Path):
@@ -316,6 +346,65 @@ def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loop
     # Four requests of ten texts are under way at once; one more may be answered and not yet stored.
     again = sum(gemini.paid.values()) - len(gemini.paid)
     assert again <= kills * 5 * 10
+
+
+def unanswered(gemini: Loopback, cache: Path) -> int:
+    """Kill a run while the server is silent; how many texts it has been asked for."""
+    gemini.delay = server.HANG_SECONDS
+    run = started(cache, gemini.url, 0, 400)
+    while len(gemini.requests) < 4 and run.is_alive():
+        time.sleep(0.002)
+    run.kill()
+    run.join()
+    assert run.exitcode == -signal.SIGKILL
+    gemini.delay = 0
+    return sum(gemini.asked.values())
+
+
+def test_the_run_after_a_kill_knows_what_is_perhaps_paid_twice(gemini: Loopback, tmp_path: Path):
+    asked = unanswered(gemini, tmp_path)
+    assert asked == 40
+    gemini.rule = lambda texts: server.expired_key
+    with pytest.raises(ServiceError, match="does not accept the key"):
+        embed(texts_between(0, 400), tmp_path, gemini.url)
+    gemini.rule = lambda texts: None
+    found, report = embed(texts_between(0, 400), tmp_path, gemini.url)
+    assert are_right(found, texts_between(0, 400))
+    assert report.metadata()["perhaps_paid_twice"] == asked
+    _, report = embed(texts_between(0, 500), tmp_path, gemini.url)
+    assert "perhaps_paid_twice" not in report.metadata()
+
+
+def test_texts_of_another_run_that_is_alive_are_not_paid_twice(gemini: Loopback, tmp_path: Path):
+    gemini.delay = 0.2
+    run = started(tmp_path, gemini.url, 0, 100)
+    while not gemini.requests and run.is_alive():
+        time.sleep(0.002)
+    _, report = embed(texts_between(0, 100), tmp_path, gemini.url)
+    run.join(60)
+    assert (run.exitcode, set(gemini.paid.values()), report.unfinished) == (0, {1}, set())
+
+
+FAULTS = {
+    "an expired key": (server.expired_key, 0),
+    "503": (server.status(503, "UNAVAILABLE"), 0),
+    "too few vectors": (PASSING["too few"], 10),
+    "reset in the body": (server.resets, 10),
+    "a time limit": (server.hangs, 10),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_only_a_request_that_the_service_may_count_is_perhaps_paid_twice(
+    gemini: Loopback, tmp_path: Path, name: str
+):
+    fault, texts = FAULTS[name]
+    gemini.rule = lambda texts: fault
+    with pytest.raises(ServiceError):
+        embed(TEXTS[:10], tmp_path, gemini.url, time_limit_seconds=2)
+    gemini.rule = lambda texts: None
+    _, report = embed(TEXTS[:10], tmp_path, gemini.url)
+    assert len(report.unfinished) == texts
 
 
 def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: Path):

@@ -1,0 +1,221 @@
+"""Relational transforms give one result, whatever their tables are: in memory, of a lake, or the result of a join."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+import ibis
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import transforms
+from assets.partitions import FAMILIES
+from dagster_project.resources.lake.lake import LakeIOManager
+from tests.archives import Mail, Workspace, two_lists
+from transforms.embedding import batches, context_sentences, embedded_text
+from transforms.graph import stripes
+from transforms.mail.threads import corpus_measures, threads
+from transforms.operations import publish_checks
+from transforms.settings.documents import GraphSettings
+from transforms.settings.mail import ChunkSettings
+from transforms.settings.models import SafetySettings
+from transforms.settings.operations import MeasureSettings
+from transforms.text import redaction
+
+QUOTED = """The planner looks at every index of a table before it takes the first one of them,
+which costs a millisecond a table, and more where a table has many of them to look at,
+so that a query over a hundred tables takes a tenth of a second before it has begun."""
+TABLES = (
+    "messages", "message_blocks", "message_chunks", "attachments", "documents", "document_chunks",
+    "conversation_chunks", "memberships", "threads", "thread_tree", "inferred_quotes", "chunk_context",
+    "embeddings", "embedding_refusals",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lake_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ibis.Table]:
+    """The tables of a built lake with mail and notes, opened as assets open them."""
+    work = two_lists(tmp_path_factory.mktemp("relational") / "work")
+    work.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        {"name": "notes", "kind": "vault", "path": "notes"},
+        graph={"enabled": True},
+    )
+    replies = [
+        Mail(400, f"A question about it.\n\n{QUOTED}\n\nIs that so? Write to ann@example.org.", "Planner"),
+        Mail(401, f"{QUOTED}\n\nNo, it takes the first one that fits.", "Re: Planner", 400, "bo@example.org"),
+        Mail(
+            402,
+            f"> {QUOTED}".replace("\n", "\n> ") + "\n\nIt was so in March.",
+            "Re: Planner",
+            400,
+            "cy@example.org",
+        ),
+    ]
+    work.write("dev/dev.2004-03.mbox", replies)
+    work.put("notes/Compaction.md", "# Compaction\n\nRuns become one.\n\n## Pauses\n\nA pause is a fault.\n")
+    work.build()
+    return opened(work)
+
+
+def opened(work: Workspace) -> dict[str, ibis.Table]:
+    """TABLES by name, over all partitions."""
+    manager = LakeIOManager(work.lake)
+    parted = {table for family in FAMILIES for table in family.tables}
+    return {t: manager.table(t, work.lake.partitions(t) if t in parted else [None]) for t in TABLES}
+
+
+def as_in_memory(table: ibis.Table) -> ibis.Table:
+    return ibis.memtable(table.to_pyarrow())
+
+
+def as_a_join(table: ibis.Table) -> ibis.Table:
+    """The table as a join with computed columns, such as `texts_to_embed` and other transforms return."""
+    key = table.columns[0]
+    other = table.select(other_key=key).distinct()
+    joined = table.view().left_join(other, [(key, "other_key")])
+    return joined.select(**{name: ibis.coalesce(joined[name], joined[name]) for name in table.columns})
+
+
+FORMS: Mapping[str, Callable[[ibis.Table], ibis.Table]] = {
+    "of a lake": lambda table: table,
+    "joined": as_a_join,
+}
+
+
+def _texts(t: SimpleNamespace) -> ibis.Table:
+    return t.form(embedded_text.texts_to_embed(t.message_chunks, t.chunk_context))
+
+
+def _requoted(t: SimpleNamespace) -> ibis.Table:
+    return t.form(threads.canonical(t.message_chunks, t.memberships, "doc_id"))
+
+
+def _pairs(t: SimpleNamespace) -> pl.DataFrame:
+    mails = t.thread_tree.filter(t.thread_tree.parent_id.notnull()).select("message_id", "parent_id")
+    return pl.DataFrame(mails.order_by("message_id").to_pyarrow())
+
+
+def _lake(t: SimpleNamespace) -> corpus_measures.LakeTables:
+    return corpus_measures.LakeTables(
+        t.messages, t.memberships, t.message_blocks, t.message_chunks, t.attachments, t.thread_tree,
+        t.chunk_context,
+    )  # fmt: skip
+
+
+def _known(t: SimpleNamespace) -> context_sentences.Known:
+    return context_sentences.Known(t.messages, t.thread_tree, t.threads, t.documents)
+
+
+def _classes(t: SimpleNamespace) -> pa.Table:
+    ids = t.document_chunks.select("chunk_id").order_by("chunk_id").to_pyarrow()
+    return ids.append_column("is_code", pa.array([False] * ids.num_rows))
+
+
+def _stripes(t: SimpleNamespace) -> Any:
+    chunks = t.document_chunks.order_by("chunk_id").to_pyarrow()
+    return stripes.stripes_of(chunks, _classes(t), t.chunk_context, t.embeddings, GraphSettings())
+
+
+CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
+    "checks.broken": lambda t: publish_checks.broken(
+        t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
+    ),
+    "context.joined_context": lambda t: embedded_text.joined_context(
+        t.message_chunks, t.memberships, t.messages, t.thread_tree, t.inferred_quotes, ChunkSettings()
+    ),
+    "context.parent_texts": lambda t: embedded_text.parent_texts(
+        t.message_chunks, t.thread_tree, ChunkSettings()
+    ),
+    "context.published_chunks": lambda t: embedded_text.published_chunks(
+        t.message_chunks, t.document_chunks, t.conversation_chunks, t.memberships
+    ),
+    "context.requoted": lambda t: embedded_text.requoted(_requoted(t), t.inferred_quotes),
+    "context.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
+    "context.texts_to_embed": lambda t: embedded_text.texts_to_embed(t.message_chunks, t.chunk_context),
+    "measures.body_chunks": lambda t: corpus_measures.body_chunks(t.message_chunks),
+    "measures.compared_bodies": lambda t: corpus_measures.compared_bodies(t.messages, _pairs(t)),
+    "measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t), MeasureSettings()),
+    "measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
+    "safety.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
+    "sentences.placed": lambda t: context_sentences.placed(
+        t.document_chunks.union(t.message_chunks), _known(t)
+    ),
+    "stripes.embedded_chunks": lambda t: stripes.embedded_chunks(
+        t.document_chunks, t.chunk_context, t.embeddings
+    ),
+    "stripes.stripes_of": _stripes,
+    "stripes.texts_hash": lambda t: stripes.texts_hash(
+        t.message_chunks.order_by("chunk_id").to_pyarrow(), t.chunk_context
+    ),
+    "text_batches.batches": lambda t: batches.batches(
+        _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
+    ),
+    "threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
+    "threads.memberships": lambda t: threads.memberships(t.messages),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_relational_transform_does_not_depend_on_what_its_tables_are(
+    lake_tables: dict[str, ibis.Table], name: str, form: str
+):
+    def of(form: Callable[[ibis.Table], ibis.Table]) -> list[Any]:
+        made = {table: form(stored) for table, stored in lake_tables.items()}
+        return rows(CASES[name](SimpleNamespace(**made, form=form)))
+
+    expected = of(as_in_memory)
+    assert expected, f"{name} returns no rows, so nothing is compared"
+    assert of(FORMS[form]) == expected
+
+
+def rows(result: Any) -> list[Any]:
+    """All that a transform returns, in one order."""
+    match result:
+        case str():
+            return [result]
+        case ibis.Table():
+            return rows(result.to_pyarrow())
+        case pl.DataFrame():
+            return rows(result.to_arrow())
+        case pa.Table() | pa.RecordBatch():
+            return sorted(result.to_pylist(), key=repr)
+        case redaction.Sent():
+            return [*rows(result.texts), sorted(result.renamed.items()), result.found, result.held]
+        case dict():
+            return [(name, row) for name, part in sorted(result.items()) for row in rows(part)]
+        case Iterator():
+            return sorted((row for part in result for row in rows(part)), key=repr)
+        case tuple():
+            return [row for part in result for row in rows(part)]
+    raise AssertionError(f"{type(result)} cannot be compared")
+
+
+def test_every_relational_transform_is_among_these():
+    assert set(relational()) == set(CASES)
+
+
+def relational() -> Iterator[str]:
+    """The public functions of transforms that take Ibis tables, alone or as fields of a record."""
+    for module in pkgutil.walk_packages(transforms.__path__, "transforms."):
+        loaded = importlib.import_module(module.name)
+        for name, function in inspect.getmembers(loaded, inspect.isfunction):
+            if function.__module__ == loaded.__name__ and not name.startswith("_"):
+                hints = get_type_hints(function)
+                if any(_has_tables(kind) for given, kind in hints.items() if given != "return"):
+                    yield f"{module.name.removeprefix('transforms.')}.{name}"
+
+
+def _has_tables(kind: Any) -> bool:
+    fields = (
+        get_type_hints(kind) if inspect.isclass(kind) and kind.__module__.startswith("transforms") else {}
+    )
+    return kind is ibis.Table or ibis.Table in fields.values()
