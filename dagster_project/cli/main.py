@@ -17,6 +17,7 @@ import click
 from dagster_project.cli.eval import evaluate
 from dagster_project.cli.explain import explain
 from dagster_project.cli.options import CONFIG, JSON, explained, filtered
+from dagster_project.cli.safe_streams import SafeGroup
 from transforms.errors import FetchError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+# With `color`, Click does not cut sequences out of texts in silence: the stream shows them.
+@click.group(cls=SafeGroup, context_settings={"help_option_names": ["-h", "--help"], "color": True})
 @click.version_option(package_name="weft")
 def main() -> None:
     """Turn mail, notes and documentation into a searchable DuckDB file.

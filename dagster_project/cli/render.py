@@ -12,6 +12,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from dagster_project.cli.safe_console import terminal
+from transforms.text.visible import visible
+
 if TYPE_CHECKING:
     from dagster_project.cli.doctor import Finding
     from dagster_project.orchestration.backfill import BackfillResult
@@ -51,7 +54,6 @@ _STAGES = {
     "chunk_keywords": "finding keywords",
     "search_index": "publishing",
 }
-_PIPED_WIDTH = 120
 _SHOWN_WITH_A_HIT = 5
 _EXPANSION_CHARS = 200
 _SHOWN = (
@@ -82,12 +84,15 @@ class BuildView:
         self._tasks: dict[str, Any] = {}
         self._progress = Progress(
             SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description:<18}"),
+            TextColumn("{task.description:<18}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}"),
+            TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}", markup=False),
             TimeElapsedColumn(),
             console=self.console,
             disable=not show,
+            # A bar that takes over the streams obeys the sequences of what is written to them.
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
 
     def __enter__(self) -> BuildView:
@@ -115,7 +120,7 @@ class BuildView:
             f"{len(plan.units)} units in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
         )
         for line in plan.told():
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
         for tables in plan.stale.values():
             for table in tables:
                 self._units[table] = self._units.get(table, 0) + 1
@@ -149,7 +154,7 @@ class BuildView:
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""
         for line in result.told():
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
         if result.published is None:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
             return
@@ -169,12 +174,6 @@ class BuildView:
                 "embedding_refusals"
             )
         self.console.print(f"{result.published['path']}  ({result.seconds:.1f} s)", soft_wrap=True)
-
-
-def terminal() -> Console:
-    """The console on stdout; where that is no terminal, wide enough that lines stay whole."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH)
 
 
 def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
@@ -205,9 +204,9 @@ def _print_understood(console: Console, query: Understood) -> None:
     said = [f"{c['condition']} ({c['chunks']:,} chunks)" for c in query.conditions]
     if said:
         order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
-        console.print(f"     only {', '.join(said)}; {order}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"     only {', '.join(said)}; {order}", style="dim", soft_wrap=True)
     if query.note:
-        console.print(f"     {query.note}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"     {query.note}", style="dim", soft_wrap=True)
 
 
 def _print_hit(console: Console, hit: dict[str, Any]) -> None:
@@ -223,12 +222,12 @@ def _print_hit(console: Console, hit: dict[str, Any]) -> None:
         author = hit["from_name"] or hit["from_addr"] or "unknown author"
         facts = [author, when, hit["list_id"], thread]
     file = [hit["filename"]] if hit["filename"] else []
-    console.print("     " + " · ".join([*facts, hit["chunk_kind"], *file]), markup=False)
+    console.print("     " + " · ".join([*facts, hit["chunk_kind"], *file]))
     snippet = Text(hit["snippet"])
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
     console.print(Text("     ") + snippet, soft_wrap=False)
-    console.print(f"     {scores(hit)}  ⟨{hit['citation']}⟩", style="dim", markup=False, soft_wrap=True)
+    console.print(f"     {scores(hit)}  ⟨{hit['citation']}⟩", style="dim", soft_wrap=True)
     for part in hit["constituents"][:_SHOWN_WITH_A_HIT]:
         console.print(Text(f"       for {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
     for near in hit["expansions"]:
@@ -272,7 +271,7 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
     print_records(rows, "No source has `fetch`; docs/settings.md says how it is fetched.")
     for name, outcome in outcomes.items():
         for note in (outcome.notes or "").splitlines():
-            terminal().print(f"{name}: {note}", markup=False, soft_wrap=True)
+            terminal().print(f"{name}: {note}", soft_wrap=True)
 
 
 def _ago(seconds: float) -> str:
@@ -291,10 +290,10 @@ def print_outlook(found: Outlook) -> None:
     console.print(f"{len(found.pieces)} of {found.units} units to make, {len(found.removed)} to remove")
     for why, count in found.reasons.items():
         like = next(piece.partition for piece in found.pieces if piece.why == why)
-        console.print(f"  {count:>6,}  {why}, such as {like}", markup=False, soft_wrap=True)
+        console.print(f"  {count:>6,}  {why}, such as {like}", soft_wrap=True)
     for why in dict.fromkeys(found.whole.values()):
         tables = ", ".join(table for table, reason in found.whole.items() if reason == why)
-        console.print(f"Tables over all units, {why}: {tables}", markup=False, soft_wrap=True)
+        console.print(f"Tables over all units, {why}: {tables}", soft_wrap=True)
     if found.slow:
         console.print(
             f"{len(found.slow)} units wait for the slow lane, {found.waiting_bytes:,} bytes of text"
@@ -302,7 +301,7 @@ def print_outlook(found: Outlook) -> None:
     if found.left:
         console.print(f"{found.left} units are left to the backfill that is under way")
     for path, damage in found.damaged.items():
-        console.print(f"{path}: {damage}", markup=False, soft_wrap=True)
+        console.print(f"{path}: {damage}", soft_wrap=True)
     if found.anew:
         console.print(ANEW, soft_wrap=True)
     if found.texts:
@@ -321,7 +320,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     console = terminal()
     for name, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int | float) else str(value)
-        console.print(f"{name.replace('_', ' '):<16}{shown:>24}", markup=False)
+        console.print(f"{name.replace('_', ' '):<16}{shown:>24}")
 
 
 def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
@@ -361,18 +360,18 @@ def print_prompted(found: Sequence[Prompted]) -> None:
         asked = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
         console.print(Text(f"     {asked}"), soft_wrap=True)
         console.print(Text(hit.text), soft_wrap=True)
-        console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", markup=False, soft_wrap=True)
+        console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", soft_wrap=True)
 
 
 def print_rows(rows: pa.Table) -> None:
     """A result of SQL as a table."""
     table = Table()
     for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
-        table.add_column(
-            name, justify="right" if pa.types.is_integer(type_) or pa.types.is_floating(type_) else "left"
-        )
+        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+        table.add_column(visible(name), justify="right" if is_number else "left")
     for row in rows.to_pylist():
-        table.add_row(*(Text("" if v is None else str(v)) for v in row.values()))
+        # The widths of columns are measured before the console makes texts safe.
+        table.add_row(*("" if v is None else visible(str(v)) for v in row.values()))
     terminal().print(table)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dagster_project.cli.render import terminal
+from dagster_project.cli.safe_console import SafeConsole, terminal
 from transforms.evaluation.metrics import MEASURES
 from transforms.evaluation.quality import HEADLINE, MAIN
 
@@ -35,7 +35,7 @@ def print_report(report: Mapping[str, Any], written: Mapping[str, str]) -> None:
     for line in _left_out(report):
         console.print(line, style="dim")
     for kind, place in written.items():
-        console.print(f"{kind}: {place}", markup=False, soft_wrap=True)
+        console.print(f"{kind}: {place}", soft_wrap=True)
 
 
 def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
@@ -60,8 +60,21 @@ def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
 
     Where queries come in several batches, the bar grows with each.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = SafeConsole(sys.stderr)
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not show,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ) as progress:
         task = progress.add_task("settings", total=count)
 
         def done(profile: str) -> None:
