@@ -399,15 +399,19 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
 @click.option("--port", type=int, default=8321, show_default=True, help="Port; 0 takes a free one.")
 @explained
 def serve_graph(config: Path | None, host: str, port: int) -> None:
-    """Serve the exported graph of documents over HTTP, read-only, until interrupted."""
+    """Serve the exported graph of documents over HTTP, read-only, until interrupted.
+
+    Programs may read it, and pages of the origins in `graph.origins`.
+    """
     import uvicorn
 
     from dagster_project.composition import make_graph_exporter
     from dagster_project.config.settings import load_settings
     from dagster_project.servers.graph import graph_app
 
-    folder = make_graph_exporter(load_settings(config)).folder
-    uvicorn.run(graph_app(folder), host=host, port=port, access_log=False, server_header=False)
+    settings = load_settings(config)
+    app = graph_app(make_graph_exporter(settings).folder, settings.graph, f"{host}:{port}")
+    uvicorn.run(app, host=host, port=port, access_log=False, server_header=False, use_colors=False)
 
 
 @main.command()
@@ -423,14 +427,14 @@ def mcp(config: Path | None, port: int | None) -> None:
 
     settings = load_settings(config)
     try:
-        from dagster_project.servers.mcp import mcp_server
+        from dagster_project.servers.mcp import mcp_server, own_pages
     except ModuleNotFoundError as error:
         raise not_installed(error, "mcp") from error
     server = mcp_server(settings)
     if port is None:
         server.run("stdio")
     else:
-        server.run("streamable-http", host="127.0.0.1", port=port)
+        server.run("streamable-http", host="127.0.0.1", port=port, transport_security=own_pages(port))
 
 
 @main.command()
@@ -629,8 +633,15 @@ def ui(config: Path | None, port: int) -> None:
         "DAGSTER_HOME": str(instance_home(settings)),
         CONFIG_VARIABLE: str(config_path(config).resolve()),
     }
-    command = [sys.executable, "-m", "dagster", "dev", "-m", "dagster_project.definitions", "-h", "127.0.0.1"]
-    os.execve(sys.executable, [*command, "-p", str(port)], environment)
+    command = [
+        sys.executable,
+        "-m",
+        "dagster_project.servers.guarded_ui",
+        "dev",
+        "-m",
+        "dagster_project.definitions",
+    ]
+    os.execve(sys.executable, [*command, "-h", "127.0.0.1", "-p", str(port)], environment)
 
 
 main.add_command(evaluate)

@@ -1,9 +1,10 @@
-"""Serving the exported graph: static files with ranges, ETags, caching headers and CORS."""
+"""Serving the exported graph: static files with ranges, ETags and caching headers, to programs and to named origins."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -11,31 +12,35 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
+from dagster_project.servers.own_pages import OwnPages
 from transforms.errors import IndexUnavailableError
 from transforms.graph.hal_export import INDEX
+from transforms.settings.documents import GraphSettings
 
 CACHE_CONTROL = "no-cache"
 """Names stay when contents change, so a copy may be kept but is asked about: an unchanged file costs a 304."""
 _EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified")
 
 
-def graph_app(folder: Path) -> Starlette:
-    """The ASGI application that serves the graph in `folder` to pages of any origin, read-only.
+def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlette:
+    """The ASGI application that serves the graph in `folder`, read-only, to programs and pages of `settings.origins`.
 
-    IndexUnavailableError if nothing is exported there.
+    It answers under the names of the loopback interface, the address that it listens on, `host` (a name and a port) and the
+    host of `settings.base_url`. IndexUnavailableError if nothing is exported there.
     """
     if not (folder / INDEX).is_file():
         raise IndexUnavailableError(
             f"no graph is exported in {folder}: set `enabled = true` in [graph] and run `weft build`"
         )
+    hosts = {host, urlsplit(settings.base_url or "").netloc} - {""}
     cors = Middleware(
         CORSMiddleware,
-        allow_origins=["*"],
+        allow_origins=settings.origins,
         allow_methods=["GET", "HEAD"],
         allow_headers=["Range", "If-None-Match", "If-Range", "If-Modified-Since"],
         expose_headers=_EXPOSED,
     )
-    app = Starlette(middleware=[cors])
+    app = Starlette(middleware=[Middleware(OwnPages, hosts=hosts, origins=settings.origins), cors])
     app.mount("/", _GraphFiles(directory=folder))
     return app
 
@@ -47,4 +52,6 @@ class _GraphFiles(StaticFiles):
         """The answer for one file, or that it has not changed."""
         response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = CACHE_CONTROL
+        # The texts are strangers': no browser may take one of them for a page.
+        response.headers["X-Content-Type-Options"] = "nosniff"
         return response

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
@@ -144,6 +145,15 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         return await bounded(lambda: _block(settings, asked, budget))
 
     return server
+
+
+def own_pages(port: int) -> TransportSecuritySettings:
+    """Whom the server on this port of the loopback interface answers: programs, and no page of another origin.
+
+    The library would take pages of every port for its own, as it must here for a free port, which is 0.
+    """
+    own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
+    return TransportSecuritySettings(allowed_hosts=own, allowed_origins=[f"http://{name}" for name in own])
 
 
 def _fault(kind: str, message: str) -> ToolError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from transforms.settings.base import StageSettings
 
@@ -125,3 +126,19 @@ class GraphSettings(StageSettings):
     base_url: str | None = Field(
         None, description="where the graph will be served, for absolute addresses; default: relative ones"
     )
+    origins: tuple[str, ...] = Field(
+        (),
+        exclude=True,  # No table or file depends on it, so it is no part of the digest.
+        description="origins whose pages may read from `weft serve-graph`, as `https://notes.example.org`; `*`: every "
+        "page that a browser of this machine shows",
+    )
+
+    @field_validator("origins")
+    @classmethod
+    def _plain_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if origin != "*" and not re.fullmatch(r"https?://[^/\s*@]+", origin):
+                raise ValueError(
+                    f"{origin!r} is no origin: write scheme, host and port, as https://notes.example.org"
+                )
+        return origins

@@ -24,6 +24,7 @@ import pytest
 
 from dagster_project.orchestration.build import make_report
 from tests.archives import Workspace
+from tests.dagster_project.servers.test_own_pages import status
 
 LOADED_WITHIN, ENDED_WITHIN, SHOWN_WITHIN = 120, 120, 60
 """Seconds until the server has loaded Weft, until a run ended, until a page shows what is waited for."""
@@ -128,6 +129,43 @@ def test_the_graph_of_assets_shows_every_group(page: Any, server: Server):
         node.wait_for()
         assert node.is_visible()
     shoot(page, "graph")
+
+
+RUNS = f"/graphql?query={quote('mutation{reloadWorkspace{__typename}}')}"
+READS = f"/graphql?query={quote('{version}')}"
+SOCKET = (
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("Sec-WebSocket-Protocol", "graphql-ws"),
+)
+EMBEDDED = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "expected"),
+    [
+        ("GET", READS, [("Host", "127.0.0.1:PORT")], 200),
+        ("POST", RUNS, [("Host", "localhost:PORT"), ("Origin", "http://localhost:PORT")], 200),
+        ("GET", "/graphql", [("Host", "127.0.0.1:PORT"), ("Origin", "http://127.0.0.1:PORT"), *SOCKET], 101),
+        ("GET", READS, [("Host", "rebound.example:PORT")], 421),
+        ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example")], 403),
+        ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "null")], 403),
+        ("GET", RUNS, [("Host", "127.0.0.1:PORT"), *EMBEDDED], 403),
+        (
+            "GET",
+            "/graphql",
+            [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example"), *SOCKET],
+            403,
+        ),
+        ("GET", "/graphql", [("Host", "rebound.example:PORT"), *SOCKET], 403),
+    ],
+)
+def test_pages_of_other_origins_neither_read_nor_run_anything(
+    server: Server, method: str, path: str, headers: list[tuple[str, str]], expected: int
+):
+    assert status(server.port, method, path, headers)[0] == expected
 
 
 def test_a_partition_is_materialized_from_the_ui(page: Any, server: Server, workspace: Workspace):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from pydantic import ValidationError
 
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.servers.graph import graph_app
@@ -29,6 +30,7 @@ MANUAL = "# Manual\n\nAll of it: ä, ö, ü.\n\n" + "\n\n".join(
 )
 FILES = {"index.md": "# Start\n\nWelcome.", "guide/Über uns.md": MANUAL}
 CHUNK = "/s/index.md/_chunks/index-0.md"
+FRIEND = "http://friend.example"
 CHROMIUM, NODE = shutil.which("chromium"), shutil.which("node")
 
 CLIENT = """
@@ -68,8 +70,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
-    """The port of a running server of the graph."""
-    server = uvicorn.Server(uvicorn.Config(graph_app(folder), port=0, log_level="critical"))
+    """The port of a running server of the graph, which pages of one origin may ask."""
+    settings = GraphSettings(origins=(FRIEND,), base_url="https://notes.example.org/graph/")
+    with served(folder, settings) as found:
+        yield found
+
+
+@contextmanager
+def served(folder: Path, settings: GraphSettings) -> Iterator[int]:
+    """The port of a server of the graph in `folder`."""
+    server = uvicorn.Server(uvicorn.Config(graph_app(folder, settings), port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -83,7 +93,7 @@ def port(folder: Path) -> Iterator[int]:
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request(method, path, headers={"Origin": "http://elsewhere.example", **named})
+    connection.request(method, path, headers={"Origin": FRIEND, **named})
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -94,7 +104,8 @@ def test_a_file_comes_with_what_caches_and_other_origins_need(port: int, folder:
     answer, body = get(port, CHUNK)
     assert (answer.status, body) == (200, (folder / CHUNK[1:]).read_bytes())
     assert answer.headers["Content-Type"] == "text/markdown; charset=utf-8"
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert answer.headers["Access-Control-Allow-Origin"] == FRIEND
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "ETag" in answer.headers["Access-Control-Expose-Headers"]
     assert answer.headers["Cache-Control"] == "no-cache"
     assert get(port, "/index.json")[0].headers["Content-Type"] == "application/json"
@@ -141,7 +152,7 @@ def test_another_origin_may_ask_for_ranges(port: int):
 
 def test_nothing_exported_is_an_error_with_the_remedy(tmp_path: Path):
     with pytest.raises(IndexUnavailableError, match="run `weft build`"):
-        graph_app(tmp_path)
+        graph_app(tmp_path, GraphSettings())
 
 
 @pytest.mark.skipif(NODE is None, reason="no node on this machine")
@@ -151,10 +162,84 @@ def test_fetch_reads_a_document_progressively(port: int, folder: Path):
     require_read(json.loads(done.stdout), folder)
 
 
+FOREIGN = "http://elsewhere.example"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "127.0.0.1:PORT"}, 200),
+        ({"Host": "localhost:PORT", "Origin": FRIEND}, 200),
+        ({"Host": "[::1]:PORT", "Origin": "http://[::1]:PORT"}, 200),
+        ({"Host": "notes.example.org", "Origin": "https://notes.example.org"}, 200),
+        ({"Host": "127.0.0.1:PORT", "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
+        ({"Host": "rebound.example:PORT"}, 421),
+        ({"Host": "127.0.0.1.rebound.example:PORT"}, 421),
+        ({"Host": "rebound.example"}, 421),
+        ({"Host": "localhost"}, 421),
+        ({"Host": "localhost:1"}, 421),
+        ({"Host": ""}, 421),
+        ({"Host": "rebound.example:PORT", "Origin": "http://rebound.example:PORT"}, 421),
+        ({"Host": "127.0.0.1:PORT", "Origin": FOREIGN}, 403),
+        ({"Host": "127.0.0.1:PORT", "Origin": "null"}, 403),
+        ({"Host": "127.0.0.1:PORT", "Origin": "http://localhost:1"}, 403),
+        ({"Host": "127.0.0.1:PORT", "Origin": f"{FRIEND}.elsewhere.example"}, 403),
+    ],
+    ids=str,
+)
+def test_only_own_names_and_named_origins_are_answered(port: int, headers: dict[str, str], status: int):
+    answer, body = asked(port, headers)
+    assert answer.status == status
+    assert (b"_embedded" in body) == (status == 200)
+    allowed = answer.headers["Access-Control-Allow-Origin"]
+    assert allowed == (FRIEND if headers.get("Origin") == FRIEND else None)
+
+
+def asked(
+    port: int, headers: dict[str, str], method: str = "GET", path: str = "/index.json"
+) -> tuple[HTTPResponse, bytes]:
+    """The answer to a request with these headers alone, `PORT` in them filled in."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in headers.items():
+        connection.putheader(name, value.replace("PORT", str(port)))
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_by_default_no_page_of_another_origin_may_embed_or_read_a_file(folder: Path, site: str):
+    with served(folder, GraphSettings()) as port:
+        own = {"Host": "127.0.0.1:PORT"}
+        for more in ({"Origin": FRIEND}, {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}):
+            answer, body = asked(port, own | more)
+            assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (403, None)
+            assert b"_embedded" not in body
+        assert asked(port, own)[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["notes.example.org", "https://*.example.org", "https://a.example/b", "https://u:p@a"]
+)
+def test_what_is_no_origin_is_refused(origin: str):
+    with pytest.raises(ValidationError, match="is no origin"):
+        GraphSettings(origins=(origin,))
+
+
+def test_origins_make_no_file_of_the_graph_anew():
+    assert GraphSettings(origins=("*",)).digest() == GraphSettings().digest()
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_a_browser_reads_a_document_from_a_page_of_another_origin(port: int, folder: Path, tmp_path: Path):
-    (tmp_path / "page.html").write_text(PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/")))
-    with pages(tmp_path) as origin:
+@pytest.mark.parametrize("named", [True, False])
+def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(
+    folder: Path, tmp_path: Path, named: bool
+):
+    with pages(tmp_path) as origin, served(folder, GraphSettings(origins=(origin,) if named else ())) as port:
+        (tmp_path / "page.html").write_text(PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/")))
         options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
         command = [
             str(CHROMIUM),
@@ -164,7 +249,11 @@ def test_a_browser_reads_a_document_from_a_page_of_another_origin(port: int, fol
             f"{origin}/page.html",
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    require_read(json.loads(_decoded(done.stdout)), folder)
+    said = _decoded(done.stdout)
+    if named:
+        require_read(json.loads(said), folder)
+    else:
+        assert said.startswith("failed: ")
 
 
 def _decoded(page: str) -> str:

@@ -1,0 +1,111 @@
+"""No page of another origin, and no name that somebody else lets point here, reaches a server of Weft."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from tests.archives import Workspace
+
+STARTED_WITHIN = 60
+FRIEND = "https://friend.example"
+ASKED = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+INITIALIZE = ASKED | {
+    "params": {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+}
+
+
+@contextmanager
+def serving(*arguments: str, option: str) -> Iterator[int]:
+    """The port of a server of the command line."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "dagster_project.cli.main", *arguments, option, str(port)]
+    environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
+    try:
+        end = time.monotonic() + STARTED_WITHIN
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except ConnectionRefusedError:
+                assert process.poll() is None and time.monotonic() < end
+                time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def status(
+    port: int, method: str, path: str, headers: Sequence[tuple[str, str]], body: str = ""
+) -> tuple[int, str]:
+    """Status and allowed origin of the answer to a request with these headers alone, `PORT` in them filled in."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in (*headers, *([("Content-Length", str(len(body)))] if body else [])):
+        connection.putheader(name, value.replace("PORT", str(port)))
+    connection.endheaders(body.encode() or None)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status, answer.headers["Access-Control-Allow-Origin"] or ""
+
+
+@pytest.fixture(scope="module")
+def assistants(built_once: Workspace) -> Iterator[int]:
+    """The port of `weft mcp --http`."""
+    with serving("mcp", "--config", str(built_once.config), option="--http") as port:
+        yield port
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "expected"),
+    [
+        ("127.0.0.1:PORT", None, 200),
+        ("localhost:PORT", "http://localhost:PORT", 200),
+        ("rebound.example:PORT", None, 421),
+        ("rebound.example:PORT", "http://rebound.example:PORT", 421),
+        ("127.0.0.1:1", None, 421),
+        ("127.0.0.1:PORT", "https://elsewhere.example", 403),
+        ("127.0.0.1:PORT", "http://localhost:1", 403),
+        ("127.0.0.1:PORT", "null", 403),
+    ],
+)
+def test_assistants_are_answered_and_pages_are_not(
+    assistants: int, host: str, origin: str | None, expected: int
+):
+    headers = [
+        ("Host", host),
+        *([("Origin", origin)] if origin else []),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ]
+    assert status(assistants, "POST", "/mcp", headers, json.dumps(INITIALIZE)) == (expected, "")
+
+
+def test_the_graph_is_served_to_the_origins_of_the_settings(tmp_path: Path):
+    work = Workspace(tmp_path / "work").configure(graph={"enabled": True, "origins": [FRIEND]})
+    work.put("state/graph/index.json", "{}")
+    with serving("serve-graph", "--config", str(work.config), option="--port") as port:
+        own = ("Host", "127.0.0.1:PORT")
+        assert status(port, "GET", "/index.json", [own]) == (200, "")
+        assert status(port, "GET", "/index.json", [own, ("Origin", FRIEND)]) == (200, FRIEND)
+        assert status(port, "GET", "/index.json", [own, ("Origin", "https://elsewhere.example")]) == (403, "")
+        assert status(port, "GET", "/index.json", [("Host", "rebound.example:PORT")]) == (421, "")
