@@ -16,14 +16,19 @@ from transforms.documents.markdown import closing_fence
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
 
-VERSION = "1"
+VERSION = "2"
 _SEED_HEAD = (
     "\n\n## Related Previous Posts (for continuity and linking):\n"
     "You can reference these posts in your writing to maintain conversation continuity.\n\n"
 )
 _COMPILED_HEAD = "# Context\n"
-_ESCAPED = re.compile(r"^(?= {0,3}(?:#{1,6}(?:\s|$)|<(?:[!?]|(?:script|pre|style|textarea)\b)))", re.I | re.M)
-"""Where a line begins a heading, or raw HTML that no empty line ends."""
+_ESCAPED = re.compile(
+    r"^(?= {0,3}(?:#{1,6}(?:\s|$)|(?:=+|-+)[ \t]*$|<(?:[!?]|(?:script|pre|style|textarea)\b)))", re.I | re.M
+)
+"""Where a line begins a heading, makes one of the line before it, or begins raw HTML that no empty line ends."""
+_LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+"""What some reader takes for the end of a line; what follows it would stand on a line of its own, not quoted."""
+_BRACKET = re.compile("[\u27e8\u27e9]")
 
 TokenCounter = Callable[[Sequence[str]], list[int]]
 
@@ -88,7 +93,7 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     parts = [_SEED_HEAD]
     for passage in passages:
         date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
-        text = _ESCAPED.sub(r"\\", passage.text[:passage_chars]) + "..."
+        text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text[:passage_chars])) + "..."
         if fence := closing_fence(text):
             text = f"{text}\n{fence}"
         tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
@@ -161,15 +166,21 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
 
 
 def rendered_block(chosen: Sequence[Passage]) -> str:
-    """The block of these passages; every line of theirs begins with `> `, so that none can pass for ours."""
+    """The block of these passages; none of their text can pass for ours.
+
+    Every line of theirs begins with `> `, whichever sign ends it, and their brackets of citations get a backslash: those
+    without are Weft's.
+    """
     return "\n".join([_COMPILED_HEAD, *map(_rendered, chosen)]) if chosen else ""
 
 
 def _rendered(passage: Passage) -> str:
     text, start, end = passage.shown
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    quoted = "\n".join(f"> {line}".rstrip() for line in text.strip("\n").split("\n"))
-    return f"## {_one_line(passage.title)}{date}\n\n{quoted}\n\n\u27e8{_one_line(passage.place)} bytes {start}-{end}\u27e9\n"
+    lines = _uncited(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
+    quoted = "\n".join(f"> {line}".rstrip() for line in lines)
+    title, place = (_uncited(_one_line(said)) for said in (passage.title, passage.place))
+    return f"## {title}{date}\n\n{quoted}\n\n\u27e8{place} bytes {start}-{end}\u27e9\n"
 
 
 def manifest(made: Compiled, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +255,11 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
             if new[c][1]["expanded"] != old[c][1]["expanded"]
         ],
     }
+
+
+def _uncited(text: str) -> str:
+    """`text` without a citation: what could begin or end one has a backslash."""
+    return _BRACKET.sub(r"\\\g<0>", text)
 
 
 def _one_line(text: str) -> str:
