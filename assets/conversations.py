@@ -28,6 +28,7 @@ from transforms.schemas.table import Table
 from transforms.settings.conversations import ContextSettings, ConversationSettings
 from transforms.settings.search import TermSettings
 from transforms.text import terms
+from transforms.text.markdown_tables import table
 
 _PREVIEW_ROWS = 10
 
@@ -181,7 +182,8 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
                 "preview": _preview(
                     _frame(made).select(pl.exclude("records", "compiled", "manifest", "block"))
                 ),
-                "latest_context": dg.MetadataValue.md(shown[-1] if shown else ""),
+                # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who reads.
+                "latest_context": dg.MetadataValue.text(shown[-1] if shown else ""),
             }
         )
         return _staged(lake, "conversation_context", made, _version(settings), facts["index_version"])
@@ -205,11 +207,8 @@ def _staged(lake: Lake, table: str, data: pa.Table, code_version: str, index_ver
 
 def _preview(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
     """The first rows as a Markdown table."""
-    names = rows.columns
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    for row in rows.head(_PREVIEW_ROWS).iter_rows():
-        cells = (
-            f"{v:.4f}" if isinstance(v, float) else str(v).replace("|", "\\|").replace("\n", " ") for v in row
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    return dg.MetadataValue.md("\n".join(lines))
+    shown = (
+        [f"{v:.4f}" if isinstance(v, float) else v for v in row]
+        for row in rows.head(_PREVIEW_ROWS).iter_rows()
+    )
+    return dg.MetadataValue.md(table(rows.columns, shown))

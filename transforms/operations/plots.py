@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from transforms.operations.figures import INDEX_BYTES, LAGS, LIVE_SHARE, REUSE, Figures, throughput
+from transforms.text.markdown_tables import table
 
 _INCHES, _DPI = (9.0, 8.0), 80
 _COLOURS = 32
@@ -23,10 +24,10 @@ def report(figures: Figures) -> str:
     """Markdown: the facts, the plots as one inline PNG, and the numbers behind the bars."""
     picture = base64.b64encode(plots(figures)).decode()
     parts = [
-        _table(("fact", "value"), list(figures.facts.items())),
+        table(("fact", "value"), list(figures.facts.items())),
         f"![Throughput, lag, reuse, quarantine and size](data:image/png;base64,{picture})",
         "### Rows per second, by step of the last runs",
-        _table(
+        table(
             ("step", "rows", "seconds", "rows/s"),
             [
                 (s, f"{n:,}", f"{t:,.2f}", f"{r:,.0f}")
@@ -34,7 +35,7 @@ def report(figures: Figures) -> str:
             ],
         ),
         "### Quarantine by reason",
-        _table(("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.quarantine.iter_rows()]),
+        table(("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.quarantine.iter_rows()]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -85,10 +86,3 @@ def _lines(
     axes.tick_params(axis="x", labelrotation=30)
     if len(names) > 1:
         axes.legend(fontsize=7)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; names of steps and reasons stand as they are but for the signs of tables."""
-    cells = [[str(c).replace("|", "\\|").replace("\n", " ") for c in row] for row in rows]
-    lines = [head, ["---"] * len(head), *cells]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
+import dagster as dg
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from markdown_it import MarkdownIt
 from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +30,8 @@ UNSEEN += ["\u2028", "\u2029", "\u200b", "\u2060", "\ufeff", "\U000e0001", "\U00
 EVIL = "\x1b]52;c;aGFja2Vk\x07" + "".join(CONTROLS + UNSEEN)
 NAMED = "".join(sign for sign in EVIL if sign != "\0")
 """What may stand in the name of a file and in an argument."""
+PIXEL = "https://evil.example/pixel.png"
+"""A picture that tells its owner who looks."""
 STEERS = re.compile(f"[{''.join(map(re.escape, CONTROLS + UNSEEN))}\ud800-\udfff]")
 
 
@@ -46,7 +50,8 @@ def mail(number: int, answers: int | None = None) -> str:
         "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"
         "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n"
         + base64.encodebytes(
-            f"> the compactor {NAMED} was quoted\n> in {NAMED} two lines\n\nThe compactor of run {number} keeps "
+            f"> the compactor {NAMED} was quoted\n> in {NAMED} two lines\n\n![it]({PIXEL}) The compactor of "
+            f"run {number} keeps "
             f"{EVIL} its pace when the load doubles, and {EVIL} nothing is lost.\n".encode()
         ).decode()
         + f'\n--b\nContent-Type: text/plain; name="{word(f"log {EVIL}.txt")}"\n'
@@ -58,8 +63,8 @@ def mail(number: int, answers: int | None = None) -> str:
 
 FACTS = yaml.safe_dump({"tags": ["compactor", f"tag{EVIL}"], "title": f"Notes {EVIL}"})
 NOTE = (
-    f"---\n{FACTS}---\n# Compactor {NAMED}\n\nThe compactor merges {NAMED} sorted runs.\n\n"
-    f"## Part {NAMED}\n\nNobody {NAMED} waits for it.\n"
+    f"---\n{FACTS}---\n# Compactor {NAMED}\n\nThe compactor merges ![it]({PIXEL}) {NAMED} sorted runs.\n\n"
+    f"## Part {NAMED}\n\nNobody {NAMED} waits for ![it]({PIXEL}) in a load.\n"
 )
 PAIRS = f"## Q: What merges {NAMED} sorted runs?\n\nA: See [the manual](manual.md).\n"
 CHAT = "".join(
@@ -253,6 +258,26 @@ def test_json_of_a_text_is_that_text(built: Built):
     assert "\x1b]52;" in body and "\u202e" in body and "\x9b" in body
     assert json.loads(built.run("get", "--json", *HERE, "m1@example.org").stdout)["text"] == body
     assert built.run("get", *HERE, "m1@example.org").stdout == visible(body)
+
+
+def test_metadata_in_dagster_fetches_no_picture_of_a_text(built: Built):
+    found: list[str] = []
+    with built.work.instance() as instance:
+        for key in instance.get_asset_keys():
+            event = instance.get_latest_materialization_event(key)
+            assert event is not None and event.asset_materialization is not None
+            for name, value in event.asset_materialization.metadata.items():
+                if isinstance(value, dg.MarkdownMetadataValue):
+                    found.append(f"{key.to_user_string()} {name}")
+                    tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(str(value.value))
+                    inline = [child for token in tokens for child in token.children or ()]
+                    assert not [
+                        t for t in (*tokens, *inline) if t.type in ("image", "html_block", "html_inline")
+                    ]
+                elif PIXEL in str(value.value):
+                    found.append(f"{key.to_user_string()} {name} as text")
+    assert "conversation_documents preview" in found
+    assert "conversation_context latest_context as text" in found
 
 
 def test_signs_that_scripts_and_emoji_need_stay():
