@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
 from dagster_project.resources.models.transformer import folder_revision
 from transforms.errors import SettingsError
-from transforms.settings.base import StageSettings
+from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
     DOCUMENT_FORMATS,
@@ -240,6 +240,8 @@ class StorageSettings(StageSettings):
         description="file with the key of pseudonyms, made when it is needed; relative to the file; outside lake and "
         "index; WEFT_PSEUDONYM_KEY, if set, is the key itself",
     )
+
+    _checked_address = field_validator("lake")(without_credentials)
 
 
 class Settings(StageSettings):

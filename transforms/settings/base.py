@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,13 +12,28 @@ from transforms.hashing import text_hash
 
 
 class StageSettings(BaseModel):
-    """Base of all stage settings: immutable, and an unknown name is an error."""
+    """Base of all stage settings: immutable; an unknown name is an error, and no fault repeats a value, maybe a secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def digest(self) -> str:
         """Hash of all values; what a stage's code version is derived from."""
         return text_hash(json.dumps(self.model_dump(mode="json"), sort_keys=True))[:12]
+
+
+def without_credentials(url: str | None) -> str | None:
+    """`url`; ValueError, which does not repeat it, if it carries a name or a password: addresses are printed and stored."""
+    if url and "://" in url:
+        try:
+            parts = urlsplit(url)
+            carried = parts.port, parts.username, parts.password
+        except ValueError as error:
+            raise ValueError("no address can be read from it") from error
+        if any(carried[1:]):
+            raise ValueError(
+                "leave name and password out of the address; the environment is the place for them"
+            )
+    return url
 
 
 def digest_of(settings: Mapping[str, StageSettings]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transforms.settings.base import StageSettings
+from transforms.settings.base import StageSettings, without_credentials
 
 DOCUMENT_FORMATS = {
     "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
@@ -133,12 +133,14 @@ class GraphSettings(StageSettings):
         "page that a browser of this machine shows",
     )
 
+    _checked_address = field_validator("base_url")(without_credentials)
+
     @field_validator("origins")
     @classmethod
     def _plain_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if origin != "*" and not re.fullmatch(r"https?://[^/\s*@]+", origin):
                 raise ValueError(
-                    f"{origin!r} is no origin: write scheme, host and port, as https://notes.example.org"
+                    "this is no origin: write scheme, host and port, as https://notes.example.org"
                 )
         return origins

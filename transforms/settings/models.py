@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
-from transforms.settings.base import StageSettings
+from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.search import GEMINI_LANGUAGE_NAME
 
 _STATIC_NAME = "wordllama-l2-supercat"
@@ -168,6 +168,8 @@ class GeminiSettings(StageSettings):
     answer_price_per_million: float = Field(
         2.50, ge=0, description="US dollars for tokens it thinks and answers (Google's list price of 2025)"
     )
+
+    _checked_address = field_validator("base_url")(without_credentials)
 
 
 class SafetySettings(StageSettings):

@@ -1,0 +1,106 @@
+"""A credential, wherever it stands in settings or environment, is in no output, message or file of Weft or Dagster."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli.main import main
+from dagster_project.config.settings import load_settings
+from tests.archives import Workspace, discussion
+from tests.fuzz.fuzzing import SECRET
+from transforms.errors import SettingsError
+
+DEV = {"name": "dev", "kind": "mbox", "path": "mail/*"}
+FETCH = {"kind": "http", "url": "https://example.org/{year}{month:02}", "since": "2004-01"}
+COMMANDS = (["plan"], ["build", "--json"], ["doctor"], ["fetch"], ["cache", "stats"], ["search", "compactor"])
+
+
+def fetched(**fetch: object) -> dict[str, Any]:
+    return {"name": "far", "kind": "mbox", "fetch": FETCH | fetch}
+
+
+@pytest.mark.parametrize(
+    ("source", "sections"),
+    [
+        (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}@bucket/lake"}}),
+        (DEV, {"storage": {"root": "state", "lake": f"s3://{SECRET}@bucket/lake"}}),
+        (DEV, {"gemini": {"base_url": f"https://user:{SECRET}@gemini.example"}}),
+        (DEV, {"graph": {"base_url": f"https://user:{SECRET}@docs.example"}}),
+        (DEV, {"graph": {"origins": [f"https://user:{SECRET}@docs.example"]}}),
+        (DEV, {"alerts": {"url": [SECRET]}}),
+        (DEV, {"alerts": {"timeout_seconds": SECRET}}),
+        (DEV, {"embedding": {"model": SECRET}}),
+        (fetched(url=f"https://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
+        (fetched(url=f"ftp://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
+        (fetched(url=f"https://user:{SECRET}@[/{{year}}{{month:02}}"), {}),
+        (fetched(user_variable="USER", password_variable=f"{SECRET}!"), {}),
+        (fetched(token_variable=f"{SECRET}!"), {}),
+        (fetched(password=SECRET), {}),
+        (fetched(since=SECRET), {}),
+    ],
+    ids=lambda value: str(value).replace(SECRET, "***"),
+)
+def test_settings_that_are_refused_do_not_repeat_a_secret(
+    tmp_path: Path, source: dict[str, Any], sections: dict[str, Any]
+):
+    work = Workspace(tmp_path / "work").configure(source, **sections)
+    for command in (["plan"], ["doctor", "--json"]):
+        result = CliRunner().invoke(main, [*command, "--config", str(work.config)])
+        assert result.exit_code == 2 and str(work.config) in result.stderr
+        assert SECRET not in result.output + result.stderr
+    with pytest.raises(SettingsError) as fault:
+        load_settings(work.config)
+    # Dagster prints the whole chain where it loads the definitions.
+    assert SECRET not in "".join(traceback.format_exception(fault.value))
+
+
+@pytest.fixture
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace with a secret in every place where one may stand; nothing answers its remotes."""
+    for name in (
+        "FETCH_PASSWORD",
+        "FETCH_TOKEN",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "WEFT_PSEUDONYM_KEY",
+        "ALERT",
+    ):
+        monkeypatch.setenv(name, f"http://127.0.0.1:9/{SECRET}" if name == "ALERT" else SECRET)
+    monkeypatch.setenv("FETCH_USER", "ada")
+    quick = {"attempts": 1, "timeout_seconds": 1}
+    closed = "http://127.0.0.1:9/{year}{month:02}"
+    work = Workspace(tmp_path / "work").configure(
+        DEV,
+        {
+            **fetched(url=closed, user_variable="FETCH_USER", password_variable="FETCH_PASSWORD", **quick),
+            "name": "a",
+        },
+        {**fetched(url=f"{closed}?token={SECRET}", token_variable="FETCH_TOKEN", **quick), "name": "b"},
+        {"name": "chat", "kind": "conversation", "path": "chats"},
+        alerts={
+            "url": f"http://127.0.0.1:9/hooks/{SECRET}",
+            "command": ["false", SECRET],
+            "url_env": "ALERT",
+        },
+    )
+    work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
+    work.put("chats/WhatsApp Chat with Ada.txt", "27.03.25, 18:02 - Ada: the compactor keeps its pace\n")
+    return work
+
+
+def test_settings_that_are_used_leave_no_secret_anywhere(trusted: Workspace):
+    before = {path for path in trusted.folder.rglob("*") if path.is_file()}
+    for command in COMMANDS:
+        result = CliRunner().invoke(main, [*command, "--config", str(trusted.config)])
+        assert SECRET not in result.output + result.stderr, command
+        if command[0] == "build":
+            assert json.loads(result.stdout)["published"], result.stderr
+    written = [path for path in trusted.folder.rglob("*") if path.is_file() and path not in before]
+    assert any("dagster" in path.parts for path in written)
+    assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
