@@ -114,4 +114,5 @@ def _failure(fault: FetchError, lag_seconds: float | None, is_not_last: bool) ->
     if isinstance(fault, FetchInterruptedError) and fault.pause and is_not_last:
         return dg.RetryRequested(max_retries=1_000, seconds_to_wait=fault.pause)
     metadata = {} if lag_seconds is None else {"lag_seconds": lag_seconds}
-    return dg.Failure(str(fault), metadata=metadata, allow_retries=passes)
+    # The last failure is final: else its place in the run says how many attempts there were, and not why they failed.
+    return dg.Failure(str(fault), metadata=metadata, allow_retries=passes and is_not_last)

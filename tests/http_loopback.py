@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -82,6 +83,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *ignored: Any) -> None:
         return
 
+    def handle(self) -> None:
+        with suppress(OSError):  # clients may leave at any time
+            super().handle()
+
 
 def status(code: int, **facts: str) -> Answer:
     """An answer of that status."""
@@ -137,18 +142,46 @@ def basic(user: str, password: str) -> str:
 
 
 @contextmanager
-def served_archives() -> Iterator[Archives]:
+def served_archives(host: str = "127.0.0.1") -> Iterator[Archives]:
     """A running server and what it serves."""
     archives = Archives()
     handler = type("Handler", (_Handler,), {"archives": archives})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer((host, 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    archives.address = f"http://127.0.0.1:{server.server_port}"
+    archives.address = f"http://{host}:{server.server_port}"
     try:
         yield archives
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def raw(*blocks: bytes, pause: float = 0.0, hang: float = 0.0) -> Answer:
+    """Bytes in place of an answer, with a pause after each block; the connection stays open for a while, then ends."""
+
+    def answer(handler: _Handler, body: bytes) -> None:
+        handler.archives.asked.append((handler.path.partition("?")[0], 0, dict(handler.headers)))
+        handler.close_connection = True
+        with suppress(OSError):  # the client has enough
+            for block in blocks:
+                handler.wfile.write(block)
+                handler.wfile.flush()
+                time.sleep(pause)
+            time.sleep(hang)
+
+    return answer
+
+
+def slowly(handler: _Handler, body: bytes) -> None:
+    """The true answer, some bytes at a time: about a second for 200 kB."""
+    etag = f'"{sha256(body).hexdigest()[:16]}"'
+    start, code, more = 0, 200, ""
+    wanted = handler.headers.get("Range", "")
+    if wanted and handler.headers.get("If-Range") == etag:
+        start, code = int(wanted.removeprefix("bytes=").rstrip("-")), 206
+        more = f"Content-Range: bytes {start}-{len(body) - 1}/{len(body)}\r\n"
+    head = f"HTTP/1.1 {code} OK\r\nETag: {etag}\r\n{more}Content-Length: {len(body) - start}\r\n\r\n".encode()
+    raw(head, *(body[n : n + 2000] for n in range(start, len(body), 2000)), pause=0.01)(handler, body)

@@ -10,6 +10,7 @@ import dagster as dg
 from assets.fetch import GROUP, fetched_key
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.job_execution import root_cause
 from dagster_project.orchestration.names import FETCH, ROOT_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
 from transforms.errors import SettingsError
@@ -63,5 +64,6 @@ def _outcome(result: dg.ExecuteInProcessResult, source: str, step: str) -> Fetch
             if told := data.user_failure_data:
                 facts = {k: v.value for k, v in told.metadata.items()}
                 return FetchOutcome(told.description, lag_seconds=facts.get("lag_seconds"))
-            return FetchOutcome(data.error.message.strip() if data.error else "unknown")
+            error = root_cause(data.error)
+            return FetchOutcome(error.message.strip() if error else "unknown")
     return FetchOutcome(f"run {result.run_id} ended before it was fetched")

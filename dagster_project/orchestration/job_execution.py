@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import dagster as dg
+from dagster._utils.error import SerializableErrorInfo
 
 from transforms.errors import CheckFailedError, WeftError
 
@@ -25,6 +26,13 @@ def run_job(
     return result
 
 
+def root_cause(error: SerializableErrorInfo | None) -> SerializableErrorInfo | None:
+    """The fault itself, out of what Dagster says about the step and its attempts."""
+    while error and error.cause:
+        error = error.cause
+    return error
+
+
 def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
     """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
     blocking = dg.AssetCheckSeverity.ERROR
@@ -37,9 +45,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
     kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
     for event in result.all_events:
         if event.is_step_failure:
-            error = event.step_failure_data.error
-            while error and error.cause:
-                error = error.cause
+            error = root_cause(event.step_failure_data.error)
             kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
             reason = (
                 error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ")

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import resource
+import selectors
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,8 @@ from urllib.parse import urlsplit
 
 from dagster_project.config.source_settings import GitRemote
 from dagster_project.resources.remotes.landing import Landing
-from dagster_project.resources.system.credentials import Credentials, shown_address
+from dagster_project.resources.system.credentials import Credentials
+from dagster_project.resources.system.masking import shown_address
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 
@@ -32,10 +34,13 @@ _ABSENT = re.compile(
 )
 _REFUSED = re.compile(
     r"authentication failed|could not read (?:username|password)|permission denied|access denied|host key verification|"
-    r"returned error: 40[13]|certificate|transport '.*' not allowed|unable to update url base from redirection",
+    r"returned error: 40[13]|certificate|transport '.*' not allowed",
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile("file too large", re.IGNORECASE)
+_REDIRECTED = re.compile(r"returned error: 30[0-9]|unable to update url base from redirection", re.IGNORECASE)
+_KEPT_BYTES = 1 << 16
+"""Bytes of what git says that are kept, the last ones: a server can have it say any number of them."""
 _NO_GIT = "the git program is not there; install git"
 _STALLED_BYTES = 1000
 """Bytes per second below which a transfer counts as stalled."""
@@ -86,7 +91,8 @@ class GitRepositories:
                 "--no-write-fetch-head", url, "+refs/*:refs/*",
             )  # fmt: skip
         else:
-            unfinished = self.landing.partial(mirror.name)
+            # Of this process alone: the git of a fetch that was killed may still write into its own.
+            unfinished = self.landing.partial(f"{mirror.name}.{os.getpid()}.{time.time_ns()}")
             self._git(
                 url, "clone", "--quiet", "--mirror", "--template=", "--no-hardlinks", url, str(unfinished)
             )
@@ -100,7 +106,8 @@ class GitRepositories:
         else:
             self.landing.changed += 1
         if times := [int(t) for t, _, _ in now or () if t.isdecimal()]:
-            self.landing.saw(datetime.fromtimestamp(max(times), UTC))
+            # Whoever commits can name any time.
+            self.landing.saw(datetime.fromtimestamp(min(max(times), time.time()), UTC))
 
     def _git(self, url: str, *arguments: str) -> None:
         """Run git with what is left of the time; FetchError with its own words where it fails."""
@@ -108,7 +115,8 @@ class GitRepositories:
             "core.hooksPath": os.devnull,
             "gc.autoDetach": "false",
             "maintenance.autoDetach": "false",
-            "http.followRedirects": "false" if self.credentials.authorization else "initial",
+            # git looks at no address that a redirect leads to, and would ask any host in any network.
+            "http.followRedirects": "false",
             "http.lowSpeedLimit": str(_STALLED_BYTES),
             "http.lowSpeedTime": str(max(1, int(self.remote.timeout_seconds))),
         }
@@ -133,8 +141,8 @@ class GitRepositories:
             )
         with process:
             try:
-                _, complaint = process.communicate(timeout=max(0.1, self.ends_at - time.monotonic()))
-            except subprocess.TimeoutExpired:
+                complaint = _complaint(process, self.ends_at)
+            except TimeoutError:
                 _end_group(process.pid)
                 raise FetchError(
                     f"{shown_address(url)}: the time limit of {self.remote.time_limit_seconds:g} s is over "
@@ -149,12 +157,13 @@ class GitRepositories:
     def _fault(self, url: str, complaint: str) -> FetchError:
         """What git's words mean: absent, refused, too large, or a fault that may pass."""
         lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
-        said = self.credentials.hidden(
-            "; ".join(lines[-3:] or complaint.splitlines()[-1:]).replace(url, shown_address(url))
-        )
+        some = "; ".join(lines[-3:] or complaint.splitlines()[-1:]).replace(url, shown_address(url))
+        said = self.credentials.hidden(some)
         told = f"{shown_address(url)}: git says: {said or 'nothing'}"
         if _TOO_LARGE.search(complaint):
             return FetchError(f"{told}; a file has more than {self.remote.max_bytes:,} bytes (max_bytes)")
+        if _REDIRECTED.search(complaint):
+            return FetchError(f"{told}; redirects are not followed: give the address that it leads to")
         if _REFUSED.search(complaint):
             return FetchError(f"{told}; check address and credentials")
         if _ABSENT.search(complaint):
@@ -178,6 +187,27 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
     for number, (key, value) in enumerate(settings.items()):
         told |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return inherited | told
+
+
+def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
+    """The last of what git says on its standard error until it ends; TimeoutError if it does not in time."""
+    assert process.stderr
+    kept = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stderr, selectors.EVENT_READ)
+        while True:
+            left = ends_at - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise TimeoutError
+            block = os.read(process.stderr.fileno(), _KEPT_BYTES)
+            if not block:
+                break
+            kept = (kept + block)[-_KEPT_BYTES:]
+    try:
+        process.wait(max(0.1, ends_at - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return bytes(kept)
 
 
 def _end_group(leader: int) -> None:

@@ -24,17 +24,22 @@ import httpx2
 
 from dagster_project.config.source_settings import HttpRemote
 from dagster_project.resources.remotes.landing import Landing, parsed_time
-from dagster_project.resources.system.credentials import Credentials, shown_address
+from dagster_project.resources.remotes.redirects import answered
+from dagster_project.resources.system.credentials import Credentials
+from dagster_project.resources.system.masking import shown_address
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
 _FIRST_BYTES = 1 << 12
-_MOST_REDIRECTS = 5
+_MOST_LZMA_BYTES = 256 << 20
+"""Memory for the first bytes of an .xz file, whose header says how much it wants."""
+_MOST_VALIDATOR_CHARS = 1000
 _FAULTS_IN_A_ROW = 3
 """Months that fail one after the other from which the rest would fail, too."""
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]+/(?:[0-9]+|\*)")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def _decompressed(first: bytes, compression: str) -> bytes:
     if compression == ".gz":
         return zlib.decompressobj(31).decompress(first, _FIRST_BYTES)
     if compression == ".xz":
-        return lzma.LZMADecompressor().decompress(first, _FIRST_BYTES)
+        return lzma.LZMADecompressor(memlimit=_MOST_LZMA_BYTES).decompress(first, _FIRST_BYTES)
     return bz2.BZ2Decompressor().decompress(first, _FIRST_BYTES) if compression else first
 
 
@@ -131,12 +136,7 @@ class MonthlyArchives:
         limits = httpx2.Timeout(self.remote.timeout_seconds)
         async with (
             asyncio.timeout(self.remote.time_limit_seconds),
-            httpx2.AsyncClient(
-                timeout=limits,
-                follow_redirects=True,
-                max_redirects=_MOST_REDIRECTS,
-                event_hooks={"request": [self.stay_encrypted]},
-            ) as client,
+            httpx2.AsyncClient(timeout=limits) as client,
         ):
             in_a_row = 0
             for archive in self.wanted:
@@ -160,21 +160,12 @@ class MonthlyArchives:
             if file := self.landing.items.pop(stem).get("file"):
                 self.landing.drop(file)
 
-    async def stay_encrypted(self, request: httpx2.Request) -> None:
-        """Refuse a redirect from https to anything else."""
-        if self.remote.url.startswith("https:") and request.url.scheme != "https":
-            raise FetchError(
-                f"a redirect leads from https to {shown_address(str(request.url))}; mend the address"
-            )
-
     async def _bring(self, client: httpx2.AsyncClient, archive: Archive) -> None:
         """Ask for one archive and give its file its place."""
         fault: FetchError
         try:
             await self._ask(client, archive)
             return
-        except httpx2.TooManyRedirects:
-            fault = FetchError(f"{shown_address(archive.url)} redirects in circles")
         except httpx2.TimeoutException as error:
             fault = FetchInterruptedError(
                 f"{shown_address(archive.url)}: nothing came within {self.remote.timeout_seconds:g} s "
@@ -203,7 +194,7 @@ class MonthlyArchives:
         known = self._known(archive)
         await self.quota.take(1, 0)
         self.landing.requests += 1
-        async with client.stream("GET", archive.url, headers=self._headers(archive, known)) as response:
+        async with answered(client, archive.url, self._headers(archive, known)) as response:
             status = response.status_code
             checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
             if status in (200, 206):
@@ -252,7 +243,7 @@ class MonthlyArchives:
         if not start:
             # Gone before its validator is replaced: parts of two answers must never be put together.
             partial.unlink(missing_ok=True)
-            known = known | {"address": checked["address"], "resume": _resumable_by(response)}
+            known = known | {"address": checked["address"], "resume": self._resumable_by(response)}
             self.landing.items[archive.stem] = known
             self.landing.save()
         ending = await self._write(response, partial, start, archive)
@@ -263,12 +254,13 @@ class MonthlyArchives:
             return
         name = f"{archive.stem}{ending}"
         is_new = self.landing.put(partial, name)
-        if known.get("file") not in (None, name):
-            self.landing.drop(known["file"])
-        modified = response.headers.get("last-modified")
+        # A fetch that was killed may have left one of which nothing is remembered.
+        for other in {f"{archive.stem}.mbox{compression}" for compression in ("", *_MAGIC.values())} - {name}:
+            self.landing.drop(other)
+        modified = self._validator(response, "last-modified")
         changed_at = self.now.isoformat() if is_new else known.get("changed_at") or self.now.isoformat()
         self.landing.items[archive.stem] = checked | {
-            "file": name, "etag": response.headers.get("etag"), "last_modified": modified, "changed_at": changed_at
+            "file": name, "etag": self._validator(response, "etag"), "last_modified": modified, "changed_at": changed_at
         }  # fmt: skip
         at = _http_time(modified) or parsed_time(changed_at) or self.now
         self.landing.saw(min(at, self.now, archive.ends_at))
@@ -281,7 +273,8 @@ class MonthlyArchives:
         with partial.open("r+b" if start else "wb") as stream:
             first = stream.read(_FIRST_BYTES) if start else b""
             stream.seek(start)
-            async for block in response.aiter_bytes():
+            # As it was sent: a compressed archive is a file, too, and one that swells is not written.
+            async for block in response.aiter_raw():
                 size += len(block)
                 self.landing.bytes += len(block)
                 if size > self.remote.max_bytes:
@@ -301,7 +294,7 @@ class MonthlyArchives:
 
     def _refuse_too_large(self, response: httpx2.Response, start: int, archive: Archive) -> None:
         given = response.headers.get("content-length", "")
-        if given.isdecimal() and int(given) + start > self.remote.max_bytes:
+        if _NUMBER.fullmatch(given) and int(given) + start > self.remote.max_bytes:
             raise self._too_large(archive)
 
     def _too_large(self, archive: Archive) -> FetchError:
@@ -313,6 +306,8 @@ class MonthlyArchives:
 
     def _no_mbox(self, response: httpx2.Response, first: bytes, archive: Archive) -> FetchError:
         kind = self.credentials.hidden(response.headers.get("content-type", "no type"))
+        if "content-encoding" in response.headers:
+            kind += f" in the encoding {self.credentials.hidden(response.headers['content-encoding'])}"
         start = first.lstrip()[:100].lower()
         is_page = "html" in kind or start.startswith((b"<!doctype html", b"<html"))
         what = (
@@ -322,6 +317,17 @@ class MonthlyArchives:
             else f"no mbox ({kind}); mend the address"
         )
         return FetchError(f"{shown_address(archive.url)} gives {what}")
+
+    def _resumable_by(self, response: httpx2.Response) -> str | None:
+        """The validator that an unfinished download can be continued with: a strong ETag, else the time of change."""
+        etag = self._validator(response, "etag")
+        return etag if etag and not etag.startswith("W/") else self._validator(response, "last-modified")
+
+    def _validator(self, response: httpx2.Response, header: str) -> str | None:
+        """A validator that can be sent back; None for one that cannot, or that echoes what is secret."""
+        value = response.headers.get(header, "")
+        is_sound = value.isascii() and value.isprintable() and len(value) <= _MOST_VALIDATOR_CHARS
+        return value if value and is_sound and self.credentials.hidden(value, len(value)) == value else None
 
     def _keep(self, archive: Archive, item: dict[str, Any], why: str) -> None:
         """Remember that an archive was asked for; one that was there stays, because a fault looks the same."""
@@ -333,7 +339,8 @@ class MonthlyArchives:
     def _refused(self, response: httpx2.Response, archive: Archive) -> FetchError:
         """The fault behind a status: one that may pass, or one that must be mended."""
         status = response.status_code
-        said = f"{shown_address(archive.url)} answers {status} {response.reason_phrase}".rstrip()
+        reason = self.credentials.hidden(response.reason_phrase)
+        said = f"{shown_address(archive.url)} answers {status} {reason}".rstrip()
         if status in (401, 403, 407):
             return FetchError(f"{said}; check the variables with the credentials")
         if status == 416:
@@ -349,25 +356,17 @@ class MonthlyArchives:
         return FetchError(f"{said}; mend the address")
 
 
-def _resumable_by(response: httpx2.Response) -> str | None:
-    """The validator that an unfinished download can be continued with: a strong ETag, else the time of change."""
-    if "content-encoding" in response.headers:
-        return None
-    etag = response.headers.get("etag", "")
-    return etag if etag and not etag.startswith("W/") else response.headers.get("last-modified")
-
-
 def _http_time(text: str | None) -> datetime | None:
     try:
         at = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, LookupError, OverflowError):
         return None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _asked_pause(header: str, now: datetime) -> float | None:
     """Seconds of a Retry-After header: a number, or a time."""
-    if header.strip().isdecimal():
+    if _NUMBER.fullmatch(header.strip()):
         return float(header)
     at = _http_time(header)
     return max(0.0, (at - now).total_seconds()) if at else None

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from imapclient import IMAPClient
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
 from dagster_project.config.source_settings import ImapRemote
+from dagster_project.resources.remotes.imap_wire import TooManyBytesError, Wire, WiredClient
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.remotes.malformed import MALFORMED
 from dagster_project.resources.system.credentials import Credentials
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
@@ -32,6 +33,8 @@ from transforms.hashing import parts_hash
 _BATCH_MAILS = 200
 _BATCH_BYTES = 8 << 20
 _KEY_CHARS = 12
+_HIGHEST_UID = (1 << 32) - 1
+Answer = TypeVar("Answer")
 
 
 class ImapFolder:
@@ -42,19 +45,38 @@ class ImapFolder:
         self.trusted = base / remote.ca_file if remote.ca_file else None
         self.quota = Quota(remote.requests_per_minute, 1)
         self.ends_at = time.monotonic() + remote.time_limit_seconds
+        self.wire = Wire()
 
     def fetch(self) -> None:
         """Make the Maildir what the folder is; raises as the protocol `Remotes` says."""
+        self.landing.forget_unfinished()
         for part in ("cur", "new", "tmp"):
             (self.landing.folder / part).mkdir(exist_ok=True)
+        with self._connected() as client:
+            self._bring(client)
+
+    @property
+    def _address(self) -> str:
+        return f"imap server {self.remote.host}:{self.remote.used_port}"
+
+    def _said(self, error: BaseException) -> str:
+        # What cannot be encoded is the name or the password: it is named by its kind alone.
+        said = "" if isinstance(error, UnicodeEncodeError) else self.credentials.hidden(str(error))
+        return said or type(error).__name__
+
+    def _asked(self, what: str, call: Callable[[], Answer], literals: int = 0) -> Answer:
+        """What the server answers; every fault of it as a FetchError that says what was asked for.
+
+        At most so many bytes of literals are read.
+        """
+        self._count()
+        self.wire.allow(literals)
         fault: FetchError
         try:
-            with self._connected() as client:
-                self._bring(client)
-            return
+            return call()
         except LoginError as error:
             was_cut = isinstance(error.__context__, IMAPClientAbortError)
-            fault = self._interrupted(error) if was_cut else self._refused(error)
+            fault = self._interrupted(what, error) if was_cut else self._refused(error)
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
                 f"{self._address}: the certificate cannot be trusted ({error.verify_message}); name the authority's "
@@ -64,18 +86,25 @@ class ImapFolder:
             fault = FetchError(
                 f"{self._address}: no encrypted connection ({self._said(error)}); check port and tls"
             )
+        except TooManyBytesError as error:
+            fault = FetchError(
+                f"{self._address}, {what}: {error} came, more than can be an answer; check host, port and folder"
+            )
         except (OSError, IMAPClientAbortError) as error:
-            fault = self._interrupted(error)
+            fault = self._interrupted(what, error)
         except IMAPClientError as error:
-            fault = FetchInterruptedError(f"{self._address}: {self._said(error)}")
+            fault = FetchInterruptedError(f"{self._address}, {what}: {self._said(error)}")
+        except MALFORMED as error:
+            fault = self._unreadable(what, error)
         raise fault
 
-    @property
-    def _address(self) -> str:
-        return f"imap server {self.remote.host}:{self.remote.used_port}"
-
-    def _said(self, error: Exception) -> str:
-        return self.credentials.hidden(str(error)) or type(error).__name__
+    def _unreadable(self, what: str, error: BaseException) -> FetchError:
+        if time.monotonic() >= self.ends_at:
+            return self._interrupted(what, error)
+        return FetchInterruptedError(
+            f"{self._address}, {what}: the answer cannot be read ({type(error).__name__}: {self._said(error)}); if it "
+            "stays so, check host, port and folder"
+        )
 
     def _refused(self, error: LoginError) -> FetchError:
         secret = self.remote.password_variable or self.remote.token_variable
@@ -83,42 +112,44 @@ class ImapFolder:
             f"{self._address} refuses the login ({self._said(error)}); check {self.remote.user_variable} and {secret}"
         )
 
-    def _interrupted(self, error: Exception) -> FetchError:
+    def _interrupted(self, what: str, error: BaseException) -> FetchError:
         if time.monotonic() >= self.ends_at:
             return FetchError(
                 f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
                 "(time_limit_seconds); the next fetch goes on"
             )
-        return FetchInterruptedError(f"{self._address}: {self._said(error)}")
+        return FetchInterruptedError(f"{self._address}, {what}: {self._said(error)}")
 
     @contextmanager
     def _connected(self) -> Iterator[IMAPClient]:
         """A connection that is logged in, cut when the time limit is over."""
         context = ssl.create_default_context(cafile=str(self.trusted) if self.trusted else None)
-        client = IMAPClient(
+        watch = threading.Timer(max(0.0, self.ends_at - time.monotonic()), self.wire.cut)
+        watch.daemon = True
+        watch.start()
+        try:
+            client = self._asked("connecting", lambda: self._greeted(context))
+            try:
+                self._asked("login", lambda: self._log_in(client))
+                yield client
+            finally:
+                with suppress(OSError):
+                    client.shutdown()
+        finally:
+            watch.cancel()
+
+    def _greeted(self, context: ssl.SSLContext) -> IMAPClient:
+        client = WiredClient(
+            self.wire,
             self.remote.host,
             port=self.remote.used_port,
             ssl=self.remote.tls == "tls",
             ssl_context=context if self.remote.tls == "tls" else None,
             timeout=self.remote.timeout_seconds,
         )
-
-        def cut() -> None:
-            with suppress(OSError):  # closed already
-                client.socket().shutdown(socket.SHUT_RDWR)
-
-        watch = threading.Timer(max(0.0, self.ends_at - time.monotonic()), cut)
-        watch.daemon = True
-        watch.start()
-        try:
-            if self.remote.tls == "starttls":
-                client.starttls(context)
-            self._log_in(client)
-            yield client
-        finally:
-            watch.cancel()
-            with suppress(OSError):
-                client.shutdown()
+        if self.remote.tls == "starttls":
+            client.starttls(context)
+        return client
 
     def _log_in(self, client: IMAPClient) -> None:
         if self.credentials.token:
@@ -144,7 +175,26 @@ class ImapFolder:
 
     def _listed(self, client: IMAPClient) -> tuple[str, list[int]]:
         """The key of the folder as it is now, and the UIDs in it."""
-        self._count()
+        validity, count = self._asked("opening the folder", lambda: self._opened(client))
+        identity = [
+            self.remote.host,
+            str(self.remote.used_port),
+            self.credentials.user or "",
+            self.remote.folder,
+        ]
+        key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
+        criteria: list[Any] = ["SINCE", self.remote.since] if self.remote.since else ["ALL"]
+        what = f"listing the folder {self.remote.folder!r}"
+        uids = sorted(set(self._asked(what, lambda: client.search(criteria))))
+        # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
+        if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
+            raise FetchInterruptedError(
+                f"{self._address}, {what}: {count:,} mails are said to be there, and their UIDs are not told"
+            )
+        return key, uids
+
+    def _opened(self, client: IMAPClient) -> tuple[int, int]:
+        """UIDVALIDITY of the folder and the count of its mails."""
         try:
             chosen = client.select_folder(self.remote.folder, readonly=True)
         except IMAPClientAbortError:
@@ -153,31 +203,18 @@ class ImapFolder:
             raise FetchError(
                 f"{self._address} does not open the folder {self.remote.folder!r} ({self._said(error)}); mend `folder`"
             ) from None
-        validity = int(chosen[b"UIDVALIDITY"])
-        identity = [
-            self.remote.host,
-            str(self.remote.used_port),
-            self.credentials.user or "",
-            self.remote.folder,
-        ]
-        key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
-        self._count()
-        criteria: list[Any] = ["SINCE", self.remote.since] if self.remote.since else ["ALL"]
-        return key, sorted(client.search(criteria))
+        return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"])
 
     def _batches(self, client: IMAPClient, uids: Sequence[int]) -> Iterator[list[int]]:
         """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
         for start in range(0, len(uids), _BATCH_MAILS):
-            self._count()
-            sizes = client.fetch(uids[start : start + _BATCH_MAILS], [b"RFC822.SIZE"])
+            sizes = self._sizes(client, uids[start : start + _BATCH_MAILS])
             batch: list[int] = []
             filled = 0
             for uid in sorted(sizes, reverse=True):
-                size = sizes[uid].get(b"RFC822.SIZE", 0)
+                size = sizes[uid]
                 if size > self.remote.max_bytes:
-                    self.landing.note(
-                        f"mail {uid} has {size:,} bytes, more than max_bytes; it was not fetched"
-                    )
+                    self._note_too_large(uid, size)
                     continue
                 if batch and filled + size > _BATCH_BYTES:
                     yield batch
@@ -187,27 +224,61 @@ class ImapFolder:
             if batch:
                 yield batch
 
+    def _sizes(self, client: IMAPClient, uids: Sequence[int]) -> dict[int, int]:
+        def call() -> dict[int, int]:
+            found = client.fetch(uids, [b"RFC822.SIZE"])
+            return {uid: int(parts.get(b"RFC822.SIZE", 0)) for uid, parts in found.items()}
+
+        return self._asked(f"sizes of {self._named(uids)}", call)
+
     def _store(self, client: IMAPClient, key: str, uids: list[int]) -> None:
         """Fetch mails and give each its file, as old as its arrival on the server."""
-        self._count()
-        for uid, parts in sorted(client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE"]).items(), reverse=True):
-            data = parts.get(b"BODY[]")
+        most = max(self.remote.max_bytes, _BATCH_BYTES)
+
+        def call() -> dict[int, tuple[bytes | None, datetime]]:
+            found = client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE"])
+            return {uid: (_body(parts), _arrival(parts)) for uid, parts in found.items()}
+
+        for uid, (data, arrived) in sorted(self._asked(self._named(uids), call, most).items(), reverse=True):
             if data is None:  # expunged by somebody since it was listed
                 continue
             self.landing.bytes += len(data)
+            if len(data) > self.remote.max_bytes:
+                self._note_too_large(uid, len(data))
+                continue
             name = f"{key}.{uid:010d}"
             unfinished = self.landing.partial(name)
             unfinished.write_bytes(data.replace(b"\r\n", b"\n"))
-            arrived = (
-                parts[b"INTERNALDATE"].astimezone(UTC) if b"INTERNALDATE" in parts else datetime.now(UTC)
-            )
             os.utime(unfinished, (arrived.timestamp(), arrived.timestamp()))
             self.landing.put(unfinished, f"cur/{name}")
             self.landing.saw(arrived)
 
+    def _named(self, uids: Sequence[int]) -> str:
+        """What is fetched, for a fault."""
+        some = str(uids[0]) if len(uids) == 1 else f"{min(uids)} to {max(uids)}"
+        return f"UID {some} of the folder {self.remote.folder!r}"
+
+    def _note_too_large(self, uid: int, size: int) -> None:
+        self.landing.note(f"mail {uid} has {size:,} bytes, more than max_bytes; it was not fetched")
+
     def _count(self) -> None:
         """Wait for the quota, and end when the time limit is over."""
         if time.monotonic() >= self.ends_at:
-            raise self._interrupted(TimeoutError())
+            raise self._interrupted("", TimeoutError())
         asyncio.run(self.quota.take(1, 0))
         self.landing.requests += 1
+
+
+def _body(parts: Mapping[bytes, Any]) -> bytes | None:
+    """The mail itself; None where there is none. ValueError for what can be no mail."""
+    data = parts.get(b"BODY[]")
+    if data is not None and not isinstance(data, bytes):
+        raise ValueError(f"a mail that is {type(data).__name__}")
+    return data
+
+
+def _arrival(parts: Mapping[bytes, Any]) -> datetime:
+    """When a mail arrived on the server, by its own clock; now, if it does not say so or says it of the future."""
+    now = datetime.now(UTC)
+    given = parts.get(b"INTERNALDATE")
+    return min(now, given.astimezone(UTC)) if isinstance(given, datetime) else now

@@ -111,9 +111,10 @@ class Landing:
         """Delete what earlier fetches left unfinished."""
         for left in self.work.iterdir():
             if left.is_dir():
-                shutil.rmtree(left)
+                # A program that outlived its fetch may still write there; the next fetch deletes the rest.
+                shutil.rmtree(left, ignore_errors=True)
             else:
-                left.unlink()
+                left.unlink(missing_ok=True)
 
     def _recall(self) -> None:
         try:

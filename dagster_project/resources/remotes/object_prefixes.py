@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import fsspec
+from fsspec.exceptions import FSTimeoutError
 
 from dagster_project.config.source_settings import ObjectRemote
 from dagster_project.resources.remotes.landing import Landing
-from dagster_project.resources.system.credentials import Credentials, shown_address
+from dagster_project.resources.remotes.malformed import MALFORMED
+from dagster_project.resources.system.credentials import Credentials
 from dagster_project.resources.system.extras import not_installed
+from dagster_project.resources.system.masking import shown_address
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 
+Answer = TypeVar("Answer")
 _NAME_BYTES = 250
 _PATH_BYTES = 1024
 
@@ -31,25 +37,47 @@ class ObjectPrefix:
         self.remote, self.landing, self.credentials = remote, landing, credentials
         self.quota = Quota(remote.requests_per_minute, 1)
         self.ends_at = time.monotonic() + remote.time_limit_seconds
+        self.faults = _service_faults(remote)
 
     def fetch(self) -> None:
         """Make the folder what the prefix is; raises as the protocol `Remotes` says."""
-        faults = _service_faults(self.remote)
         self.landing.forget_unfinished()
-        fault: FetchError
         try:
             self._bring()
-            return
+        finally:
+            self.landing.save()
+
+    def _asked(self, call: Callable[[], Answer]) -> Answer:
+        """What the store answers; every fault of it as a FetchError."""
+        fault: FetchError
+        try:
+            return call()
+        except FSTimeoutError:
+            fault = self._too_late()
         except (PermissionError, FileNotFoundError) as error:
             fault = FetchError(
                 f"{self._address} refuses ({self._said(error)}); check address and credentials"
             )
-        except faults as error:
+        except self.faults as error:
             kind = FetchError if "Credentials" in type(error).__name__ else FetchInterruptedError
             fault = kind(f"{self._address}: {self._said(error)}")
-        finally:
-            self.landing.save()
+        except MALFORMED as error:
+            fault = FetchInterruptedError(
+                f"{self._address}: the answer cannot be read ({type(error).__name__}: {self._said(error)}); if it "
+                "stays so, check url and endpoint"
+            )
         raise fault
+
+    def _too_late(self) -> FetchError:
+        return FetchError(
+            f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
+            "(time_limit_seconds); the next fetch goes on"
+        )
+
+    def _left(self) -> dict[str, float]:
+        """The argument by which an asynchronous file system is told what is left of the time."""
+        is_asynchronous = not self.remote.url.startswith("file:")
+        return {"timeout": max(0.1, self.ends_at - time.monotonic())} if is_asynchronous else {}
 
     @property
     def _address(self) -> str:
@@ -59,9 +87,9 @@ class ObjectPrefix:
         return self.credentials.hidden(str(error)) or type(error).__name__
 
     def _bring(self) -> None:
-        files, root = self._opened()
+        files, root = self._asked(self._opened)
         self.landing.requests += 1
-        listed = files.find(root, detail=True)
+        listed = self._asked(lambda: files.find(root, detail=True, **self._left()))
         there = dict(sorted(self._named(root, listed).items()))
         if not there:
             raise FetchError(
@@ -77,11 +105,14 @@ class ObjectPrefix:
         """The file system and the path of the prefix in it."""
         if self.remote.url.startswith("file:"):
             return fsspec.filesystem("file"), fsspec.core.url_to_fs(self.remote.url)[1].rstrip("/")
+        from dagster_project.resources.remotes.store_session import StoreSession
+
         client = {"endpoint_url": self.remote.endpoint, "region_name": self.remote.region}
         limits = {
             "connect_timeout": self.remote.timeout_seconds,
             "read_timeout": self.remote.timeout_seconds,
             "retries": {"max_attempts": 1},
+            "http_session_cls": StoreSession,
         }
         files = fsspec.filesystem(
             "s3",
@@ -92,6 +123,8 @@ class ObjectPrefix:
             config_kwargs=limits,
             skip_instance_cache=True,
             use_listings_cache=False,
+            # Pieces of a file that come side by side are held in memory, however large they are.
+            max_concurrency=1,
         )
         return files, self.remote.url.removeprefix("s3://").rstrip("/")
 
@@ -115,8 +148,7 @@ class ObjectPrefix:
 
     def _copy(self, files: Any, name: str, path: str, info: dict[str, Any]) -> None:
         """Copy one file if it is another than the one that is there."""
-        at = _changed_at(info)
-        size = int(info["size"])
+        at, size = self._asked(lambda: (_changed_at(info), int(info["size"])))
         state = {"etag": str(info.get("ETag") or ""), "size": size, "at": at.isoformat() if at else ""}
         if at:
             self.landing.saw(at)
@@ -127,14 +159,11 @@ class ObjectPrefix:
             self.landing.note(f"{name[:100]!r} has {size:,} bytes, more than max_bytes; it was not fetched")
             return
         if time.monotonic() >= self.ends_at:
-            raise FetchError(
-                f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
-                "(time_limit_seconds); the next fetch goes on"
-            )
+            raise self._too_late()
         asyncio.run(self.quota.take(1, 0))
         self.landing.requests += 1
         unfinished = self.landing.partial("object")
-        files.get_file(path, str(unfinished))
+        self._asked(lambda: self._copied(files, path, unfinished, size))
         came = unfinished.stat().st_size
         self.landing.bytes += came
         if came != size:
@@ -144,6 +173,15 @@ class ObjectPrefix:
         self.landing.put(unfinished, name)
         self.landing.items[name] = state
         self.landing.save_now_and_then()
+
+    def _copied(self, files: Any, path: str, unfinished: Path, size: int) -> None:
+        if self.remote.url.startswith("file:"):
+            files.get_file(path, str(unfinished))
+            return
+        from dagster_project.resources.remotes.store_session import Limits
+
+        limits = Limits(f"{self._address}/{path}", size, self.ends_at)
+        files.get_file(path, str(unfinished), callback=limits, **self._left())
 
 
 def _is_plain(name: str) -> bool:
@@ -176,6 +214,8 @@ def _service_faults(remote: ObjectRemote) -> tuple[type[Exception], ...]:
         import s3fs  # noqa: F401
         from aiohttp import ClientError
         from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import ClientError as RefusedError
+        from botocore.parsers import ResponseParserError
     except ImportError as error:
         raise not_installed(error, "s3") from error
-    return (OSError, TimeoutError, BotoCoreError, ClientError)
+    return (OSError, TimeoutError, BotoCoreError, RefusedError, ResponseParserError, ClientError)

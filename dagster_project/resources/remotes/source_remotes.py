@@ -10,10 +10,11 @@ from typing import Protocol
 
 from assets.protocols import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
-from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote
+from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote, ObjectRemote
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.system.credentials import Credentials
-from transforms.errors import FetchInterruptedError
+from dagster_project.resources.system.masking import quiet_wire_logs
+from transforms.errors import FetchError, FetchInterruptedError
 
 
 class Fetcher(Protocol):
@@ -30,13 +31,32 @@ class SourceRemotes:
         self.settings, self.now = settings, now
 
     def fetch(self, source: str) -> Fetched:
-        """Bring what is new in a source's remote; raises as the protocol says."""
+        """Bring what is new in a source's remote; raises as the protocol says, with nothing secret in any text."""
+        quiet_wire_logs()
+        remote = self.settings.source(source).remote
+        assert remote, f"source {source} has no fetch"
+        credentials = Credentials.of(remote, source)
         landing = Landing(self.settings.fetched, source)
         landing.prepare()
-        with _alone(landing):
-            self._fetcher(source, landing).fetch()
-            landing.is_complete = True
-            landing.save()
+        try:
+            with _alone(landing):
+                self._fetcher(source, landing, credentials).fetch()
+                landing.is_complete = True
+                landing.save()
+        except FetchError as error:
+            fault = credentials.told(error)
+        except OSError as error:
+            # Faults of the network are told by the fetchers.
+            fault = FetchError(
+                f"source {source}: {error.filename or self.settings.fetched} cannot be read or written "
+                f"({error.strerror or type(error).__name__}); mend the disk or storage.sources"
+            )
+        else:
+            return self._fetched(landing, credentials)
+        # Outside of the handlers: what was raised holds requests, and those the credentials.
+        raise fault
+
+    def _fetched(self, landing: Landing, credentials: Credentials) -> Fetched:
         return Fetched(
             landing.added,
             landing.changed,
@@ -46,7 +66,7 @@ class SourceRemotes:
             landing.requests,
             landing.newest_at,
             self._lag(landing),
-            tuple(landing.notes),
+            tuple(map(credentials.hidden, landing.notes)),
         )
 
     def lag_seconds(self, source: str) -> float | None:
@@ -56,11 +76,9 @@ class SourceRemotes:
     def _lag(self, landing: Landing) -> float | None:
         return (self.now() - landing.newest_at).total_seconds() if landing.newest_at else None
 
-    def _fetcher(self, name: str, landing: Landing) -> Fetcher:
+    def _fetcher(self, name: str, landing: Landing, credentials: Credentials) -> Fetcher:
         source = self.settings.source(name)
         remote = source.remote
-        assert remote, f"source {name} has no fetch"
-        credentials = Credentials.of(remote, name)
         # Each brings a library that a build without it need not load.
         if isinstance(remote, HttpRemote):
             from dagster_project.resources.remotes.http_archives import MonthlyArchives
@@ -77,6 +95,7 @@ class SourceRemotes:
             return GitRepositories(remote, landing, credentials)
         from dagster_project.resources.remotes.object_prefixes import ObjectPrefix
 
+        assert isinstance(remote, ObjectRemote)
         return ObjectPrefix(remote, landing, credentials)
 
 

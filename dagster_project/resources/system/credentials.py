@@ -1,25 +1,33 @@
-"""Credentials of remotes: read from the environment when they are needed, and taken out of whatever is said."""
+"""Credentials of remotes: read from the environment when they are needed, and masked in whatever is said."""
 
 from __future__ import annotations
 
 import os
+import re
 from base64 import b64encode
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlsplit
+from functools import cached_property
+from urllib.parse import parse_qsl, urlsplit
 
-from dagster_project.config.source_settings import RemoteSettings
-from transforms.errors import FetchError
+from dagster_project.config.source_settings import ObjectRemote, RemoteSettings
+from dagster_project.resources.system.masking import FAULT_CHARS, SERVER_CHARS, pattern, shown
+from transforms.errors import FetchError, FetchInterruptedError
 
-_SHOWN_CHARS = 300
+_OF_STORES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_LEAST_IN_QUERY = 6
+"""Characters of a value in an address's query that may be a key; a shorter one is a page or a flag."""
+_LEAST_IN_WORDS = 6
+"""Characters of a user's name that is masked within words, too."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Name, password and token as the environment has them; none of them is ever shown."""
+    """Name, password and token as the environment has them, and what else of a remote is secret; none is ever shown."""
 
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    others: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, remote: RemoteSettings, source: str) -> Credentials:
@@ -37,7 +45,7 @@ class Credentials:
                 raise FetchError(
                     f"source {source}: the environment variable {named[part]} holds signs that cannot be sent"
                 )
-        return cls(**found)
+        return cls(**found, others=_others(remote))
 
     @property
     def authorization(self) -> str | None:
@@ -50,18 +58,36 @@ class Credentials:
     def _basic(self) -> str:
         return b64encode(f"{self.user}:{self.password}".encode()).decode()
 
-    def hidden(self, text: str) -> str:
+    def hidden(self, text: str, most: int = SERVER_CHARS) -> str:
         """`text` without anything secret, on one line and not too long."""
-        for secret in (self.password, self.token, self._basic if self.password else None):
-            for form in {secret or "", quote(secret or "", safe=""), quote(secret or "")} - {""}:
-                text = text.replace(form, "[secret]")
-        text = " ".join(text.split())
-        return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+        return shown(text, self._secrets, most)
+
+    def told(self, fault: FetchError) -> FetchError:
+        """A fault of a remote as it may leave the fetch."""
+        reason = self.hidden(str(fault), FAULT_CHARS)
+        if isinstance(fault, FetchInterruptedError):
+            return FetchInterruptedError(reason, fault.pause)
+        return FetchError(reason)
+
+    @cached_property
+    def _secrets(self) -> re.Pattern[str] | None:
+        both = [self._basic] if self.user and self.password else []
+        secrets = [s for s in (self.password, self.token, *both, *self.others) if s]
+        user = self.user or ""
+        # A short name may be a piece of any word.
+        return pattern([*secrets, user] if len(user) >= _LEAST_IN_WORDS else secrets, [user])
 
 
-def shown_address(url: str) -> str:
-    """An address as it may be printed: without name, password, query and fragment."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+def _others(remote: RemoteSettings) -> tuple[str, ...]:
+    """What else is secret: keys in the queries of addresses, passwords of proxies, what an object store reads itself."""
+    found = []
+    for url in (getattr(remote, "url", None), getattr(remote, "endpoint", None)):
+        values = [v for _, v in parse_qsl(urlsplit(url or "").query) if "{" not in v]
+        found += [v for v in values if len(v) >= _LEAST_IN_QUERY]
+    for name, value in os.environ.items():
+        if name.lower().endswith("_proxy"):
+            _, at, _ = value.rpartition("@")
+            found += [value.rpartition("@")[0].partition("://")[2].partition(":")[2]] if at else []
+    if isinstance(remote, ObjectRemote):
+        found += [os.environ.get(name, "") for name in _OF_STORES]
+    return tuple(filter(None, found))

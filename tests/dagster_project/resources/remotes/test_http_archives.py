@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import subprocess
 import sys
@@ -13,15 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from assets.protocols import Fetched
 from dagster_project.config.source_settings import HttpRemote
-from dagster_project.resources.remotes.http_archives import MonthlyArchives, archives, is_due, mbox_ending
-from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.remotes.http_archives import archives, is_due, mbox_ending
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
-from dagster_project.resources.system.credentials import Credentials
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import (
     Archives,
@@ -422,13 +418,6 @@ def test_queries_of_addresses_are_not_shown(server: Archives, fetch: Callable[..
         fetch(url=f"{server.address}/dev.{{year}}{{month:02}}?key=hidden")
     assert "hidden" not in str(fault.value)
     assert "hidden" not in (tmp_path / "state/sources/.fetch/dev.json").read_text()
-
-
-def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path):
-    remote = HttpRemote(kind="http", url="https://example.org/{year}{month}", since="2004-01")
-    fetcher = MonthlyArchives(remote, Landing(tmp_path, "dev"), Credentials(), "dev", NOW)
-    with pytest.raises(FetchError, match="a redirect leads from https to http://example.org/x"):
-        asyncio.run(fetcher.stay_encrypted(httpx2.Request("GET", "http://example.org/x?key=hidden")))
 
 
 def test_requests_keep_to_the_quota_of_a_minute(server: Archives, fetch: Callable[..., Fetched]):

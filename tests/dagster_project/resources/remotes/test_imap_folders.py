@@ -176,7 +176,7 @@ def test_a_folder_that_is_not_there_must_be_mended(folder: Folder):
 
 
 def test_a_server_that_is_not_there_may_come_back(folder: Folder):
-    with pytest.raises(FetchInterruptedError, match="imap server 127.0.0.1:9: "):
+    with pytest.raises(FetchInterruptedError, match="imap server 127.0.0.1:9, connecting: "):
         folder.fetch(port=9)
 
 

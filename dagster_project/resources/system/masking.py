@@ -1,0 +1,83 @@
+"""What came from the network as it may be shown: masked, on one line, without control characters, and bounded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from html import escape
+from math import ceil
+from urllib.parse import quote, quote_plus, urlsplit
+
+MASK = "[secret]"
+SERVER_CHARS = 300
+"""Characters that are shown of what a server said."""
+FAULT_CHARS = 1500
+"""Characters of a whole fault: what a server said, with addresses, file names and the remedy."""
+_LEAST_BASE64 = 6
+"""Characters from which a piece of base64 is no coincidence."""
+_WIRE_LOGGERS = ("httpx2", "httpcore2", "imapclient", "botocore", "aiobotocore", "s3fs", "fsspec")
+
+
+def quiet_wire_logs() -> None:
+    """Keep libraries from logging requests and answers: those hold addresses and credentials, also as echoes."""
+    for name in _WIRE_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def shown(text: str, secrets: re.Pattern[str] | None, most: int = SERVER_CHARS) -> str:
+    """`text` on one line, cleaned before it is masked: a secret must not come together after the search for it."""
+    text = _on_one_line(text)
+    if secrets:
+        text = secrets.sub(MASK, text)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def pattern(secrets: Iterable[str], names: Iterable[str] = ()) -> re.Pattern[str] | None:
+    """What matches every form of the secrets, and the names of users where they stand as words; None without any."""
+    whole = {form for secret in secrets if secret for form in _forms(secret)}
+    cores = {core for secret in secrets if secret for core in _base64_cores(secret)}
+    words = {_on_one_line(name) for name in names} - {""}
+    # A line break that an answer puts into a secret is a blank by now.
+    found = [(form, r"\s?".join(map(re.escape, form))) for form in whole]
+    found += [(core, re.escape(core) + r"[A-Za-z0-9+/=_-]*") for core in cores]
+    found += [(word, rf"(?<!\w){re.escape(word)}(?!\w)") for word in words]
+    ordered = [expression for _, expression in sorted(found, key=lambda f: (-len(f[0]), f[1]))]
+    return re.compile("|".join(ordered), re.IGNORECASE) if ordered else None
+
+
+def shown_address(url: str) -> str:
+    """An address as it may be printed: without name, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "an address that cannot be read"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}{parts.path}"
+
+
+def _on_one_line(text: str) -> str:
+    printable = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
+    return " ".join(printable.split())
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as itself, in base64, and as addresses, headers, HTML, JSON and messages of libraries would quote it."""
+    forms = {
+        secret, quote(secret), quote(secret, safe=""), quote_plus(secret), escape(secret), json.dumps(secret)[1:-1],
+        repr(secret)[1:-1], repr(secret.encode())[2:-1], b64encode(secret.encode()).decode().rstrip("="),
+    }  # fmt: skip
+    return {_on_one_line(form) for form in forms} - {""}
+
+
+def _base64_cores(secret: str) -> set[str]:
+    """What base64 of any text around a secret holds of it: it depends on the secret's place modulo three alone."""
+    data = secret.encode()
+    cores = set()
+    for before in range(3):
+        coded = b64encode(b"\0" * before + data).decode()
+        core = coded[ceil(before * 4 / 3) : (before + len(data)) * 4 // 3]
+        cores |= {core, core.replace("+", "-").replace("/", "_")}
+    return {core for core in cores if len(core) >= _LEAST_BASE64}

@@ -1,0 +1,521 @@
+"""Servers that lie, leak, lead elsewhere or never end: a fetch ends in time, with a fault that shows no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from assets.protocols import Fetched
+from dagster_project.config.source_settings import HttpRemote
+from dagster_project.orchestration.fetch import fetch_sources
+from dagster_project.orchestration.instance import open_instance
+from dagster_project.resources.remotes.redirects import Hop, is_public, next_hop
+from dagster_project.resources.remotes.source_remotes import SourceRemotes
+from dagster_project.resources.remotes.webhook import post
+from dagster_project.resources.system.credentials import Credentials
+from tests.archives import Mail, Workspace, mbox
+from tests.http_loopback import Archives, raw, served_archives, status
+from tests.scripted_imap import Answer, says, scripted_imap, sound
+from transforms.errors import FetchError, FetchInterruptedError
+
+SECRET = "s3cret-Pass/w+rd 1"
+USER = "ada@example.org"
+MAIL = mbox([Mail(1)])
+MAILS = {uid: Mail(uid).text().replace("\n", "\r\n").encode() for uid in (1, 2, 3)}
+Fetch = Callable[..., Fetched]
+
+
+@pytest.fixture(autouse=True)
+def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTE_USER", USER)
+    monkeypatch.setenv("REMOTE_PASSWORD", SECRET)
+    monkeypatch.setenv("REMOTE_TOKEN", "t0ken-of-Ada-4711")
+
+
+PASSWORD = {"user_variable": "REMOTE_USER", "password_variable": "REMOTE_PASSWORD"}
+
+
+@pytest.fixture
+def server() -> Iterator[Archives]:
+    with served_archives() as archives:
+        archives.files["/2004-01"] = MAIL
+        yield archives
+
+
+@pytest.fixture
+def http(tmp_path: Path, server: Archives) -> Fetch:
+    """Fetches one month with a password."""
+
+    def run(**changes: Any) -> Fetched:
+        remote = {
+            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01", "until": "2004-01",
+            **PASSWORD, "timeout_seconds": 2, "requests_per_minute": 10_000, **changes,
+        }  # fmt: skip
+        source = {"name": "dev", "kind": "mbox", "fetch": {k: v for k, v in remote.items() if v is not None}}
+        return SourceRemotes(Workspace(tmp_path).configure(source).settings).fetch("dev")
+
+    return run
+
+
+@pytest.fixture
+def script() -> dict[str, Answer]:
+    return sound(MAILS)
+
+
+@pytest.fixture
+def imap(tmp_path: Path, script: dict[str, Answer]) -> Iterator[Fetch]:
+    """Fetches a folder from the scripted server."""
+    with scripted_imap(script) as port:
+
+        def run(**changes: Any) -> Fetched:
+            remote = {
+                "kind": "imap", "host": "127.0.0.1", "port": port, "tls": "off", **PASSWORD, "timeout_seconds": 2,
+                "requests_per_minute": 10_000, **changes,
+            }  # fmt: skip
+            fetch = {k: v for k, v in remote.items() if v is not None}
+            source = {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": fetch}
+            return SourceRemotes(Workspace(tmp_path).configure(source).settings).fetch("inbox")
+
+        yield run
+
+
+def forms(secret: str) -> list[str]:
+    """A secret as servers and libraries write it, alone and in the header of HTTP."""
+    both = f"{USER}:{secret}".encode()
+    return [
+        secret, quote(secret), quote(secret, safe="").lower(), base64.b64encode(secret.encode()).decode(),
+        base64.b64encode(both).decode(), base64.b64encode(b"\0" + both).decode()[4:], repr(secret.encode()),
+        secret.replace("w", "\x1b\x00w"), secret.replace("-", "\n-"), secret.upper(),
+    ]  # fmt: skip
+
+
+def leaks(text: str) -> list[str]:
+    """Pieces of the secret or the user's name that a text shows."""
+    pieces = (
+        SECRET[:9],
+        SECRET[10:15],
+        "rd 1",
+        "example.org",
+        "czNjcmV0",
+        base64.b64encode(SECRET.encode()).decode()[4:16],
+    )
+    return [piece for piece in pieces if piece.lower() in text.lower()]
+
+
+@pytest.mark.parametrize("form", forms(SECRET))
+def test_whatever_a_server_echoes_is_masked_bounded_and_on_one_line(form: str):
+    told = Credentials(USER, SECRET).hidden(f"NO {form} \x1b[31m for {USER} " + "x" * 5000)
+    assert not leaks(told) and "[secret]" in told
+    assert len(told) <= 320 and told.isprintable()
+
+
+@pytest.mark.parametrize("secret", ["", "a", "ab"])
+def test_a_short_secret_is_masked_too(secret: str):
+    assert "ab" not in Credentials("me", secret).hidden("NO ab, come in, me") or secret != "ab"
+    assert Credentials("me", secret or None).hidden("come, me") != "come, me"
+    assert Credentials("me").hidden("come, me") == "come, [secret]"
+
+
+def test_keys_in_addresses_proxies_and_the_environment_of_stores_are_masked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("https_proxy", "http://proxy-user:pr0xy-word@127.0.0.1:3128")
+    remote = HttpRemote(
+        kind="http", url="https://example.org/{year}-{month}?page=1&key=k3y-of-list", since="2004-01"
+    )
+    told = Credentials.of(remote, "dev").hidden("page 1: k3y-of-list pr0xy-word")
+    assert told == "page 1: [secret] [secret]"
+
+
+@pytest.mark.parametrize(
+    "place", ["reason", "reason without breaks", "location", "type", "status line", "header"]
+)
+def test_http_echoes_are_masked(http: Fetch, server: Archives, place: str, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    header = base64.b64encode(f"{USER}:{SECRET}".encode()).decode()
+    echo = f"Basic {header} {quote(SECRET)} {USER}".encode()
+    server.plan["/2004-01"] = [raw({
+        "reason": b"HTTP/1.1 400 " + echo + b"\r\nContent-Length: 0\r\n\r\n",
+        "reason without breaks": b"HTTP/1.1 503 x" + header.encode() * 300 + b"\r\nContent-Length: 0\r\n\r\n",
+        "location": b"HTTP/1.1 302 x\r\nLocation: ftp://" + quote(SECRET).encode() + b"/" + header.encode() + b"\r\n\r\n",
+        "type": b"HTTP/1.1 200 OK\r\nContent-Type: " + echo + b"\r\nContent-Length: 3\r\n\r\nabc",
+        "status line": echo + b"\r\n\r\n",
+        "header": b"HTTP/1.1 200 OK\r\n" + echo + b"\r\n\r\n",
+    }[place])]  # fmt: skip
+    with pytest.raises(FetchError) as fault:
+        http()
+    assert not leaks(str(fault.value)) and len(str(fault.value)) < 2000
+    assert fault.value.__context__ is None and fault.value.__cause__ is None
+    assert not leaks(caplog.text)
+
+
+def test_an_echo_in_a_validator_is_not_kept_and_one_that_cannot_be_sent_does_no_harm(
+    http: Fetch, server: Archives, tmp_path: Path
+):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nETag: " % len(MAIL)
+    for etag in (base64.b64encode(f"{USER}:{SECRET}".encode()), b'"\xff\xe4"', b'"' + b"x" * 5000 + b'"'):
+        server.plan["/2004-01"] = [raw(head + etag + b"\r\n\r\n" + MAIL)]
+        http(recheck_days=1)
+        assert not leaks((tmp_path / "state/sources/.fetch/dev.json").read_text())
+    http(recheck_days=1)
+
+
+def test_imap_echoes_are_masked(imap: Fetch, script: dict[str, Answer], caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    script["LOGIN"] = says(f"TAG NO no {SECRET.encode()!r} {SECRET[:-1]}1 {USER}\r\n".encode())
+    script["EXAMINE"] = says(
+        b"TAG NO LINE t0ken-of-Ada-4711 " + base64.b64encode(b"xt0ken-of-Ada-4711y") + b"\r\n"
+    )
+    with pytest.raises(FetchError, match="refuses the login") as fault:
+        imap()
+    assert not leaks(str(fault.value))
+    with pytest.raises(FetchError, match="does not open the folder") as fault:
+        imap(password_variable=None, token_variable="REMOTE_TOKEN")
+    assert "t0ken" not in str(fault.value) and "dDBrZW4" not in str(fault.value)
+    assert not leaks(caplog.text) and "t0ken" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "target", ["127.0.0.2", "169.254.169.254", "[::1]", "localhost", "10.0.0.1", "0.0.0.0"]
+)
+def test_a_redirect_of_a_private_host_leads_to_itself_alone(http: Fetch, server: Archives, target: str):
+    with served_archives("127.0.0.2") as other:
+        other.files["/2004-01"] = MAIL
+        port = other.address.rpartition(":")[2]
+        server.plan["/2004-01"] = [status(302, Location=f"http://{target}:{port}/2004-01")]
+        with pytest.raises(FetchError, match="another host than the private one that is configured"):
+            http(**dict.fromkeys(PASSWORD))
+        assert other.asked == []
+    server.plan["/2004-01"] = [status(302, Location="/elsewhere")]
+    server.files["/elsewhere"] = MAIL
+    assert http().added == 1
+
+
+def hop(first: str, current: str, location: str) -> Hop:
+    return asyncio.run(next_hop(httpx2.URL(first), httpx2.URL(current), location))
+
+
+PUBLIC = "https://93.184.216.34/a"
+
+
+@pytest.mark.parametrize(
+    ("first", "location", "fault"),
+    [
+        (PUBLIC, "https://127.0.0.1/", "a host in a private network"),
+        (PUBLIC, "https://localhost/", "a host in a private network"),
+        (PUBLIC, "https://169.254.169.254/latest/meta-data", "a host in a private network"),
+        (PUBLIC, "https://[::ffff:10.0.0.1]/", "a host in a private network"),
+        (PUBLIC, "https://[64:ff9b::7f00:1]/", "a host in a private network"),
+        (PUBLIC, "https://2130706433/", "a host in a private network"),
+        (PUBLIC, "http://93.184.216.34/", "away from https"),
+        (PUBLIC, "http://93.184.216.35/", "away from https"),
+        (PUBLIC, "file:///etc/passwd", "no address of the web"),
+        (PUBLIC, "https://93.184.216.35:99999/", "no address of the web"),
+        (PUBLIC, "https://[::1", "no address"),
+        ("http://192.168.1.1/", "https://93.184.216.34/", "another host than the private one"),
+    ],
+)
+def test_redirects_that_are_refused(first: str, location: str, fault: str):
+    with pytest.raises(FetchError, match=fault):
+        hop(first, first, location)
+
+
+def test_redirects_between_public_hosts_go_to_the_address_that_was_checked_without_credentials():
+    assert hop(PUBLIC, PUBLIC, "/b") == Hop(httpx2.URL("https://93.184.216.34/b"))
+    found = hop(PUBLIC, PUBLIC, "https://u:p@93.184.216.35:8443/b")
+    assert found == Hop(httpx2.URL("https://93.184.216.35:8443/b"), "93.184.216.35")
+    assert not found.is_of(httpx2.URL(PUBLIC))
+    named = Hop(httpx2.URL("https://lists.example:8443/b"), "93.184.216.35").asked({"X": "1"})
+    assert str(named["url"]) == "https://93.184.216.35:8443/b"
+    assert (named["headers"], named["extensions"]) == (
+        {"X": "1", "Host": "lists.example:8443"},
+        {"sni_hostname": "lists.example"},
+    )
+    assert is_public("2606:4700::1111") and not is_public("fe80::1%eth0") and not is_public("ff02::1")
+
+
+def test_a_redirect_after_https_does_not_lead_back_to_http():
+    with pytest.raises(FetchError, match="away from https"):
+        hop("http://93.184.216.34/", "https://93.184.216.34/", "http://93.184.216.34/")
+
+
+def test_git_follows_no_redirect(tmp_path: Path, server: Archives):
+    with served_archives("127.0.0.2") as other:
+        server.plan["/0/info/refs"] = [
+            status(302, Location=f"{other.address}/0/info/refs?service=git-upload-pack")
+        ]
+        remote = {"kind": "git", "url": f"{server.address}/{{epoch}}", "timeout_seconds": 2}
+        work = Workspace(tmp_path).configure({"name": "lore", "kind": "public_inbox", "fetch": remote})
+        with pytest.raises(FetchError, match="redirects are not followed"):
+            SourceRemotes(work.settings).fetch("lore")
+        assert other.asked == []
+
+
+def test_git_echoes_are_masked(tmp_path: Path, server: Archives):
+    secret = base64.b64encode(f"{USER}:{SECRET}".encode())
+    refs = b"001e# service=git-upload-pack\n0000" + b"".join(
+        b"%04x" % (len(line) + 4) + line for line in [b"ERR denied " + secret + b" " + quote(SECRET).encode()]
+    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\n\r\n"
+    server.plan["/0/info/refs"] = [raw(head + refs)]
+    remote = {"kind": "git", "url": f"{server.address}/{{epoch}}", **PASSWORD}
+    work = Workspace(tmp_path).configure({"name": "lore", "kind": "public_inbox", "fetch": remote})
+    with pytest.raises(FetchError, match="git says: .*denied") as fault:
+        SourceRemotes(work.settings).fetch("lore")
+    assert not leaks(str(fault.value))
+
+
+def test_an_object_store_follows_no_redirect_and_shows_no_key(tmp_path: Path):
+    with served_archives("127.0.0.2") as other, served_archives() as store:
+        for path in ("/lists", "/lists/"):
+            store.plan[path] = [status(301, Location=f"{other.address}/lists")] * 20
+        told = fetch_store(tmp_path, store)
+        assert other.asked == [] and not leaks(told)
+        body = f"<?xml version='1.0'?><Error><Code>No{USER}</Code><Message>{SECRET} {USER}</Message></Error>".encode()
+        head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(body)
+        for path in ("/lists", "/lists/"):
+            store.plan[path] = [raw(head + body)] * 20
+        assert not leaks(fetch_store(tmp_path, store))
+        for path in ("/lists", "/lists/"):
+            store.plan[path] = [
+                raw(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Size>x</Size>")
+            ] * 20
+        assert "s3://lists" in fetch_store(tmp_path, store)
+
+
+def fetch_store(folder: Path, store: Archives) -> str:
+    """The fault of a fetch from a store."""
+    remote = {
+        "kind": "objects", "url": "s3://lists", "endpoint": store.address, "region": "us-east-1", **PASSWORD,
+        "timeout_seconds": 1, "time_limit_seconds": 8,
+    }  # fmt: skip
+    work = Workspace(folder).configure({"name": "dev", "kind": "mbox", "fetch": remote})
+    with pytest.raises(FetchError) as fault:
+        SourceRemotes(work.settings).fetch("dev")
+    return str(fault.value)
+
+
+def test_a_webhook_follows_no_redirect_and_a_receiver_that_lies_fails_nothing(server: Archives):
+    with served_archives("127.0.0.2") as other, socket.create_server(("127.0.0.1", 0)) as listener:
+        answers = [
+            f"HTTP/1.1 302 Found\r\nLocation: {other.address}/x\r\nContent-Length: 0\r\n\r\n".encode(),
+            b"not http at all\r\n\r\n",
+            b"HTTP/1.1 200 " + b"x" * 300_000,
+        ]
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        assert post(url, b"{}", 2) == "answered 302"
+        assert post(url, b"{}", 2) == "cannot be reached: RemoteProtocolError"
+        assert (post(url, b"{}", 2) or "").startswith("cannot be reached: ")
+        assert other.asked == []
+
+
+def test_a_webhook_that_drips_is_left_in_time(server: Archives):
+    server.plan["/hook"] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                for sign in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000:
+                    try:
+                        connection.sendall(bytes([sign]))
+                    except OSError:
+                        return
+                    time.sleep(0.1)
+
+        threading.Thread(target=drip, daemon=True).start()
+        begun = time.monotonic()
+        assert (
+            post(f"http://127.0.0.1:{listener.getsockname()[1]}/", b"{}", 0.7)
+            == "cannot be reached: TimeoutError"
+        )
+        assert time.monotonic() - begun < 3
+
+
+HUGE = b"* 1 FETCH (UID 1 RFC822.SIZE 50)\r\n* 2 FETCH (UID 2 RFC822.SIZE 50)\r\nTAG OK done\r\n"
+
+
+def endless(block: bytes, count: int) -> Answer:
+    """The same block many times."""
+
+    def answer(tag: bytes, line: bytes) -> Iterator[bytes]:
+        for _ in range(count):
+            yield block
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("stage", "answer"),
+    [
+        ("BODIES", says(b"* 1 FETCH (UID 1 BODY[] {2000000000}\r\n", *[b"x" * (1 << 20)] * 1900)),
+        ("BODIES", endless(b"* 1 FETCH (UID 1 BODY[] {1000000}\r\n" + b"x" * 1_000_000 + b")\r\n", 2000)),
+        ("BODIES", says(b"* 1 FETCH (UID 1 BODY[] {99999999999999999999999999}\r\n")),
+        ("BODIES", says(b"* 1 FETCH (UID 1 BODY[] {" + b"9" * 5000 + b"}\r\n")),
+        ("BODIES", endless(b"* 1 FETCH (UID 1 FLAGS (\\Seen))\r\n" * 1000, 100_000)),
+        ("SEARCH", endless(b"* OK still searching\r\n" * 1000, 100_000)),
+        ("SEARCH", says(b"* SEARCH {1000000000}\r\n", *[b"x" * (1 << 20)] * 900)),
+        ("greeting", endless(b"x" * (1 << 20), 2000)),
+    ],
+    ids=["announced", "repeated", "beyond memory", "beyond numbers", "lines", "status", "search", "greeting"],
+)
+def test_what_imap_servers_send_is_bounded(
+    imap: Fetch, script: dict[str, Answer], stage: str, answer: Answer
+):
+    script["SIZES"] = says(HUGE)
+    script[stage] = answer
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.monotonic()
+    with pytest.raises(FetchError, match="imap server 127.0.0.1"):
+        imap()
+    assert time.monotonic() - begun < 15
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000
+
+
+def test_a_mail_that_is_larger_than_it_says_is_named_and_left_there(imap: Fetch, script: dict[str, Answer]):
+    script["SIZES"] = says(HUGE)
+    found = imap(max_bytes=100)
+    assert found.added == 0 and any("mail 1 has" in note for note in found.notes)
+
+
+MALFORMED = {
+    "no validity": ("EXAMINE", b"* 3 EXISTS\r\nTAG OK done\r\n"),
+    "validity no number": ("EXAMINE", b"* 3 EXISTS\r\n* OK [UIDVALIDITY x] v\r\nTAG OK done\r\n"),
+    "flags without brackets": ("EXAMINE", b"* FLAGS\r\n* x EXISTS\r\nTAG OK done\r\n"),
+    "search is words": ("SEARCH", b"* SEARCH one two\r\nTAG OK done\r\n"),
+    "search twice": ("SEARCH", b"* SEARCH 1\r\n* SEARCH 2\r\nTAG OK done\r\n"),
+    "search is not ASCII": ("SEARCH", b"* SEARCH 1 \xff\r\nTAG OK done\r\n"),
+    "search is nothing": ("SEARCH", b"TAG OK done\r\n"),
+    "search is zero": ("SEARCH", b"* SEARCH 0 99999999999\r\nTAG OK done\r\n"),
+    "search is deep": ("SEARCH", b"* SEARCH 1 " + b"(" * 100_000 + b"\r\nTAG OK done\r\n"),
+    "search is literal": ("SEARCH", b"* SEARCH {0}\r\n\r\nTAG OK done\r\n"),
+    "size is a list": ("SIZES", b"* 1 FETCH (UID 1 RFC822.SIZE (1 2))\r\nTAG OK done\r\n"),
+    "size is a word": ("SIZES", b'* 1 FETCH (UID 1 RFC822.SIZE "many")\r\nTAG OK done\r\n'),
+    "uneven": ("SIZES", b"* 1 FETCH (UID 1 RFC822.SIZE)\r\nTAG OK done\r\n"),
+    "key is a list": ("SIZES", b"* 1 FETCH ((a) 1)\r\nTAG OK done\r\n"),
+    "key is a number": ("SIZES", b"* 1 FETCH (1 2)\r\nTAG OK done\r\n"),
+    "quote in an atom": ("SIZES", b'* 1 FETCH (a"b" 2)\r\nTAG OK done\r\n'),
+    "body is a number": ("BODIES", b"* 1 FETCH (UID 1 BODY[] 5)\r\nTAG OK done\r\n"),
+    "body is a list": ("BODIES", b"* 1 FETCH (UID 1 BODY[] (1 2 3))\r\nTAG OK done\r\n"),
+    "envelope": ("BODIES", b'* 1 FETCH (UID 1 ENVELOPE ("x"))\r\nTAG OK done\r\n'),
+    "literal is short": ("BODIES", b"* 1 FETCH (UID 1 BODY[] {50}\r\nabc"),
+    "no greeting": ("greeting", b"\r\n"),
+    "greeting is HTTP": ("greeting", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "greeting is binary": ("greeting", b"\x16\x03\x01\x00\xff\r\n"),
+    "capability is nothing": ("CAPABILITY", b"TAG OK done\r\n"),
+    "capability is not ASCII": ("CAPABILITY", b"* CAPABILITY \xff\xfe\r\nTAG OK done\r\n"),
+    "other tag": ("LOGIN", b"ZZZZ9 OK done\r\n"),
+    "continuation": ("LOGIN", b"+ go on\r\n+ go on\r\n"),
+    "bye": ("SEARCH", b"* BYE enough\r\n"),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_malformed_answers_of_imap_servers_are_faults_that_say_where(
+    imap: Fetch, script: dict[str, Answer], kind: str
+):
+    stage, answer = MALFORMED[kind]
+    script[stage] = says(answer)
+    with pytest.raises(FetchError, match="imap server 127.0.0.1:") as fault:
+        imap(timeout_seconds=0.5)
+    if stage in ("SIZES", "BODIES"):
+        assert "UID" in str(fault.value) and "'INBOX'" in str(fault.value)
+
+
+def test_a_list_that_is_missing_empties_no_folder(imap: Fetch, script: dict[str, Answer], tmp_path: Path):
+    imap()
+    script["SEARCH"] = says(b"TAG OK done\r\n")
+    with pytest.raises(FetchInterruptedError, match="3 mails are said to be there"):
+        imap()
+    assert len(list((tmp_path / "state/sources/inbox/cur").iterdir())) == 3
+
+
+@pytest.mark.parametrize("stage", ["greeting", "LOGIN", "SEARCH", "BODIES"])
+def test_an_imap_server_that_drips_is_left_at_the_time_limit(
+    imap: Fetch, script: dict[str, Answer], stage: str
+):
+    script[stage] = says(*[b"x"] * 200, pause=0.1)
+    begun = time.monotonic()
+    with pytest.raises(FetchError, match="the time limit of 2 s is over"):
+        imap(time_limit_seconds=2)
+    assert time.monotonic() - begun < 6
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
+        b"HTTP/1.1 206 P\r\nContent-Range: bytes " + b"9" * 5000 + b"-1/*\r\n\r\nabc",
+        b"HTTP/1.1 429 x\r\nRetry-After: " + b"9" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 429 x\r\nRetry-After: Sun, 01 Feb 2004 00:00:00 +99999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
+        b"HTTP/1.1 302 x\r\nLocation: http://a:99999999/\r\n\r\n",
+        b"HTTP/1.1 302 x\r\nLocation: http://[::1/\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000,
+        b"",
+    ],
+)  # fmt: skip
+def test_malformed_answers_of_web_servers_are_faults(http: Fetch, server: Archives, answer: bytes):
+    server.plan["/2004-01"] = [raw(answer)]
+    with pytest.raises(FetchError, match="http://127.0.0.1"):
+        http(time_limit_seconds=10)
+
+
+def test_what_swells_is_kept_as_it_came(http: Fetch, server: Archives, tmp_path: Path):
+    import gzip
+
+    bomb = gzip.compress(b"From a@b Thu Jan  1 00:00:00 2004\n" + bytes(300 << 20), 1)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    server.plan["/2004-01"] = [raw(head + bomb)]
+    assert http(max_bytes=10 << 20).bytes == len(bomb)
+    assert (tmp_path / "state/sources/dev/dev.2004-01.mbox.gz").read_bytes() == bomb
+
+
+def test_the_body_of_a_redirect_is_not_read(http: Fetch, server: Archives):
+    server.files["/there"] = MAIL
+    head = b"HTTP/1.1 302 Found\r\nLocation: /there\r\n\r\n"
+    server.plan["/2004-01"] = [raw(head, *[b"x" * (1 << 20)] * 900)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert http().added == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_dagster_shows_why_and_not_how_often(tmp_path: Path, script: dict[str, Answer], attempts: int):
+    """Also for what only a fault of Weft's own could be: a folder that cannot be written."""
+    script["SEARCH"] = says(b"* SEARCH 1 \xff\r\nTAG OK done\r\n")
+    with scripted_imap(script) as port:
+        remote = {
+            "kind": "imap", "host": "127.0.0.1", "port": port, "tls": "off", **PASSWORD, "attempts": attempts,
+            "backoff_seconds": 0,
+        }  # fmt: skip
+        work = Workspace(tmp_path).configure(
+            {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote}
+        )
+        with open_instance(work.settings) as instance:
+            outcome = fetch_sources(work.settings, instance)["inbox"]
+    assert outcome.fault and "max_retries" not in outcome.fault
+    assert "listing the folder 'INBOX'" in outcome.fault
