@@ -183,5 +183,8 @@ def slowly(handler: _Handler, body: bytes) -> None:
     if wanted and handler.headers.get("If-Range") == etag:
         start, code = int(wanted.removeprefix("bytes=").rstrip("-")), 206
         more = f"Content-Range: bytes {start}-{len(body) - 1}/{len(body)}\r\n"
-    head = f"HTTP/1.1 {code} OK\r\nETag: {etag}\r\n{more}Content-Length: {len(body) - start}\r\n\r\n".encode()
-    raw(head, *(body[n : n + 2000] for n in range(start, len(body), 2000)), pause=0.01)(handler, body)
+    head = f"HTTP/1.1 {code} OK\r\nETag: {etag}\r\n{more}Connection: close\r\n"
+    head += f"Content-Length: {len(body) - start}\r\n\r\n"
+    raw(head.encode(), *(body[n : n + 2000] for n in range(start, len(body), 2000)), pause=0.01)(
+        handler, body
+    )

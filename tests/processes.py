@@ -99,3 +99,20 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
     if home:
         os.environ["DAGSTER_HOME"] = str(home)
     main(arguments, prog_name="weft")
+
+
+def fetch_that_is_killed(config: Path, source: str, seconds: float) -> bool:
+    """Fetch a source in a process of its own and kill that after some seconds; True unless it had ended by itself."""
+    process = FORKS.Process(target=_fetch, args=(config, source))
+    process.start()
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode == -9
+
+
+def _fetch(config: Path, source: str) -> None:
+    from dagster_project.config.settings import load_settings
+    from dagster_project.resources.remotes.source_remotes import SourceRemotes
+
+    SourceRemotes(load_settings(config)).fetch(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 import sys
 import threading
@@ -168,6 +169,19 @@ def test_a_compressed_month_replaces_the_plain_one(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
     fetch()
+    server.files[MARCH] = gzip.compress(MAILS[MARCH], mtime=0)
+    fetch()
+    assert sorted(files(tmp_path)) == ["dev.2004-01.mbox", "dev.2004-02.mbox", "dev.2004-03.mbox.gz"]
+
+
+def test_a_month_that_a_killed_fetch_brought_unremembered_is_replaced_by_a_compressed_one(
+    tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
+):
+    fetch()
+    memory = tmp_path / "state/sources/.fetch/dev.json"
+    told = json.loads(memory.read_text())
+    del told["items"]["dev.2004-03"]
+    memory.write_text(json.dumps(told))
     server.files[MARCH] = gzip.compress(MAILS[MARCH], mtime=0)
     fetch()
     assert sorted(files(tmp_path)) == ["dev.2004-01.mbox", "dev.2004-02.mbox", "dev.2004-03.mbox.gz"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import logging
 import resource
 import socket
@@ -485,7 +486,6 @@ def test_malformed_answers_of_web_servers_are_faults(http: Fetch, server: Archiv
 
 
 def test_what_swells_is_kept_as_it_came(http: Fetch, server: Archives, tmp_path: Path):
-    import gzip
 
     bomb = gzip.compress(b"From a@b Thu Jan  1 00:00:00 2004\n" + bytes(300 << 20), 1)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
