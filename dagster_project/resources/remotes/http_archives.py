@@ -112,8 +112,8 @@ class MonthlyArchives:
         except TimeoutError:
             faults.append(
                 FetchError(
-                    f"the time limit of {self.remote.time_limit_seconds:g} s is over (time_limit_seconds); the next "
-                    "fetch goes on"
+                    f"{shown_address(self.wanted[0].url)}: the time limit of {self.remote.time_limit_seconds:g} s is over "
+                    "(time_limit_seconds); the next fetch goes on"
                 )
             )
         finally:

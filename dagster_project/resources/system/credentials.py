@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from base64 import b64encode
 from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, urlsplit
 
 from dagster_project.config.source_settings import ObjectRemote, RemoteSettings
-from dagster_project.resources.system.masking import FAULT_CHARS, SERVER_CHARS, pattern, shown
+from dagster_project.resources.system.masking import FAULT_CHARS, SERVER_CHARS, Secrets, shown
 from transforms.errors import FetchError, FetchInterruptedError
 
 _OF_STORES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -70,12 +69,12 @@ class Credentials:
         return FetchError(reason)
 
     @cached_property
-    def _secrets(self) -> re.Pattern[str] | None:
+    def _secrets(self) -> Secrets:
         both = [self._basic] if self.user and self.password else []
         secrets = [s for s in (self.password, self.token, *both, *self.others) if s]
         user = self.user or ""
         # A short name may be a piece of any word.
-        return pattern([*secrets, user] if len(user) >= _LEAST_IN_WORDS else secrets, [user])
+        return Secrets([*secrets, user] if len(user) >= _LEAST_IN_WORDS else secrets, [user])
 
 
 def _others(remote: RemoteSettings) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable
 from html import escape
+from itertools import groupby
 from math import ceil
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -18,6 +19,8 @@ FAULT_CHARS = 1500
 """Characters of a whole fault: what a server said, with addresses, file names and the remedy."""
 _LEAST_BASE64 = 6
 """Characters from which a piece of base64 is no coincidence."""
+_PIECE = 8
+"""Characters of a secret that are masked alone, as an echo may be cut off."""
 _WIRE_LOGGERS = ("httpx2", "httpcore2", "imapclient", "botocore", "aiobotocore", "s3fs", "fsspec")
 
 
@@ -27,25 +30,36 @@ def quiet_wire_logs() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def shown(text: str, secrets: re.Pattern[str] | None, most: int = SERVER_CHARS) -> str:
+class Secrets:
+    """What is masked: the secrets in every form, pieces of them, and names of users where they stand as words."""
+
+    def __init__(self, secrets: Iterable[str], names: Iterable[str] = ()):
+        coded = {form for secret in secrets if secret for form in _forms(secret) | _base64_cores(secret)}
+        words = {_on_one_line(name) for name in names} - {""}
+        # A line break that an answer puts into a secret is a blank by now.
+        found = [r"\s?".join(map(re.escape, form)) for form in coded]
+        found += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words]
+        self._whole = (
+            re.compile("|".join(sorted(found, key=len, reverse=True)), re.IGNORECASE) if found else None
+        )
+        self._pieces = {form[n : n + _PIECE].lower() for form in coded for n in range(len(form) - _PIECE + 1)}
+
+    def masked(self, text: str) -> str:
+        """`text` with a mask for each run of characters that belong to something secret."""
+        hidden = bytearray(len(text))
+        for match in self._whole.finditer(text) if self._whole else ():
+            hidden[match.start() : match.end()] = b"\1" * len(match[0])
+        for start in range(len(text) - _PIECE + 1) if self._pieces else ():
+            if text[start : start + _PIECE].lower() in self._pieces:
+                hidden[start : start + _PIECE] = b"\1" * _PIECE
+        runs = groupby(zip(text, hidden, strict=True), key=lambda pair: pair[1])
+        return "".join(MASK if is_hidden else "".join(c for c, _ in run) for is_hidden, run in runs)
+
+
+def shown(text: str, secrets: Secrets, most: int = SERVER_CHARS) -> str:
     """`text` on one line, cleaned before it is masked: a secret must not come together after the search for it."""
-    text = _on_one_line(text)
-    if secrets:
-        text = secrets.sub(MASK, text)
+    text = secrets.masked(_on_one_line(text))
     return text if len(text) <= most else f"{text[:most]}…"
-
-
-def pattern(secrets: Iterable[str], names: Iterable[str] = ()) -> re.Pattern[str] | None:
-    """What matches every form of the secrets, and the names of users where they stand as words; None without any."""
-    whole = {form for secret in secrets if secret for form in _forms(secret)}
-    cores = {core for secret in secrets if secret for core in _base64_cores(secret)}
-    words = {_on_one_line(name) for name in names} - {""}
-    # A line break that an answer puts into a secret is a blank by now.
-    found = [(form, r"\s?".join(map(re.escape, form))) for form in whole]
-    found += [(core, re.escape(core) + r"[A-Za-z0-9+/=_-]*") for core in cores]
-    found += [(word, rf"(?<!\w){re.escape(word)}(?!\w)") for word in words]
-    ordered = [expression for _, expression in sorted(found, key=lambda f: (-len(f[0]), f[1]))]
-    return re.compile("|".join(ordered), re.IGNORECASE) if ordered else None
 
 
 def shown_address(url: str) -> str:
