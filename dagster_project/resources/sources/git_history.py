@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dagster_project.resources.sources.git_objects import DAMAGED, GitFailedError, Objects, git
+from dagster_project.resources.sources.git_objects import (
+    DAMAGED,
+    MISSING,
+    GitFailedError,
+    Objects,
+    git,
+    missing_objects,
+)
 from dagster_project.resources.system.globs import is_folder, is_there
 from transforms.errors import SourceError
 
@@ -88,8 +96,9 @@ def _walked(repository: Path, head: str) -> Iterator[Change]:
             )
             before = None
         mail = ""
+        absent = missing_objects(repository, [tree for _, _, tree in commits])
         for commit, at, tree in reversed(commits):
-            now, fault = _entries(objects, tree)
+            now, fault = (None, MISSING) if tree in absent else _entries(objects, tree)
             if now is None:
                 yield Change(
                     commit,
@@ -166,12 +175,7 @@ def _head(repository: Path) -> str | None:
             f"{repository} is no git repository of public-inbox; name the inbox's folder (it holds git/0.git) "
             "or a bare repository as `path`"
         )
-    try:
-        heads = git(repository, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads").split(
-            b"\n"
-        )
-    except GitFailedError as error:
-        raise _broken(repository, str(error)) from None
+    heads = git(repository, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads").split(b"\n")
     branches = {ref: name for name, _, ref in (line.partition(b" ") for line in heads if line)}
     if not branches:
         if any(any((repository / "objects").glob(kind)) for kind in ("pack/*.pack", "[0-9a-f][0-9a-f]/*")):
@@ -198,7 +202,9 @@ def _current(repository: Path) -> bytes:
     """The branch that HEAD names, if it names one."""
     try:
         return git(repository, "symbolic-ref", "HEAD").strip()
-    except GitFailedError:
+    except GitFailedError:  # there is no such branch, or a damaged one, or HEAD names a commit
+        with contextlib.suppress(OSError):
+            return (repository / "HEAD").read_bytes()[:1024].removeprefix(b"ref: ").strip()
         return b""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _BLOCK = 1 << 20
+_HEADER = 128
 MISSING, DAMAGED, TOO_LARGE = "missing", "damaged", "too_large"
 
 
@@ -43,6 +45,7 @@ class Objects:
     def __init__(self, repository: Path):
         self.repository = repository
         self._process: subprocess.Popen[bytes] | None = None
+        self._nobody = secrets.token_hex(16)
 
     def __enter__(self) -> Self:
         return self
@@ -55,42 +58,49 @@ class Objects:
     def read(self, name: str, kind: str, limit: int = 64 << 20) -> Object:
         """The object of a name if it is of a kind (`blob`, `commit`, `tree`) and not over `limit` bytes."""
         was_running = self._process is not None
-        header, process = self._asked(name)
-        if not header and was_running:  # it may have ended over the object before this one
-            self._end()
-            header, process = self._asked(name)
-        assert process.stdout
+        answer, is_cut = self._asked(name, limit)
+        if not answer and was_running:  # it may have ended over the object before this one
+            answer, is_cut = self._asked(name, limit)
+        first, _, data = answer.partition(b"\n")
+        header = first.split()
         if len(header) == 2 and header[1] == b"missing":
             return Object(b"", fault=MISSING)
         if len(header) != 3:
-            self._end()
             return Object(b"", fault=DAMAGED)
         size = int(header[2])
+        if is_cut:
+            return Object(b"", size, TOO_LARGE)
+        del data[-1:]
         digest = hashlib.sha256() if len(name) == 64 else hashlib.sha1(usedforsecurity=False)
-        digest.update(header[1] + b" %d\0" % size)
-        data = bytearray()
-        left = size
-        while left and (block := process.stdout.read(min(left, _BLOCK))):
-            left -= len(block)
-            digest.update(block)
-            if size <= limit:
-                data += block
-        if left or process.stdout.read(1) != b"\n":
-            self._end()
-            return Object(b"", size, DAMAGED)
+        digest.update(header[1] + b" %d\0" % size + data)
         if digest.hexdigest() != name or header[1] != kind.encode():
             return Object(b"", size, DAMAGED)
         return Object(bytes(data), size) if size <= limit else Object(b"", size, TOO_LARGE)
 
-    def _asked(self, name: str) -> tuple[list[bytes], subprocess.Popen[bytes]]:
-        """The first line of the answer for an object, empty where git ended, and the process that gives the rest."""
-        process = self._process = self._process or start(
-            self.repository, "cat-file", "--batch", stderr=subprocess.DEVNULL
-        )
-        assert process.stdin and process.stdout
+    def _asked(self, name: str, limit: int) -> tuple[bytearray, bool]:
+        """What git answers for an object, cut if it is far over `limit`; empty where git ends.
+
+        A name that nobody has is asked for behind it: git gives a damaged object fewer bytes than it says.
+        """
+        if self._process is None:
+            self._process = start(
+                self.repository, "cat-file", "--batch", stderr=subprocess.DEVNULL, unbuffered=True
+            )
+        assert self._process.stdin and self._process.stdout
+        answer, is_cut = bytearray(), False
         with contextlib.suppress(BrokenPipeError):
-            os.write(process.stdin.fileno(), name.encode() + b"\n")
-        return process.stdout.readline().split(), process
+            os.write(self._process.stdin.fileno(), f"{name}\n{self._nobody}\n".encode())
+        end = f"{self._nobody} missing\n".encode()
+        while not answer.endswith(end):
+            block = os.read(self._process.stdout.fileno(), _BLOCK)
+            if not block:
+                self._end()
+                return bytearray(), False
+            answer += block
+            if len(answer) > limit + _BLOCK:
+                del answer[_HEADER : -len(end)]
+                is_cut = True
+        return answer[: -len(end)], is_cut
 
     def _end(self) -> None:
         if self._process:
@@ -102,11 +112,21 @@ class Objects:
 def missing_objects(repository: Path, names: Sequence[str]) -> set[str]:
     """Those of some names of which the repository has no object that begins as one."""
     asked = "".join(f"{name}\n" for name in names).encode()
-    told = git(repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", given=asked)
+    try:
+        told = git(
+            repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", given=asked
+        )
+    except GitFailedError:  # as in a partial clone, over the first one that is missing
+        told = git(
+            repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"
+        )
+        return set(names) - set(told.decode("ascii", "replace").split())
     return {line.partition(b" ")[0].decode() for line in told.split(b"\n") if line.endswith(b" missing")}
 
 
-def start(repository: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+def start(
+    repository: Path, *arguments: str, stderr: int = subprocess.PIPE, unbuffered: bool = False
+) -> subprocess.Popen[bytes]:
     """A running git command on that repository."""
     try:
         return subprocess.Popen(
@@ -115,6 +135,7 @@ def start(repository: Path, *arguments: str, stderr: int = subprocess.PIPE) -> s
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            bufsize=0 if unbuffered else -1,
         )
     except FileNotFoundError:
         raise SourceError(
@@ -127,8 +148,8 @@ def _inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 
-class GitFailedError(Exception):
-    """A git command failed; the text is its own first line."""
+class GitFailedError(SourceError):
+    """A git command failed; the text has its own first line."""
 
 
 def git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
@@ -137,5 +158,8 @@ def git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
         printed, complaint = process.communicate(given)
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
-        raise GitFailedError(f"git {arguments[0]} says: {lines[0] if lines else 'nothing'}")
+        raise GitFailedError(
+            f"repository {repository} cannot be read: git {arguments[0]} says: {lines[0] if lines else 'nothing'}; look at "
+            "it with `git fsck`, or fetch it again"
+        )
     return printed

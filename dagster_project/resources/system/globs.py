@@ -46,7 +46,7 @@ def is_file(path: Path) -> bool:
 def _mode(path: Path) -> int:
     try:
         return path.stat().st_mode
-    except OSError:  # a link in a circle, a name that is too long, a folder that is closed, …
+    except (OSError, ValueError):  # a link in a circle, a name that is too long, a folder that is closed, …
         return 0
 
 
