@@ -81,8 +81,10 @@ def exports_at(
             yield place, _CLOSED, (place,)
             continue
         if is_slack(place) if source.format == "auto" else source.format == "slack":
-            yield from _slack_channels(place, inside)
-            continue
+            channels = list(_slack_channels(place, inside))
+            yield from channels
+            if channels or source.format == "slack":
+                continue
         for path in reversed(inside):
             known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
             if known and not (path.is_symlink() and is_folder(path)):
@@ -243,7 +245,8 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         top = min(folders, key=lambda f: (len(f.parts), str(f)))
         places = {n: PurePosixPath(n) for n in names if n.lower().endswith(".json")}
         days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
-        return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
+        if days:
+            return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
     read = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
     texts = [n for n in names if read[n] == "whatsapp"]
     texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
