@@ -144,9 +144,9 @@ def _sources(settings: Settings) -> Iterator[Finding]:
     except WeftError as fault:
         yield Finding("sources", "fault", str(fault), "mend what the message names; no build works before")
         return
-    for fault in sources.broken.values():
+    for broken in sources.broken.values():
         yield Finding(
-            "sources", "fault", fault, "mend what the message names; the index keeps what it has of it"
+            "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
         )
     waiting = [u.partition for u in units if _held(settings, u.family, u.partition) != u.fingerprint]
     if waiting:

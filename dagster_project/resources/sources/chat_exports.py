@@ -197,7 +197,8 @@ class ExportReader:
     def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
         """A channel of a Slack export: `users.json`, where there is one, and its days; what of them cannot be read."""
         users: Sequence[Mapping[str, Any]] = []
-        days, faults = [], []
+        days: list[tuple[str, bytes]] = []
+        faults: list[Fault] = []
         for file, read in files:
             try:
                 if file == "users.json":

@@ -8,7 +8,7 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -83,7 +83,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     return bytes(data), None
 
 
-def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Iterator[bytes]:
+def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
     """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
 
     Python's own readers end in silence where what follows a member of xz or bzip2 is none.
