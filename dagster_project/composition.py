@@ -25,7 +25,7 @@ from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.saved_searches import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources
-from dagster_project.resources.sources.seen_units import SeenUnits
+from dagster_project.resources.sources.seen_units import SeenUnits, units_in_lake
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.locks import lane_lock
 from transforms.retrieval import bm25
@@ -42,7 +42,13 @@ def make_lake(settings: Settings) -> ParquetLake:
 def make_sources(settings: Settings) -> FileSources:
     """The configured sources."""
     cache = settings.root / "cache"
-    return FileSources(settings, cache / "files.json", ChatFiles(settings, cache / "chats.json"))
+    lake = make_lake(settings)
+    return FileSources(
+        settings,
+        cache / "files.json",
+        ChatFiles(settings, cache / "chats.json"),
+        lambda source, family: units_in_lake(lake, source, family),
+    )
 
 
 def make_seen_units(settings: Settings) -> SeenUnits:

@@ -138,11 +138,16 @@ def _age(begun: str) -> timedelta:
 
 
 def _sources(settings: Settings) -> Iterator[Finding]:
+    sources = make_sources(settings)
     try:
-        units = make_sources(settings).discover()
+        units = sources.discover()
     except WeftError as fault:
         yield Finding("sources", "fault", str(fault), "mend what the message names; no build works before")
         return
+    for broken in sources.broken.values():
+        yield Finding(
+            "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
+        )
     waiting = [u.partition for u in units if _held(settings, u.family, u.partition) != u.fingerprint]
     if waiting:
         shown = ", ".join(waiting[:3])

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,9 @@ from dagster_project.cli.eval import evaluate
 from dagster_project.cli.explain import explain
 from dagster_project.cli.options import CONFIG, JSON, explained, filtered
 from dagster_project.cli.safe_streams import SafeGroup
-from transforms.errors import FetchError
+from transforms.errors import FetchError, SourceError, WeftError
 
 if TYPE_CHECKING:
-    from dagster_project.orchestration.fetch import FetchOutcome
     from dagster_project.resources.search.filters import Filters
 
 NO_RESULTS = 3
@@ -55,7 +53,8 @@ def main() -> None:
 def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool) -> None:
     """Fetch, find what changed in the sources, materialize it and publish the index.
 
-    A remote that fails is told at the end (exit code 10); what it gave before is built and published.
+    A remote that fails is told at the end (exit code 10); what it gave before is built and published. So is a source
+    that cannot be read (exit code 4); what the index has of it stays.
     """
     from dagster_project.cli.render import BuildView
     from dagster_project.config.settings import load_settings
@@ -70,7 +69,7 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
         click.echo(json.dumps(result.as_json()))
     elif not quiet:
         view.summary(result)
-    _end_with_faults(result.fetched)
+    _end_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
 
 
 @main.command()
@@ -97,6 +96,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
         click.echo(json.dumps(done.as_json()))
     elif not quiet:
         view.backfilled(done)
+    _end_with_faults(done.build.faults(), SourceError)
 
 
 @main.command()
@@ -110,6 +110,7 @@ def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     from dagster_project.config.settings import load_settings
     from dagster_project.orchestration.build import fetch_only
     from dagster_project.orchestration.instance import open_instance
+    from dagster_project.orchestration.outcomes import fetch_faults
 
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -118,16 +119,14 @@ def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
         click.echo(json.dumps({name: outcome.as_json() for name, outcome in outcomes.items()}))
     else:
         print_fetched(outcomes)
-    _end_with_faults(outcomes)
+    _end_with_faults(fetch_faults(outcomes), FetchError)
 
 
-def _end_with_faults(outcomes: Mapping[str, FetchOutcome]) -> None:
-    """End with the exit code of a failed fetch, and the reasons on stderr, if one failed."""
-    from dagster_project.orchestration.outcomes import fetch_faults
-
-    if faults := fetch_faults(outcomes):
+def _end_with_faults(faults: str, kind: type[WeftError]) -> None:
+    """End with the exit code of a kind of fault, and the reasons on stderr, if there are any."""
+    if faults:
         click.echo(f"error: {faults}", err=True)
-        sys.exit(FetchError.exit_code)
+        sys.exit(kind.exit_code)
 
 
 @main.command()

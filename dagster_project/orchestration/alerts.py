@@ -45,6 +45,12 @@ def alert_fetches(settings: AlertSettings, root: Path, sources: Sequence[str]) -
         send(settings, _payload("fetch_failed", root, sources=sorted(sources)))
 
 
+def alert_sources(settings: AlertSettings, root: Path, sources: Iterable[str]) -> None:
+    """Send one alert that names the sources that could not be read while others were, if there are any."""
+    if named := sorted(sources):
+        send(settings, _payload("source_failed", root, sources=named))
+
+
 def alert_interrupted(settings: AlertSettings, root: Path, found: Iterable[Interrupted]) -> None:
     """Send an alert for each piece of work that was killed before it was done, as its successor finds it."""
     for left in found:

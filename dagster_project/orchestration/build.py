@@ -15,7 +15,7 @@ from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, SLOW_POOL
 from dagster_project.composition import make_backlog, make_lake, make_publisher, make_seen_units, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alerting
+from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alert_sources, alerting
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.fetch import fetch_sources
@@ -58,7 +58,9 @@ def build(
     Runs the same jobs as the Dagster UI, in this process. Returns without any run when there is nothing
     to fetch and nothing changed. What the slow lane has to do is done after that, when other builds may begin
     again, and published in turn; without `slow` it waits. A remote that fails stops nothing: what it gave before is
-    built, and `fetched` of the result has the fault. With `verify` every byte of the lake is read first, and what is
+    built, and `fetched` of the result has the fault. Nor does a source that cannot be read: what the index has of it
+    stays, and `broken` of the plan has the fault; SourceError if none can be read.
+    With `verify` every byte of the lake is read first, and what is
     damaged inside is made again; without, only if a step fails for no reason of its own. Raises BusyError while
     another build of the same storage runs, and WeftError when a run of the build fails, with the step and the reason.
     What fails, and checks that warn, go to `[alerts]`.
@@ -83,6 +85,7 @@ def build(
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
+    alert_sources(settings.alerts, settings.root, result.plan.broken)
     return result
 
 

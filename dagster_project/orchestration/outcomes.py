@@ -103,6 +103,10 @@ class BuildResult:
             )
         return lines
 
+    def faults(self) -> str:
+        """One line per source that cannot be read or fetched, with the reason; empty if there is none."""
+        return "\n".join(filter(None, [*self.plan.broken.values(), fetch_faults(self.fetched)]))
+
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""
         return {
@@ -112,6 +116,7 @@ class BuildResult:
             "removed": sorted(self.plan.vanished),
             "slow": sorted(self.slow),
             "damaged": dict(self.plan.damaged),
+            "broken": dict(self.plan.broken),
             "interrupted": [asdict(found) for found in self.interrupted],
             "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
             "published": dict(self.published) if self.published else None,

@@ -59,7 +59,8 @@ class Plan:
     `context` says that the context of conversations was found in another version or by other settings, `slow` what
     waits for the slow lane. `damaged` says by path what is wrong with files that ought to be whole; they are made again.
     `reasons` says by partition why the first of its stale tables is. With `anew` the published version is of another
-    layout, tokenizer or model: nothing is taken over from it.
+    layout, tokenizer or model: nothing is taken over from it. `broken` says by source why it cannot
+    be read; what the lake holds of it stays.
     """
 
     units: tuple[Unit, ...]
@@ -71,6 +72,7 @@ class Plan:
     damaged: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     anew: bool = False
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -80,7 +82,8 @@ class Plan:
     def told(self) -> list[str]:
         """What was found that people did not ask for, one line each."""
         damages = [f"damaged, made again: {path}: {what}" for path, what in self.damaged.items()]
-        return [*damages, ANEW] if self.anew else damages
+        broken = [f"cannot be read, left as it is: {fault}" for fault in self.broken.values()]
+        return [*broken, *damages, *([ANEW] if self.anew else [])]
 
 
 def stages(settings: Settings) -> list[Stage]:
@@ -109,21 +112,18 @@ def make_plan(
     from other inputs than those that are there now; whatever depends on it is stale with it.
     """
     units, taken = sources.discover(), left or ()
+    broken = dict(sources.broken)
     order = stages(settings)
     found = {
         u.partition: _stale_reasons(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake)
         for u in units
         if u.partition not in taken
     }
+    _leave_broken(units, found, broken, order, lake)
     stale = {partition: tuple(why) for partition, why in found.items() if why}
     reasons = {partition: next(iter(found[partition].values())) for partition in stale}
     present = {u.partition for u in units}
     kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
-    if lost := [name for name in sources.unfetched if any(p.startswith(f"{name}/") for p in kept)]:
-        raise SourceError(
-            f"source {lost[0]}: what was fetched of it is no longer there; fetch it again (`weft fetch {lost[0]}`), or "
-            "remove the source from the settings to remove it from the index"
-        )
     vanished = tuple(p for p in kept if p not in present)
     publisher = make_publisher(settings, lake)
     publish = (
@@ -141,7 +141,23 @@ def make_plan(
     slow = {p: t for p, t in stale_slow(settings, units, lake).items() if p not in stale and p not in taken}
     damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
     anew = publish and publisher.damage() is None and not publisher.fits_settings()
-    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged, reasons, anew)
+    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged, reasons, anew, broken)
+
+
+def _leave_broken(
+    units: Sequence[Unit],
+    stale: dict[str, dict[str, str]],
+    broken: Mapping[str, str],
+    order: Sequence[Stage],
+    lake: ParquetLake,
+) -> None:
+    """Take out of `stale` what would be read from broken sources; SourceError where the lake has not all of it."""
+    reading = {table for stage in order if not stage.inputs for table in stage.tables}
+    for unit in units:
+        if unit.source in broken and reading & stale.get(unit.partition, {}).keys():
+            if not is_made(unit, lake):
+                raise SourceError(broken[unit.source])
+            stale[unit.partition] = {}
 
 
 def _damages(

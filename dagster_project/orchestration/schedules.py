@@ -9,7 +9,6 @@ from dagster_project.orchestration.backfill import backfill
 from dagster_project.orchestration.build import build, make_report, publish_slow_lane
 from dagster_project.orchestration.freshness import note_unchanged
 from dagster_project.orchestration.names import BACKFILL, LANE_TAG, LATER, REFRESH, SLOW_LANE, STORAGE_TAG
-from dagster_project.orchestration.outcomes import fetch_faults
 from dagster_project.orchestration.plan import make_plan, stale_slow
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.run_status import at_work, run_under_way
@@ -46,7 +45,7 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
             )
             if result.published:
                 make_report(settings, context.instance)
-        if faults := fetch_faults(result.fetched):
+        if faults := result.faults():
             # What was there is published; the run fails all the same, so that somebody hears of it.
             raise dg.Failure(faults, allow_retries=False)
 
@@ -153,6 +152,8 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             return dg.SkipReason(str(busy))
         except WeftError as fault:
             return dg.RunRequest(tags={"weft/fault": str(fault)[:200]})
+        if plan.broken:
+            return dg.RunRequest(tags={"weft/fault": " ".join(plan.broken.values())[:200]})
         if plan.is_empty:
             note_unchanged(settings, context.instance)
             return dg.SkipReason("nothing changed")

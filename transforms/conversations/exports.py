@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -118,10 +118,10 @@ def _slack_entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str]
     text = _SLACK_MENTION.sub(lambda m: f"@{people.get(m[1], m[1])}", text)
     text = _SLACK_LINK.sub(lambda m: f"{m['label']} ({m['url']})" if m["label"] else m["url"], text)
     text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    profile = row.get("user_profile") or {}
+    profile = _fields(row.get("user_profile"))
     user = str(row.get("user") or row.get("bot_id") or "")
     author = people.get(user) or str(profile.get("real_name") or row.get("username") or user)
-    if row.get("subtype") in _SLACK_SYSTEM:
+    if str(row.get("subtype")) in _SLACK_SYSTEM:
         return Entry(at, "", text, "system")
     if row.get("subtype") == "tombstone":
         return Entry(at, author, "", "deleted")
@@ -129,7 +129,7 @@ def _slack_entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str]
 
 
 def _slack_name(user: Mapping[str, Any]) -> str:
-    profile = user.get("profile") or {}
+    profile = _fields(user.get("profile"))
     return str(user.get("real_name") or profile.get("real_name") or user.get("name") or user["id"])
 
 
@@ -137,28 +137,36 @@ def read_discord(data: bytes, name: str) -> Chat:
     """The chat of one channel as DiscordChatExporter writes it in JSON (`channel`, `messages`)."""
     try:
         found = json.loads(data)
-        rows, channel = found["messages"], found.get("channel") or {}
+        rows, channel = found["messages"], _fields(found.get("channel"))
+        if not isinstance(rows, list):
+            raise TypeError("messages")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ChatFormatError("no_discord: the file is no JSON export of a Discord channel") from error
     people: dict[str, str] = {}
     entries, faults = [], []
-    for number, row in enumerate(rows if isinstance(rows, list) else []):
+    for number, row in enumerate(rows):
         at = _moment(row.get("timestamp")) if isinstance(row, Mapping) else None
         if at is None:
             faults.append(
                 Fault(f"{name}:{number}", "no_time: the message has no timestamp", repr(row).encode())
             )
             continue
-        author = row.get("author") or {}
+        author = _fields(row.get("author"))
         shown = str(author.get("nickname") or author.get("name") or author.get("id") or "")
-        for one in (author, *(row.get("mentions") or ())):
+        mentions = row.get("mentions")
+        for one in (author, *map(_fields, mentions if isinstance(mentions, list) else ())):
             people[str(one.get("id"))] = str(one.get("nickname") or one.get("name") or "")
         text = _DISCORD_MENTION.sub(lambda m: f"@{people.get(m[1]) or m[1]}", str(row.get("content") or ""))
-        system = row.get("type", "Default") not in ("Default", "Reply")
+        system = str(row.get("type", "Default")) not in ("Default", "Reply")
         kind = "system" if system else _kind(text, shown)
         entries.append(Entry(in_utc(at, "UTC"), "" if system else shown, text, kind))
     title = str(channel.get("name") or "")
     return Chat(name, entries, frozenset(n for n in people.values() if n), faults, title)
+
+
+def _fields(value: object) -> Mapping[str, Any]:
+    """The fields of a JSON object; none where there ought to be one and is something else."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(text: str, author: str) -> str:
@@ -179,7 +187,12 @@ def _json_list(data: bytes, place: str, faults: list[Fault]) -> list[Any]:
 
 
 def _moment(value: object) -> datetime | None:
-    """A time from what tables and exports write; None if it is none."""
+    """A time from what tables and exports write; None if it is none, or if no zone can be reckoned with."""
+    at = _any_moment(value)
+    return at if at and MINYEAR < at.year < MAXYEAR else None
+
+
+def _any_moment(value: object) -> datetime | None:
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from transforms.conversations.exports import Chat, Entry, Fault, in_utc
@@ -151,6 +151,8 @@ def _time(head: _Head, order: str) -> datetime | None:
     day, month, year = (head.date[order.index(part)] for part in "dmy")
     if year < 100:
         year += 2000
+    if year >= MAXYEAR:  # no zone can be reckoned with
+        return None
     try:
         return datetime(year, month, day, *head.clock)
     except ValueError:

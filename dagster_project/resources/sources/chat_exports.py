@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +18,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dagster_project.config.settings import ConversationSourceSettings
+from dagster_project.resources.sources.reading_files import TooLargeError, bounded
 from dagster_project.resources.sources.zip_exports import ZippedExport
+from dagster_project.resources.system.globs import is_file, is_folder
 from transforms.conversations.exports import Chat, Entry, Fault, read_discord, read_slack, read_table
 from transforms.conversations.whatsapp import read_whatsapp
 from transforms.errors import ChatFormatError
@@ -31,6 +34,9 @@ _FORMATS = {".txt": "whatsapp", ".json": "discord", ".mbox": "mbox"} | dict.from
 _SUFFIXES = (*_FORMATS, ".zip")
 _PREFIXES = ("WhatsApp Chat with ", "WhatsApp Chat - ", "WhatsApp-Chat mit ")
 _SLACK_FILES = ("users.json", "channels.json")
+_CLOSED = "closed"
+BROKEN = (ChatFormatError, OSError, pa.ArrowException, ValueError, KeyError, RecursionError, MemoryError)
+"""What readers of chats and the libraries below them raise for files that are broken."""
 
 
 @dataclass(frozen=True)
@@ -51,31 +57,57 @@ class Export:
 
 def is_slack(folder: Path) -> bool:
     """True for the folder of a Slack export."""
-    return folder.is_dir() and any((folder / n).is_file() for n in _SLACK_FILES)
+    return any(is_file(folder / n) for n in _SLACK_FILES)
 
 
 def exports_at(
     root: Path, source: ConversationSourceSettings
 ) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
-    """Place, format and files of each export at or below `root`; what only accompanies exports is none."""
-    suffix = root.suffix.lower()
-    if root.is_dir() and (is_slack(root) if source.format == "auto" else source.format == "slack"):
-        users = tuple(p for p in [root / "users.json"] if p.is_file())
-        for place in sorted(p for p in root.iterdir() if not p.name.startswith(".")):
-            days = tuple(sorted(place.glob("*.json"))) if place.is_dir() else ()
-            if days:
-                yield place, "slack", (*users, *days)
-            elif place.suffix.lower() == ".zip":
-                yield place, "zip", (place,)
-    elif root.is_dir():
-        for place in sorted(root.iterdir()):
-            known = place.is_dir() or source.format != "auto" or place.suffix.lower() in _SUFFIXES
-            if known and not place.name.startswith(".") and not (place.is_dir() and place.is_symlink()):
-                yield from exports_at(place, source)
-    elif suffix == ".zip":
-        yield root, "zip", (root,)
-    else:
-        yield root, _FORMATS.get(suffix, "whatsapp") if source.format == "auto" else source.format, (root,)
+    """Place, format and files of each export at or below `root`; what only accompanies exports is none.
+
+    A folder that cannot be listed is an export of the format `closed`.
+    """
+    places = [root]
+    while places:
+        place = places.pop()
+        if not is_folder(place):
+            suffix = place.suffix.lower()
+            format_ = _FORMATS.get(suffix, "whatsapp") if source.format == "auto" else source.format
+            yield place, "zip" if suffix == ".zip" else format_, (place,)
+            continue
+        try:
+            inside = sorted(p for p in place.iterdir() if not p.name.startswith("."))
+        except OSError:
+            yield place, _CLOSED, (place,)
+            continue
+        if is_slack(place) if source.format == "auto" else source.format == "slack":
+            channels = list(_slack_channels(place, inside))
+            yield from channels
+            if channels or source.format == "slack":
+                continue
+        for path in reversed(inside):
+            known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
+            if known and not (path.is_symlink() and is_folder(path)):
+                places.append(path)
+
+
+def _slack_channels(root: Path, inside: Sequence[Path]) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+    """The channels of a Slack export that lie in its folder, and the zips there."""
+    users = tuple(p for p in inside if p.name == "users.json")
+    for place in inside:
+        try:
+            days = (
+                tuple(sorted(p for p in place.iterdir() if p.name.endswith(".json")))
+                if is_folder(place)
+                else ()
+            )
+        except OSError:
+            yield place, _CLOSED, (place,)
+            continue
+        if days:
+            yield place, "slack", (*users, *days)
+        elif place.suffix.lower() == ".zip":
+            yield place, "zip", (place,)
 
 
 def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
@@ -101,13 +133,14 @@ class ExportReader:
         self.settings, self.mail, self.threads = settings, mail_settings, thread_settings
 
     def chats(self, export: Export) -> Iterator[Chat]:
-        """The chats of an export; ChatFormatError if it is none, OSError and ArrowException for broken files."""
+        """The chats of an export; one of BROKEN if it cannot be read at all."""
         if export.format == "zip":
             yield from self._zipped(export)
         elif export.format == "slack":
-            held = [(file.name, self._bytes(file)) for file in export.files]
-            users = held.pop(0)[1] if held and held[0][0] == "users.json" else b"[]"
-            yield read_slack(held, _slack_users(users), export.chat)
+            yield self._slack(export.chat, [(file.name, partial(self._bytes, file)) for file in export.files])
+        elif export.format == _CLOSED:
+            list(export.files[0].iterdir())
+            raise ChatFormatError("unreadable: the folder could not be listed when it was looked for chats")
         else:
             (file,) = export.files
             yield from self._file(export, export.format, export.chat, self._bytes(file), file.suffix)
@@ -134,6 +167,11 @@ class ExportReader:
     def _zipped(self, export: Export) -> Iterator[Chat]:
         """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the files one by one."""
         with ZippedExport(export.files[0], self.settings) as archive:
+            if archive.repeated:
+                why = "duplicate: the archive has several files of that name; the first is read"
+                yield Chat(
+                    export.chat, [], faults=[Fault(f"{export.chat}/{n}", why, b"") for n in archive.repeated]
+                )
             format_, names = _contents(archive.names, export.source.format)
             if format_ == "slack":
                 yield from self._zipped_slack(export, archive, names)
@@ -146,28 +184,47 @@ class ExportReader:
                     try:
                         data = archive.read(name)
                         yield from self._file(export, _FORMATS[suffix.lower()], chat, data, suffix)
-                    except (ChatFormatError, pa.ArrowException) as error:
+                    except BROKEN as error:
                         yield unread(str(place), error)
 
     def _zipped_slack(self, export: Export, archive: ZippedExport, names: Sequence[str]) -> Iterator[Chat]:
-        users = [_slack_users(archive.read(n)) for n in names if PurePosixPath(n).name == "users.json"]
+        users = [n for n in names if PurePosixPath(n).name == "users.json"]
         days = [n for n in names if PurePosixPath(n).name not in _SLACK_FILES]
         for channel, listed in groupby(days, key=lambda n: PurePosixPath(n).parent.name):
-            held = [(PurePosixPath(n).name, archive.read(n)) for n in listed]
-            yield read_slack(held, users[0] if users else [], f"{export.chat}/{channel}")
+            held = [(PurePosixPath(n).name, partial(archive.read, n)) for n in (*users, *listed)]
+            yield self._slack(f"{export.chat}/{channel}", held)
+
+    def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
+        """A channel of a Slack export: `users.json`, where there is one, and its days; what of them cannot be read."""
+        users: Sequence[Mapping[str, Any]] = []
+        days: list[tuple[str, bytes]] = []
+        faults: list[Fault] = []
+        for file, read in files:
+            try:
+                if file == "users.json":
+                    users = _slack_users(read())
+                else:
+                    days.append((file, read()))
+            except BROKEN as error:
+                faults += unread(f"{name}/{file}", error).faults
+        chat = read_slack(days, users, name)
+        return replace(chat, faults=[*faults, *chat.faults])
 
     def _bytes(self, file: Path) -> bytes:
-        size = file.stat().st_size
-        if size > self.settings.max_chat_bytes:
-            raise ChatFormatError(
-                f"too_large: {size:,} bytes, conversations.max_chat_bytes is {self.settings.max_chat_bytes:,}"
-            )
-        return file.read_bytes()
+        try:
+            return bounded(file, self.settings.max_chat_bytes, "conversations.max_chat_bytes")
+        except TooLargeError as error:
+            raise ChatFormatError(str(error)) from error
 
 
 def unread(name: str, error: Exception) -> Chat:
     """What stands for a chat that cannot be read: no entries, and the fault."""
-    reason = str(error) if isinstance(error, ChatFormatError) else f"unreadable: {str(error).splitlines()[0]}"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = (
+        said
+        if isinstance(error, ChatFormatError)
+        else f"unreadable: {(said.splitlines() or [type(error).__name__])[0]}"
+    )
     return Chat(name, [], faults=[Fault(name, reason, b"")])
 
 
@@ -176,7 +233,7 @@ def _plain_name(name: str) -> str:
     if place.suffix.lower() in _SUFFIXES:
         place = place.with_suffix("")
     prefix = next((p for p in _PREFIXES if place.name.startswith(p) and place.name != p), "")
-    return str(place.with_name(place.name.removeprefix(prefix)))
+    return str(place.parent / place.name.removeprefix(prefix))
 
 
 def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
@@ -189,7 +246,8 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         top = min(folders, key=lambda f: (len(f.parts), str(f)))
         places = {n: PurePosixPath(n) for n in names if n.lower().endswith(".json")}
         days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
-        return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
+        if days:
+            return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
     read = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
     texts = [n for n in names if read[n] == "whatsapp"]
     texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))

@@ -14,6 +14,7 @@ import pyarrow as pa
 from assets.protocols import Unit
 from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.sources.chat_exports import (
+    BROKEN,
     Export,
     ExportReader,
     chat_names,
@@ -22,18 +23,23 @@ from dagster_project.resources.sources.chat_exports import (
     unread,
 )
 from dagster_project.resources.sources.pseudonym_key import pseudonym_key
-from dagster_project.resources.system.globs import fixed_folder, matching_paths, unit_name, valid_text
+from dagster_project.resources.system.globs import (
+    fixed_folder,
+    is_folder,
+    is_there,
+    matching_paths,
+    unit_name,
+    valid_text,
+)
 from transforms.conversations import windows as conversations
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
-from transforms.errors import ChatFormatError, SourceError
-from transforms.hashing import parts_hash, text_hash
+from transforms.errors import SourceError
+from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_MESSAGES
 
 UNREAD = "unread"
 """Unit of a source that lists what of its exports could not be read."""
-
-_UNIT_BYTES = 150
 
 
 class ChatFiles:
@@ -94,8 +100,8 @@ class ChatFiles:
     def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.place(source)
-        roots = [pattern] if pattern.exists() else matching_paths(pattern, self.settings.base)
-        base = pattern if pattern.is_dir() and not is_slack(pattern) else fixed_folder(pattern)
+        roots = [pattern] if is_there(pattern) else matching_paths(pattern, self.settings.base)
+        base = pattern if is_folder(pattern) and not is_slack(pattern) else fixed_folder(pattern)
         found = sorted(
             (
                 (valid_text(p.relative_to(base)), format_, files)
@@ -132,8 +138,6 @@ class ChatFiles:
         self, chat: Chat, source: ConversationSourceSettings
     ) -> Iterator[tuple[str, conversations.Window]]:
         stem = unit_name(chat.name)
-        if len(stem) > _UNIT_BYTES:
-            stem = f"{stem[: _UNIT_BYTES - 20].rstrip('%')}-{text_hash(chat.name)[:16]}"
         for window in conversations.windows(chat, source.windows, source.timezone):
             yield f"{stem}.{window.key}", window
 
@@ -147,7 +151,7 @@ class ChatFiles:
             reader = ExportReader(settings.conversations, settings.mail, settings.threads)
             try:
                 chats = list(reader.chats(export))
-            except (ChatFormatError, OSError, pa.ArrowException) as error:
+            except BROKEN as error:
                 chats = [unread(export.name, error)]
             self._read[export.digest] = [conversations.told(chat, pseudonym) for chat in chats]
         return self._read[export.digest]

@@ -1,4 +1,4 @@
-"""Since when each unit has had files that are not in the lake yet."""
+"""Which units the lake has, and since when each has had files that are not in it yet."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,6 +60,13 @@ class SeenUnits:
         temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
         temporary.write_text(json.dumps(noted, sort_keys=True))
         temporary.replace(self.memory)
+
+
+def units_in_lake(lake: ParquetLake, source: str, family: str) -> list[Unit]:
+    """The units of a source that the lake has, with the fingerprints of the files that they were made from."""
+    found = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[family]))
+    units = [Unit(name, unit, None, "", family) for name, _, unit in found if name == source]
+    return [replace(unit, fingerprint=_held(unit, lake)) for unit in units]
 
 
 def _held(unit: Unit, lake: ParquetLake) -> str:

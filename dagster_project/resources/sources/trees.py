@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from wcmatch import glob
 
 from dagster_project.config.settings import DocumentSourceSettings
+from dagster_project.resources.system.globs import is_folder, is_there
 from transforms.errors import SourceError
 from transforms.settings.documents import DOCUMENT_FORMATS
 
@@ -33,12 +35,14 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
     SourceError if the root is no folder or holds no file to read: a disk that is not mounted must
     not empty the index.
     """
-    if not root.is_dir():
+    if not is_folder(root):
         raise SourceError(
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
-    found = sorted(_Walk(source, root.resolve(), generated).files(), key=lambda file: file.name)
+    found = sorted(
+        _Walk(source, _behind_links(root), _behind_links(generated)).files(), key=lambda file: file.name
+    )
     if all(file.fault for file in found):
         raise SourceError(
             f"source {source.name}: no file of {root} matches `include` ({', '.join(source.include)}); mend "
@@ -59,10 +63,9 @@ class _Walk:
 
     def files(self) -> Iterator[TreeFile]:
         """Every entry that is not a folder to be entered."""
-        folders = [self.root]
+        folders = [(self.root, self.root)]
         while folders:
-            folder = folders.pop()
-            resolved = folder.resolve()
+            folder, resolved = folders.pop()
             if resolved in self.entered:
                 continue
             self.entered.add(resolved)
@@ -73,44 +76,63 @@ class _Walk:
                 continue
             for entry in entries:
                 path = Path(entry.path)
-                if path.resolve() == self.generated:
-                    continue
-                fault = self._fault(entry, path)
-                if fault is None and entry.is_dir():
-                    folders.append(path)
+                try:
+                    place = _behind_links(path) if entry.is_symlink() else resolved / entry.name
+                    if place == self.generated:
+                        continue
+                    fault = self._fault(entry, path, place)
+                    enters = fault is None and entry.is_dir()
+                except OSError as error:
+                    fault, enters = _why(error), False
+                if enters:
+                    folders.append((path, place))
                 else:
                     yield TreeFile(path, self._name(path), fault)
 
-    def _fault(self, entry: os.DirEntry[str], path: Path) -> str | None:
-        """Why an entry is not read or entered; None if it is."""
+    def _fault(self, entry: os.DirEntry[str], path: Path, place: Path) -> str | None:
+        """Why an entry, which is at `place` behind links, is not read or entered; None if it is."""
         name = self._name(path)
-        is_folder = entry.is_dir()
+        is_tree = entry.is_dir()
         if entry.name.startswith("."):
-            return f"hidden: the {'folder' if is_folder else 'file'}'s name begins with a dot"
-        if (self.excluded_folders if is_folder else self.excluded)(name):
+            return f"hidden: the {'folder' if is_tree else 'file'}'s name begins with a dot"
+        if (self.excluded_folders if is_tree else self.excluded)(name):
             return "excluded: a pattern of `exclude` matches"
         if len(os.fsencode(name)) > _PATH_BYTES:
             return f"path_too_long: more than {_PATH_BYTES} bytes"
         if entry.is_symlink():
-            target = path.resolve()
-            if not target.exists():
+            if not is_there(place):
                 return "broken_link: the symbolic link leads nowhere"
-            if not target.is_relative_to(self.root):
+            if not place.is_relative_to(self.root):
                 return "outside_root: the symbolic link leads out of the source's folder"
-        if is_folder:
+        if is_tree:
             return None
         if not entry.is_file():
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        if path.suffix.lower().removeprefix(".") not in DOCUMENT_FORMATS:
-            return f"no_format: files ending in {path.suffix or 'nothing'} are not read"
+        ending = PurePosixPath(name).suffix
+        if ending.lower().removeprefix(".") not in DOCUMENT_FORMATS:
+            return f"no_format: files ending in {ending or 'nothing'} are not read"
         return None
 
     def _name(self, path: Path) -> str:
         """The path below the root as valid text: bytes that are no UTF-8 are written as escapes."""
         relative = path.relative_to(self.root).as_posix()
         return os.fsencode(relative).decode(errors="backslashreplace")
+
+
+def _behind_links(path: Path) -> Path:
+    """Where links lead; as far as that is known for those in circles, which `Path.resolve` refuses."""
+    return Path(os.path.realpath(path))
+
+
+def _why(error: OSError) -> str:
+    """The reason of an entry that cannot be looked at."""
+    if error.errno == errno.ELOOP:
+        return (
+            "broken_link: the symbolic link leads in a circle, or through too many others; mend or remove it"
+        )
+    return f"unreadable: {error.strerror}"
 
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import lzma
+import struct
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 from typing import Self
 
+from dagster_project.resources.sources.reading_files import opened
 from transforms.errors import ChatFormatError
 from transforms.settings.conversations import ConversationSettings
 
 _PLAUSIBLE_EXPANSION = 16 << 20
 _BLOCK = 1 << 20
 _ENCRYPTED = 1
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    EOFError,
+    OSError,
+    ValueError,
+    struct.error,
+)
 
 
 class ZippedExport:
@@ -27,10 +38,20 @@ class ZippedExport:
     def __init__(self, path: Path, settings: ConversationSettings):
         self._settings, self._left = settings, settings.max_chat_bytes
         self._members: dict[str, zipfile.ZipInfo] = {}
+        self.repeated: list[str] = []
+        """Names that several files have; the first of each is read."""
+        self._stream = opened(path)
         try:
-            self._archive = zipfile.ZipFile(path)
+            self._archive = zipfile.ZipFile(self._stream)
+            self._list()
         except _BROKEN as error:
+            self._stream.close()
             raise ChatFormatError(f"no_zip: {error}") from error
+        except ChatFormatError:
+            self._stream.close()
+            raise
+
+    def _list(self) -> None:
         for member in self._archive.infolist():
             name = member.filename.replace("\\", "/")
             parts = PurePosixPath(name).parts
@@ -39,6 +60,8 @@ class ZippedExport:
                     f"path_traversal: the archive names a place outside itself, {member.filename!r}"
                 )
             if not member.is_dir() and not any(p.startswith((".", "__MACOSX")) for p in parts):
+                if name in self._members:
+                    self.repeated.append(name)
                 self._members.setdefault(name, member)
 
     def __enter__(self) -> Self:
@@ -46,6 +69,7 @@ class ZippedExport:
 
     def __exit__(self, *_: object) -> None:
         self._archive.close()
+        self._stream.close()
 
     @property
     def names(self) -> list[str]:
@@ -75,5 +99,6 @@ class ZippedExport:
                         )
         except _BROKEN as error:
             raise ChatFormatError(f"no_zip: {name} is broken: {error}") from error
-        self._left -= len(content)
+        finally:
+            self._left = max(0, self._left - len(content))
         return bytes(content)

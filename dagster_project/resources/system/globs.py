@@ -1,10 +1,17 @@
-"""Where sources lie: globs to paths, paths to names, names to partition keys."""
+"""Where sources lie: globs to paths, what is at a path, paths to names, names to partition keys."""
 
 from __future__ import annotations
 
 import glob
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+from transforms.hashing import text_hash
+
+_KEY_CHARACTERS = 150
+"""Of a partition key's part: file systems allow a name 255 bytes, of which tables and windows need some."""
 
 
 def matching_paths(pattern: Path, base: Path) -> list[Path]:
@@ -17,8 +24,47 @@ def matching_paths(pattern: Path, base: Path) -> list[Path]:
 def fixed_folder(pattern: Path) -> Path:
     """The folder below which a path or glob lies: its parts before the first wildcard, without the last part."""
     parts = pattern.parent.parts
-    wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not Path(*parts[: i + 1]).exists()]
+    wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not is_there(Path(*parts[: i + 1]))]
     return Path(*parts[: wild[0]]) if wild else pattern.parent
+
+
+def is_there(path: Path) -> bool:
+    """True if there is something at a path, behind links; False where it cannot be looked at."""
+    return _mode(path) != 0
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder or a link to one; False where that cannot be looked at."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path) -> bool:
+    """True for a regular file or a link to one; False where that cannot be looked at."""
+    return stat.S_ISREG(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):  # a link in a circle, a name that is too long, a folder that is closed, …
+        return 0
+
+
+def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
+    """All entries below a folder, at any depth; one that cannot be listed, with the reason. Links are not entered."""
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        if folder != root:
+            yield folder, None
+        try:
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                else:
+                    yield Path(entry.path), None
+        except OSError as error:
+            yield folder, error
 
 
 def valid_text(path: Path) -> str:
@@ -27,9 +73,15 @@ def valid_text(path: Path) -> str:
 
 
 def unit_name(name: str) -> str:
-    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped."""
+    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped.
+
+    One that is too long for file systems ends in a hash of it.
+    """
     escaped = "".join(
         c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode())
         for c in name
     )
-    return escaped.replace("..", ".%2e").strip(".") or "%2e"
+    escaped = escaped.replace("..", ".%2e").strip(".") or "%2e"
+    if len(escaped) <= _KEY_CHARACTERS:
+        return escaped
+    return f"{escaped[: _KEY_CHARACTERS - 20].rstrip('%')}-{text_hash(name)[:16]}"

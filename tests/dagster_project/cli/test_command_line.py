@@ -19,6 +19,7 @@ from dagster_project.cli.main import main
 from dagster_project.cli.render import BuildView
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
+from transforms.errors import SourceError
 
 NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))
 
@@ -172,18 +173,51 @@ def test_a_missing_settings_file_is_named(tmp_path: Path):
     ],
     ids=["no match", "no maildir"],
 )
-def test_a_source_that_is_not_there_stops_the_build_and_deletes_nothing(
+def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(
     built: Workspace, source: dict[str, str]
 ):
-    built.configure({"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, source)
-    before = (built.index / "CURRENT").resolve()
+    told = built.folder / "told"
+    command = [sys.executable, "-c", f"import sys; open({str(told)!r}, 'a').write(sys.stdin.read())"]
+    built.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, source, alerts={"command": command}
+    )
+    built.write("dev/dev.2004-03.mbox", [Mail(900, "a mail that came while another source was gone")])
     result = weft(built, "build", "--json")
     assert result.exit_code == 4
-    assert "source users" in result.stderr
-    assert json.loads(result.stdout)["kind"] == "SourceError"
-    assert (built.index / "CURRENT").resolve() == before
+    assert result.stderr.count("source users: ") == 1
+    printed = json.loads(result.stdout)
+    assert (printed["outcome"], printed["removed"], list(printed["broken"])) == ("PUBLISHED", [], ["users"])
+    assert json.loads(told.read_text())["event"] == "source_failed"
     assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
+    assert built.column("SELECT count(*) FROM messages WHERE message_id = 'm900@example.org'") == [1]
     assert built.lake.partitions("messages")[-1] == "users/users.2004-01"
+    again = weft(built, "build", "--json")
+    assert (again.exit_code, json.loads(again.stdout)["outcome"]) == (4, "UNCHANGED")
+    assert weft(built, "doctor").output.count("source users: ") == 1
+
+
+def test_no_source_at_all_stops_the_build_and_deletes_nothing(built: Workspace):
+    built.configure({"name": "dev", "kind": "mbox", "path": "mial/*"})
+    before = (built.index / "CURRENT").resolve()
+    result = weft(built, "build", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["kind"]) == (4, "SourceError")
+    assert (built.index / "CURRENT").resolve() == before
+
+
+def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build(built: Workspace):
+    """Settings of reading that changed are not applied to it; a damaged file of the lake cannot be made again."""
+    sources = (
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        {"name": "users", "kind": "mbox", "path": "x/*"},
+    )
+    built.configure(*sources, mail={"max_archive_bytes": 10_000_000})
+    result = built.build()
+    assert {p.partition("/")[0] for p in result.plan.stale} == {"dev"}
+    assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
+    built.lake.path("messages", "users/users.2004-01").write_bytes(b"damaged")
+    with pytest.raises(SourceError, match="source users"):
+        built.build()
+    assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
 
 
 def test_storage_that_cannot_be_written_is_explained(workspace: Workspace):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +75,11 @@ def chats(place: Path, format_: str = "auto") -> list[Chat]:
     return [chat for export in exports for chat in reader.chats(export)]
 
 
+def faults(place: Path) -> dict[str, str]:
+    """Code of the reason of every place that cannot be read."""
+    return {f.place: f.reason.partition(":")[0] for chat in chats(place) for f in chat.faults}
+
+
 SLACK = {
     "users.json": USERS,
     "channels.json": b"[]",
@@ -114,12 +121,10 @@ def test_a_zip_is_what_its_members_say(
         (zipped({"c:\\evil.json": DISCORD}), "auto", "path_traversal"),
         (encrypted(zipped({"_chat.txt": WHATSAPP})), "auto", "encrypted"),
         (zipped({"_chat.txt": bytes(19 << 20)}), "auto", "too_large"),
-        (zipped({**SLACK, **{f"general/{n}.json": b" " * (15 << 20) for n in range(8)}}), "auto", "too_large"),
         (zipped({"picture.jpg": b"x"}), "auto", "no_chat"),
         (zipped({}), "auto", "no_chat"),
         (zipped({"one.json": DISCORD}), "slack", "no_chat"),
         (zipped({"inner.zip": zipped({"_chat.txt": WHATSAPP})}), "auto", "no_chat"),
-        (zipped({**SLACK, "users.json": b"{"}), "auto", "no_json"),
     ],
 )  # fmt: skip
 def test_a_zip_that_is_no_export_is_refused_with_the_reason(
@@ -188,3 +193,64 @@ def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
     given = given_conversation(settings, tmp_path / "chats" / "x.txt", None, asked)
     assert f"**Timestamp:** 2025-03-27 {shown}\n" in given.markdown
     assert list(given.own) == (["chat:x@0001"] if configured else [])
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["zip", "folder"])
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("users.json", b"{", "no_json"),
+        ("general/2025-01-16.json", b"[1, {]", "no_json"),
+        ("general/2025-01-16.json", b" " * (21 << 20), "too_large"),
+    ],
+)
+def test_one_broken_file_of_a_slack_export_costs_no_other(
+    tmp_path: Path, packed: bool, name: str, data: bytes, reason: str
+):
+    members = {**SLACK, name: data}
+    written(tmp_path / "in", {"x.zip": zipped(members)} if packed else members)
+    assert [e.text for chat in chats(tmp_path / "in") for e in chat.entries] == ["from Slack"] * 2
+    assert set(faults(tmp_path / "in").values()) == {reason}
+
+
+def test_of_files_with_one_name_in_a_zip_the_others_are_named(tmp_path: Path):
+    data = zipped({"one.json": DISCORD, "two.json": DISCORD}).replace(b"two.json", b"one.json")
+    written(tmp_path / "in", {"x.zip": data})
+    assert [e.text for chat in chats(tmp_path / "in") for e in chat.entries] == ["from Discord"]
+    assert faults(tmp_path / "in") == {"in/x/one.json": "duplicate"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"author": "ada"},
+        {"mentions": [1, None, {"id": []}]},
+        {"mentions": "all"},
+        {"type": {}},
+        {"content": [1]},
+        {"timestamp": "0001-01-01T00:00:00+14:00"},
+        {"timestamp": 1e300},
+    ],
+)
+def test_a_message_in_another_form_costs_no_other(tmp_path: Path, change: dict[str, object]):
+    data = json.dumps({"channel": ["x"], "messages": [CHANNEL, {**CHANNEL, **change}]}).encode()
+    written(tmp_path / "in", {"one.json": data})
+    (chat,) = chats(tmp_path / "in")
+    assert chat.entries[0].text == "from Discord"
+    assert len(chat.entries) + len(chat.faults) == 2
+
+
+def test_a_name_that_is_only_a_prefix_and_a_dot_stops_nothing():
+    assert chat_names([("in/WhatsApp Chat with ..zip", "zip"), ("in/a.txt", "whatsapp")])[1] == "in/a"
+
+
+def test_exports_a_thousand_folders_deep_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1100):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("one.json").write_bytes(DISCORD)
+    monkeypatch.chdir(tmp_path)
+    found = chats(tmp_path / "d")
+    subprocess.run(["rm", "-rf", "d"], check=True)  # shutil cannot
+    assert [e.text for chat in found for e in chat.entries] == ["from Discord"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dagster_project.composition import make_sources
 from tests.archives import Mail, Workspace, mbox
+from tests.broken_files import PACKERS, UNREADABLE
 from transforms.errors import SourceError
 
 
@@ -170,19 +174,13 @@ def test_renaming_a_file_and_another_dialect_change_the_fingerprint(workspace: W
 
 def test_a_file_that_did_not_change_is_not_read_again(workspace: Workspace):
     path = workspace.write("dev.2004-01.mbox", [Mail(1)])
-    make_sources(workspace.settings).discover()
-    opened: list[Path] = []
-    original = Path.open
-
-    class Watched(type(path)):  # type: ignore[misc]
-        def open(self, *args, **kwargs):
-            opened.append(Path(self))
-            return original(self, *args, **kwargs)
-
-    sources = make_sources(workspace.settings)
-    sources._memory = sources._recall()
-    sources._identify(Watched(path), {})
-    assert opened == []
+    (read,) = make_sources(workspace.settings).discover()
+    memory = workspace.settings.root / "cache" / "files.json"
+    known = json.loads(memory.read_text())
+    known[str(path)][4] = "remembered"
+    memory.write_text(json.dumps(known))
+    (unit,) = make_sources(workspace.settings).discover()
+    assert unit.fingerprint != read.fingerprint
 
 
 @pytest.mark.parametrize("memory", [None, b"", b"{", b"[1]", b'{"a": 5}', b'{"a": [1, 2]}', b"\xff"])
@@ -232,3 +230,72 @@ def test_a_link_that_leads_nowhere_goes_to_quarantine(workspace: Workspace):
     sources = make_sources(workspace.settings)
     (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
     assert mail.fault and mail.fault.startswith("unreadable: ")
+
+
+@pytest.mark.parametrize("put", UNREADABLE)
+@pytest.mark.parametrize(
+    ("given", "sound", "odd"),
+    [
+        ({}, "dev.2004-01.mbox", "dev.2004-02.mbox"),
+        ({}, "dev.2004-01.mbox", "dev.2004-02.mbox.xz"),
+        ({"kind": "eml", "path": "mail"}, "a/1.eml", "a/2.eml"),
+        ({"kind": "maildir", "path": "mail"}, "cur/1", "cur/2"),
+    ],
+)
+def test_whatever_lies_where_mail_does_all_else_is_read(
+    workspace: Workspace, put: Callable[[Path], None], given: dict[str, str], sound: str, odd: str
+):
+    workspace.configure(source(**given))
+    workspace.write(sound, [Mail(1)] if sound.endswith("mbox") else Mail(1).text().encode())
+    put(workspace.folder / "mail" / odd)
+    sources = make_sources(workspace.settings)
+    mails = [m for unit in sources.discover() for m in sources.mails(unit)]
+    assert [m.data.strip() for m in mails if not m.fault] == [Mail(1).text().encode().strip()]
+    assert [m.place for m in mails if m.fault] == [odd]
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize(
+    ("damage", "read", "reason"),
+    [
+        (lambda one, two: one + two, 2, None),
+        (lambda one, two: one + bytes(512), 1, None),
+        (lambda one, two: one + bytes(512) + two, 2, None),
+        (lambda one, two: one + b"garbage" * 9, 1, "broken_archive"),
+        (lambda one, two: one + two[:1] + b"?" + two[2:], 1, "broken_archive"),
+        (lambda one, two: one + two[:-3], 2, "truncated_archive"),
+        (lambda one, two: b"garbage" * 9, 0, "broken_archive"),
+    ],
+    ids=["two members", "padded", "padded between", "garbage behind", "broken member", "cut", "garbage"],
+)
+def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_named(
+    workspace: Workspace,
+    ending: str,
+    damage: Callable[[bytes, bytes], bytes],
+    read: int,
+    reason: str | None,
+):
+    one, two = (PACKERS[ending](mbox([Mail(number)])) for number in (1, 2))
+    workspace.write(f"dev.2004-01.mbox{ending}", damage(one, two))
+    sources = make_sources(workspace.settings)
+    mails = list(sources.mails(sources.unit("dev/dev.2004-01")))
+    assert len([m for m in mails if not m.fault]) == read
+    assert [m.fault.partition(":")[0] for m in mails if m.fault] == ([reason] if reason else [])
+
+
+def test_an_archive_of_xz_that_asks_for_gigabytes_is_named(workspace: Workspace):
+    packed = lzma.compress(mbox([Mail(1)]), format=lzma.FORMAT_ALONE)
+    workspace.write("dev.2004-01.mbox.xz", packed[:1] + (1 << 30).to_bytes(4, "little") + packed[5:])
+    sources = make_sources(workspace.settings)
+    (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
+    assert mail.fault == "broken_archive: Memory usage limit exceeded"
+
+
+def test_a_name_that_is_too_long_for_a_partition_is_cut(workspace: Workspace):
+    workspace.write("\u00e9" * 120 + ".mbox", [Mail(1)])
+    workspace.write("\u00e9" * 119 + "e.mbox", [Mail(2)])
+    found = units(workspace)
+    assert len(found) == 2
+    assert max(map(len, found)) < 160
+    workspace.build()
+    assert workspace.column("SELECT count(*) FROM messages") == [2]

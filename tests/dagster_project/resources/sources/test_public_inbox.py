@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
 
 from dagster_project.composition import make_sources
 from dagster_project.resources.sources.public_inbox import blobs, inbox_mails
-from tests.archives import Mail, Workspace
+from tests.archives import Workspace
+from tests.broken_files import FEBRUARY, Epoch, mail
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail
-
-JANUARY, FEBRUARY = 1_073_300_000, 1_076_000_000
-"""Author times in January and February 2004."""
-
-
-class Epoch:
-    """One bare repository to which mails are added and from which they are removed."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        folder.mkdir(parents=True)
-        self.git("init", "--quiet", "--bare", "--initial-branch=master", str(folder))
-
-    def git(self, *arguments: str, given: bytes = b"", at: int = JANUARY) -> str:
-        environment = {
-            **os.environ, "GIT_DIR": str(self.folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "c", "GIT_COMMITTER_EMAIL": "c@example.org",
-            "GIT_AUTHOR_DATE": f"{at} +0000", "GIT_COMMITTER_DATE": "1700000000 +0000",
-        }  # fmt: skip
-        done = subprocess.run(
-            ["git", *arguments], input=given, env=environment, check=True, stdout=subprocess.PIPE
-        )
-        return done.stdout.decode().strip()
-
-    def commit(self, files: dict[str, bytes], at: int = JANUARY) -> str:
-        """A commit on top whose tree holds these files and nothing else."""
-        blobs = {name: self.git("hash-object", "-w", "--stdin", given=data) for name, data in files.items()}
-        listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(blobs.items()))
-        tree = self.git("mktree", given=listing.encode())
-        has_parent = bool(self.git("for-each-ref"))
-        parent = ["-p", "refs/heads/master"] if has_parent else []
-        commit = self.git("commit-tree", tree, *parent, "-m", "x", at=at)
-        self.git("update-ref", "refs/heads/master", commit)
-        return commit
-
-    def add(self, number: int, at: int = JANUARY) -> str:
-        return self.commit({"m": mail(number)}, at)
-
-    def remove(self, number: int) -> str:
-        return self.commit({"d": mail(number)})
-
-
-def mail(number: int) -> bytes:
-    return Mail(number, body=f"mail {number}").text().encode()
 
 
 @pytest.fixture
@@ -213,20 +171,157 @@ def test_a_repository_whose_configuration_runs_programs_runs_none(
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("damage", ["blob", "commit", "no repository", "no folder"])
-def test_a_broken_repository_is_named(workspace: Workspace, epoch: Epoch, damage: str):
-    commit = epoch.add(1)
-    blob = epoch.git("rev-parse", f"{commit}:m")
+def read(work: Workspace) -> tuple[set[bytes], dict[str, str]]:
+    """The mails, and by place the code of the reason of what cannot be read."""
+    sources = make_sources(work.settings)
+    mails = [m for u in sources.discover() for m in sources.mails(u)]
+    return (
+        {m.data for m in mails if not m.fault},
+        {m.place: m.fault.partition(":")[0] for m in mails if m.fault},
+    )
+
+
+@pytest.fixture
+def five(epoch: Epoch) -> Epoch:
+    """A repository with five mails, one a month after the others."""
+    for number in range(1, 5):
+        epoch.add(number)
+    epoch.add(5, FEBRUARY)
+    return epoch
+
+
+def emptied(path: Path, data: bytes | None) -> None:
+    """Give an object other bytes, or none."""
+    path.chmod(0o644)
+    path.write_bytes(data) if data is not None else path.unlink()
+
+
+OTHER = zlib.compress(b"blob 5\0other")
+"""An object that is sound, and not the one of its name."""
+
+
+@pytest.mark.parametrize(
+    ("what", "lost", "reason"),
+    [
+        ("master~2:m", {3}, "object"),
+        ("master~2^{tree}", {3}, "object"),
+        ("master~2", {1, 2, 3}, "history"),
+        ("master~4", {1}, "history"),
+        ("master^{tree}", {5}, "object"),
+    ],
+    ids=["blob", "tree", "commit", "first commit", "last tree"],
+)
+@pytest.mark.parametrize("data", [None, b"", b"damaged", OTHER, zlib.compress(b"blob 9999\0x")])
+def test_what_git_lost_is_quarantined_and_all_else_is_read(
+    workspace: Workspace, five: Epoch, what: str, lost: set[int], reason: str, data: bytes | None
+):
+    commit = five.git("rev-parse", what.partition(":")[0].partition("^")[0])
+    emptied(five.loose(what), data)
+    mails, faults = read(workspace)
+    assert mails == {mail(n) for n in range(1, 6)} - {mail(n) for n in lost}
+    ((place, why),) = faults.items()
+    assert place == f"inbox/0.git:{commit}"
+    assert why in (f"missing_{reason}", f"damaged_{reason}")
+
+
+def test_a_damaged_pack_costs_what_is_damaged(workspace: Workspace, five: Epoch):
+    five.git("repack", "-adq", "--depth=0")
+    (pack,) = (five.folder / "objects" / "pack").glob("*.pack")
+    data = bytearray(pack.read_bytes())
+    at = next(i for i in range(len(data) - 40, 0, -1) if data[i : i + 2] == b"x\x9c")
+    data[at + 4 : at + 20] = bytes(16)
+    emptied(pack, bytes(data))
+    mails, faults = read(workspace)
+    assert len(mails) + len(faults) >= 4
+    assert faults
+    assert mails <= {mail(n) for n in range(1, 6)}
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged late"])
+def test_a_mail_that_is_there_again_is_read_again(workspace: Workspace, epoch: Epoch, damage: str):
+    """What is missing when it is looked for, and what turns out to be damaged only when it is read."""
+    large = b"".join(mail(n) for n in range(9, 60))
+    epoch.add(1)
+    epoch.commit({"m": large})
+    path = epoch.loose("master:m")
+    sound = path.read_bytes()
+    emptied(path, None if damage == "missing" else sound[: len(sound) - 20])
+    workspace.build()
+    quarantined = "SELECT split_part(reason, ':', 1) FROM quarantine"
+    assert workspace.column(quarantined) == [f"{damage.split()[0]}_object"]
+    if damage == "missing":
+        assert workspace.plan().is_empty
+    path.unlink(missing_ok=True)
+    path.write_bytes(sound)
+    workspace.build()
+    assert workspace.column(quarantined) == []
+    assert ids(workspace) == ["m1@example.org", "m9@example.org"]
+
+
+def test_a_shallow_clone_says_where_it_begins(workspace: Workspace, five: Epoch):
+    origin = five.folder.rename(workspace.folder / "origin.git")
+    url = f"file://{origin}"
+    subprocess.run(["git", "clone", "--quiet", "--mirror", "--depth=2", url, str(five.folder)], check=True)
+    mails, faults = read(workspace)
+    assert mails == {mail(4), mail(5)}
+    assert list(faults.values()) == ["missing_history"]
+
+
+@pytest.mark.parametrize("filter_", ["blob:none", "tree:0"])
+def test_a_partial_clone_is_named_and_nothing_is_fetched(workspace: Workspace, five: Epoch, filter_: str):
+    origin = five.folder.rename(workspace.folder / "origin.git")
+    Epoch.git(five, "--git-dir", str(origin), "config", "uploadpack.allowFilter", "true")
+    Epoch.git(five, "--git-dir", str(origin), "config", "uploadpack.allowAnySHA1InWant", "true")
+    url = f"file://{origin}"
+    clone = ["git", "clone", "--quiet", "--mirror", f"--filter={filter_}", url, str(five.folder)]
+    subprocess.run(clone, check=True)
+    before = sorted(p.name for p in five.folder.rglob("*"))
+    with pytest.raises(SourceError, match=r"0\.git .*(partial clone|tree .* is missing)"):
+        read(workspace)
+    assert sorted(p.name for p in five.folder.rglob("*")) == before
+    Epoch.git(five, "fetch", "--quiet", url, five_blob(origin))
+    mails, faults = read(workspace) if filter_ == "blob:none" else ({mail(5)}, {"": "missing_object"})
+    assert mails == {mail(5)}
+    assert set(faults.values()) == {"missing_object"}
+
+
+def five_blob(origin: Path) -> str:
+    """The blob of the newest mail."""
+    asked = ["git", "--git-dir", str(origin), "rev-parse", "master:m"]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("head", ["ref: refs/heads/nowhere\n", "detached", "ref: refs/heads/master\n"])
+def test_a_head_to_nowhere_and_a_dangling_branch_lose_nothing(workspace: Workspace, five: Epoch, head: str):
+    if head.startswith("ref: refs/heads/master"):
+        (five.folder / "refs/heads/dangling").write_text("1234567890" * 4 + "\n")
+    detached = five.git("rev-parse", "master~2") + "\n"
+    (five.folder / "HEAD").write_text(detached if head == "detached" else head)
+    assert read(workspace) == ({mail(n) for n in range(1, 6)}, {})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["only blob", "newest commit", "all trees", "no branch", "damaged branch", "no objects", "no repository", "no folder"],
+)  # fmt: skip
+def test_a_repository_that_gives_nothing_is_named(workspace: Workspace, epoch: Epoch, damage: str):
+    epoch.add(1)
     if damage == "no folder":
         configure(workspace, path="mail/elsewhere")
     elif damage == "no repository":
         (workspace.folder / "mail" / "plain").mkdir()
         configure(workspace, path="mail/plain")
+    elif damage == "no branch":
+        (epoch.folder / "refs/heads/master").unlink()
+    elif damage == "damaged branch":
+        epoch.git("update-ref", "refs/heads/other", "master")
+        (epoch.folder / "refs/heads/master").write_text("damaged")
+    elif damage == "no objects":
+        shutil.rmtree(epoch.folder / "objects")
+        (epoch.folder / "objects").mkdir()
     else:
-        name = blob if damage == "blob" else commit
-        path = epoch.folder / "objects" / name[:2] / name[2:]
-        path.chmod(0o644)
-        path.write_bytes(b"damaged")
+        what = {"only blob": "master:m", "newest commit": "master", "all trees": "master^{tree}"}[damage]
+        emptied(epoch.loose(what), None)
     with pytest.raises(SourceError, match=r"mail/(inbox/git/0\.git|elsewhere|plain)"):
         held(workspace)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dagster_project.config.settings import DocumentSourceSettings
 from dagster_project.resources.sources.trees import tree_files
+from tests.broken_files import UNREADABLE, a_folder, empty
 from transforms.errors import SourceError
 
 
@@ -84,6 +88,35 @@ def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root
         "nothing.md": "broken_link",
         "same.md": None,
     }
+
+
+@pytest.mark.parametrize("put", UNREADABLE)
+@pytest.mark.parametrize("name", ["odd.md", "b/odd.md", "odd", ".odd", "line\nbreak.md"])
+def test_whatever_lies_in_a_tree_all_else_is_read(root: Path, put: Callable[[Path], None], name: str):
+    put(root / name)
+    entries = found(root)
+    assert {n: f for n, f in entries.items() if n in READ} == READ
+    assert name in entries or put is a_folder
+    assert put is a_folder or (put is empty and name.endswith("md")) or entries[name]
+
+
+def test_a_thousand_folders_deep_is_one_entry(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(root)
+    for _ in range(1100):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("deep.md").write_text("x")
+    os.chdir(root)
+    entries = found(root)
+    subprocess.run(["rm", "-rf", "d"], check=True)  # shutil cannot
+    assert {n: f for n, f in entries.items() if n in READ} == READ
+    assert [f for n, f in entries.items() if n not in READ] == ["path_too_long"]
+
+
+def test_the_ending_of_a_name_that_is_no_utf8_is_told_with_escapes(root: Path):
+    os.close(os.open(bytes(root) + b"/x.\xe9", os.O_CREAT))
+    (file,) = (f for f in tree_files(source(include=["*"]), root, root / "state") if f.name == "x.\\xe9")
+    assert file.fault == "no_format: files ending in .\\xe9 are not read"
 
 
 def test_a_name_that_is_no_utf8_is_written_with_escapes(root: Path):

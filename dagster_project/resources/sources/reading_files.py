@@ -1,0 +1,116 @@
+"""Reading one file of a source under a cap, compressed or not: what is in it, and why the rest is not read."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import lzma
+import os
+import stat
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from transforms.settings.mail import MailSettings
+
+_XZ_MEMORY = 512 << 20
+"""What an xz archive may ask for to be unpacked; the strongest of the presets of xz asks for 65 MiB."""
+_MEMBERS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    ".xz": partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY),
+    ".bz2": bz2.BZ2Decompressor,
+}
+COMPRESSED = tuple(_MEMBERS)
+"""Endings of the names of compressed files."""
+_BROKEN = (zlib.error, lzma.LZMAError, MemoryError)
+_PLAUSIBLE_EXPANSION = 16 << 20
+_BLOCK = 1 << 17
+
+
+class TooLargeError(Exception):
+    """What a file holds passes a cap; the text is the reason, as `code: explanation`."""
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file to read; OSError if it is none: a pipe or a device could be waited for, or read, without end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is neither a file nor a link to one")
+    return os.fdopen(descriptor, "rb")
+
+
+def bounded(path: Path, cap: int, setting: str) -> bytes:
+    """The bytes of a file, however many it says it has; TooLargeError if they are over `cap`."""
+    with opened(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        data = (stream.read(size + 1) or b"") if size <= cap else b""
+        if len(data) > size:  # it grows, or is one of those that have no size before they are read
+            data += stream.read(cap + 1 - size) or b""
+        if (size := max(size, len(data))) > cap:
+            raise TooLargeError(f"too_large: {size:,} bytes, {setting} is {cap:,}")
+    return data
+
+
+def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
+    """The bytes of a file, decompressed by its ending under the caps of size and ratio.
+
+    A compressed file that breaks off, or has something else behind its end, gives what stands before that, and the
+    reason. TooLargeError if it passes a cap, OSError if it cannot be read.
+    """
+    if path.suffix not in _MEMBERS:
+        return bounded(path, settings.max_archive_bytes, "mail.max_archive_bytes"), None
+    data = bytearray()
+    with opened(path) as stream:
+        stored = os.fstat(stream.fileno()).st_size
+        cap = min(
+            settings.max_archive_bytes, max(_PLAUSIBLE_EXPANSION, stored * settings.max_compression_ratio)
+        )
+        try:
+            with closing(_decompressed(stream, _MEMBERS[path.suffix])) as blocks:
+                for block in blocks:
+                    data += block
+                    if len(data) > cap:
+                        raise TooLargeError(
+                            f"compression_bomb: {stored:,} bytes expand to more than {cap:,}; raise "
+                            "mail.max_archive_bytes or mail.max_compression_ratio if the archive is sound"
+                        )
+        except (EOFError, OSError, *_BROKEN) as error:
+            return bytes(data), why_unreadable(error)
+    return bytes(data), None
+
+
+def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
+    """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
+
+    Python's own readers end in silence where what follows a member of xz or bzip2 is none.
+    """
+    rest = stream.read(_BLOCK)
+    while rest:
+        member = member_of()
+        block = b""
+        while not member.eof:
+            if not rest and len(block) < _BLOCK and not (rest := stream.read(_BLOCK)):
+                raise EOFError
+            block = member.decompress(rest, _BLOCK)
+            rest = getattr(member, "unconsumed_tail", b"")
+            yield block
+        rest = (member.unused_data or stream.read(_BLOCK)).lstrip(b"\0")
+        while not rest and (more := stream.read(_BLOCK)):
+            rest = more.lstrip(b"\0")
+
+
+def why_unreadable(error: Exception) -> str:
+    """The reason in `quarantine` of what could not be read."""
+    if isinstance(error, TooLargeError):
+        return str(error)
+    if isinstance(error, PermissionError):
+        return "unreadable: no permission to read the file"
+    if isinstance(error, EOFError):
+        return "truncated_archive: the compressed file ends before its end mark"
+    if isinstance(error, _BROKEN) or (isinstance(error, OSError) and error.errno is None):  # that of bzip2
+        return f"broken_archive: {str(error) or 'there is not enough memory to unpack it'}"
+    return f"unreadable: {error.strerror if isinstance(error, OSError) else error}"
