@@ -19,8 +19,8 @@ INSTRUCTION = (
 )
 _NAMES = re.compile(
     r"“[^”\n]{2,60}”|\"[^\"\n]{2,60}\"|`[^`\n]{2,60}`|"  # quoted
-    r"[\w.-]*\w/[\w./-]*\w|"  # paths
-    r"\w+(?:_\w+)+|"  # identifiers with underscores
+    r"(?<![\w.-])[\w.-]++(?<=\w)/[\w./-]*\w|"  # paths
+    r"\b\w+(?:_\w+)+|"  # identifiers with underscores
     r"\b[A-Za-z]+-?v?\d[\w.-]*\w|\bv?\d+(?:\.\d+)+\b|"  # versions and numbered names
     r"\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}\w*|"  # camel case and capitals
     r"(?<=[^.!?:\s] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*"  # names inside a sentence

@@ -13,6 +13,8 @@ from transforms.text.terms import identifier_parts, stems
 
 _WORD = re.compile(r"\w+")
 _BLANKS = re.compile(r"\s+")
+_NEAR, _FARTHEST = 50, 500
+"""Words before and behind those of a snippet that are aligned with them, and how far these may have moved in between."""
 LENGTH = 240
 """Characters of a snippet, about three lines of a terminal."""
 
@@ -100,11 +102,31 @@ def stored_places(
         for start, end, _ in _matches(text, matching):
             places.append((first + offsets(start), first + offsets(end)))
             words.append(text[start:end].lower())
-    aligned: dict[int, int] = {}
-    for shown, kept, size in SequenceMatcher(None, made.words, words, autojunk=False).get_matching_blocks():
-        aligned |= {shown + n: kept + n for n in range(size)}
     numbers = range(made.first, made.first + len(made.highlights))
+    aligned = _aligned(made.words, words, numbers)
     return [places[aligned[n]] if n in aligned else None for n in numbers]
+
+
+def _aligned(shown: Sequence[str], kept: Sequence[str], wanted: range) -> dict[int, int]:
+    """The places in `kept` of the `wanted` words of `shown`, where both have them in the same order.
+
+    What both begin and end with is the same; between, only words near the wanted ones are compared, because comparing
+    takes as long as there are pairs of equal words.
+    """
+    least = min(len(shown), len(kept))
+    head = next((n for n in range(least) if shown[n] != kept[n]), least)
+    tail = next((n for n in range(least - head) if shown[-1 - n] != kept[-1 - n]), least - head)
+    longer = len(kept) - len(shown)
+    aligned = {n: n for n in wanted if n < head}
+    aligned |= {n: n + longer for n in wanted if n >= max(head, len(shown) - tail)}
+    first, last = max(head, wanted.start - _NEAR), min(len(shown) - tail, wanted.stop + _NEAR)
+    low = max(head, first + min(longer, 0) - _NEAR)
+    high = min(len(kept) - tail, last + min(max(longer, 0), _FARTHEST) + _NEAR)
+    if first < last and low < high:
+        matcher = SequenceMatcher(None, shown[first:last], kept[low:high], autojunk=False)
+        for a, b, size in matcher.get_matching_blocks():
+            aligned |= {first + a + n: low + b + n for n in range(size) if first + a + n in wanted}
+    return aligned
 
 
 def _matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str]]:

@@ -71,6 +71,10 @@ def _in_ascii(pattern: str) -> re.Pattern[str]:
 
 _ASCII_NAMES = (_in_ascii(WORD), _in_ascii(COMPOUND))
 _ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
+_LONG = 200
+_LONG_RUN = re.compile(rf"\S{{{_LONG}}}")
+"""So many characters without a blank are left to Polars, whose patterns take time in proportion to a text: Python's
+begin anew at each character of a run."""
 
 
 @functools.cache
@@ -233,10 +237,14 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
     lists, compounds = names_in([text for _, _, text in texts])
     distinct = sorted(set[str]().union(*lists))
     term_of = dict(zip(distinct, stems([word.lower() for word in distinct], settings), strict=True))
-    parts_of = identifier_parts(distinct)
+    parts_of = {
+        word: [part for part in cut if part != lower]
+        for word, cut in identifier_parts(distinct).items()
+        for lower in [word.lower()]
+    }
     counted = Counter[tuple[int, str, str]]()
     for (chunk, field, _), held, names in zip(texts, lists, compounds, strict=True):
-        parts = [part for word in held for part in parts_of.get(word, ()) if part != word.lower()]
+        parts = [part for word in held for part in parts_of.get(word, ())]
         found = [*map(term_of.__getitem__, held), *stems(parts, settings), *_whole_terms(names, settings)]
         counted.update((chunk, field, term) for term in found)
     schema = {"chunk_no": pl.Int64, "field": pl.String, "term": pl.String, "tf": pl.Int32}
@@ -308,8 +316,12 @@ def query_terms(
 
 def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
     """What WORD and what COMPOUND finds in each of a few texts."""
-    words, compounds = ([pattern.findall(text) for text in texts] for pattern in _ASCII_NAMES)
-    if others := [place for place, text in enumerate(texts) if not text.isascii()]:
+    simple = {n for n, text in enumerate(texts) if text.isascii() and not _LONG_RUN.search(text)}
+    words, compounds = (
+        [pattern.findall(text) if place in simple else [] for place, text in enumerate(texts)]
+        for pattern in _ASCII_NAMES
+    )
+    if others := [place for place, text in enumerate(texts) if place not in simple]:
         column = pl.Series([texts[place] for place in others], dtype=pl.String)
         for lists, pattern in ((words, WORD), (compounds, COMPOUND)):
             for place, found in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
@@ -320,7 +332,7 @@ def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
 def identifier_parts(words: Iterable[str]) -> dict[str, list[str]]:
     """The parts, in lower case, of those words that are identifiers."""
     cut = [word for word in words if "_" in word or any(map(str.isupper, word[1:]))]
-    lists = {word: _ascii_parts(word) for word in cut if word.isascii()}
+    lists = {word: _ascii_parts(word) for word in cut if word.isascii() and len(word) < _LONG}
     if others := [word for word in cut if word not in lists]:
         found = pl.Series("word", others).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
         lists |= zip(others, found, strict=True)
@@ -339,6 +351,9 @@ def _ascii_parts(word: str) -> list[str]:
 
 def _whole_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
     """Compounds as terms, addresses of hosts left out."""
-    lower = [name.lower() for name in compounds]
-    names = [re.sub(DIFF_PREFIX, "", name) for name in lower if not re.search(HOST, name)]
+    # What HOST says, for which Python would look for the slash anew behind each dot.
+    split = [(name, name.partition("/")) for name in (compound.lower() for compound in compounds)]
+    names = [
+        re.sub(DIFF_PREFIX, "", name) for name, (host, slash, _) in split if not slash or "." not in host
+    ]
     return [name[: settings.max_term_chars] for name in names]
