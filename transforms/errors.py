@@ -13,6 +13,11 @@ _SHOWN = 60
 _ONE_LINE = dict.fromkeys([*range(32), 127, *range(0x80, 0xA0), 0x2028, 0x2029], " ")
 
 
+def shortened(text: str) -> str:
+    """The beginning of a text, as much as a message shows."""
+    return str(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 class WeftError(Exception):
     """Base of every fault that Weft explains to its user."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
 
-from transforms.errors import QuerySyntaxError
+from transforms.errors import QueryError, QuerySyntaxError, shortened
 
 FIELDS = {
     "s": "s", "subject": "s", "b": "b", "body": "b", "nq": "nq", "q": "q",
@@ -33,16 +33,24 @@ TEXT_FIELDS = ("", "s", "b", "nq", "q", "dfn", "dfhh", "dfa", "dfb")
 KINDS = ("message", "attachment", "document", "conversation")
 HAS = ("patch", "attachment")
 _VALUES = {"kind": KINDS, "has": HAS}
+MAX_CHARACTERS = 20_000
+"""Characters of a query or of a filter: some four times what any model of embeddings reads."""
 MAX_CONDITIONS = 64
+"""Words, phrases and fields that must be met or must not: each is looked up by itself."""
+MAX_CONDITION_WORDS = 512
+"""Words of all conditions of a query: each makes the pattern longer that a phrase is looked for with."""
+MAX_DEPTH = 32  # groups and negations inside of each other; each level calls the one below it
 
 _FIELD = re.compile(rf"({'|'.join(FIELDS)}):(?![\s:)\\]|//|\Z)")
 # A short option of a command, a number and --option are no negation; -O2, -Wl,x and -n=1 neither.
-_NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}(?![^\s]*=))")
+_NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 # AND, OR and NOT are words of SQL, and of whoever writes in capitals.
 _SQL = re.compile(
     r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|WHERE|HAVING|VALUES|CASE|WHEN|JOIN|BETWEEN)\b"
 )
 _OPERATOR = re.compile(r"(AND|OR|NOT)(?![^\s()])")
+_JOINING = re.compile(r"\b(?:AND|OR|NOT)\b")
+_CAPITALS = re.compile(r"\s+[A-Z]{2,}(?!\S)")
 _GRAMMAR = """
 ?start: sequence
 sequence: either+
@@ -121,21 +129,31 @@ class Query:
 
 
 def plain_query(text: str) -> Query:
-    """The query in which nothing is syntax."""
-    return Query(text, storable(text))
+    """The query in which nothing is syntax; QueryError if it is too long."""
+    return Query(text, bounded(text))
+
+
+def bounded(text: str, what: str = "the query") -> str:
+    """The text as `storable`; QueryError if it has more than MAX_CHARACTERS."""
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(
+            f"{what} has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}: ask with a part of it; "
+            "`weft context` takes texts of any length"
+        )
+    return storable(text)
 
 
 def storable(text: str) -> str:
-    """The text with ? for lone surrogates, which arguments that are no UTF-8 hold and no table can."""
+    """The text with ? for lone surrogates, which no table can hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def parsed_query(given: str) -> Query:
-    """What `given` asks for; QuerySyntaxError if it holds syntax that cannot be understood.
+    """What `given` asks for; QueryError if it is too long or holds syntax that cannot be understood.
 
     A text of several lines is pasted, and so taken as it stands.
     """
-    given = storable(given)
+    given = bounded(given)
     stripped = given.strip()
     if "\n" in stripped:
         return plain_query(given)
@@ -151,6 +169,15 @@ def parsed_query(given: str) -> Query:
     reader = _Reader(given)
     conditions = tuple(reader.conditions(tree))
     return Query(given, " ".join(reader.ranking), conditions)
+
+
+def leaves_of(condition: Condition) -> Iterator[Leaf]:
+    """All leaves of a condition, in order."""
+    if isinstance(condition, Leaf):
+        yield condition
+    else:
+        for part in (condition.part,) if isinstance(condition, Negation) else condition.parts:
+            yield from leaves_of(part)
 
 
 def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
@@ -191,7 +218,10 @@ def _tokens(query: str) -> Iterator[Token]:
     std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
     """
     said = re.sub(r'"[^"]*"', "", query)
-    shouted = _SQL.search(said) is not None or (said == said.upper() and len(said.split()) > 4)
+    is_upper = said == said.upper() and len(said.split()) > 4
+    shouted = _SQL.search(said) is not None or (
+        is_upper and re.search(r"\w", _JOINING.sub("", said)) is not None
+    )
     opened: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
     at = 0
     while at < len(query):
@@ -234,9 +264,7 @@ def _tokens(query: str) -> Iterator[Token]:
 def _operator(query: str, at: int) -> re.Match[str] | None:
     """AND, OR or NOT at this place; NOT NULL and the like are words."""
     found = _OPERATOR.match(query, at)
-    is_word = (
-        found is not None and found[1] == "NOT" and re.match(r"\s+[A-Z]{2,}(?!\S)", query[found.end() :])
-    )
+    is_word = found is not None and found[1] == "NOT" and _CAPITALS.match(query, found.end())
     return None if is_word else found
 
 
@@ -262,22 +290,22 @@ class _Reader:
         self.ranking: list[str] = []
         self.count = 0
 
-    def conditions(self, sequence: Tree[Any]) -> Iterator[Condition]:
-        """The conditions of a sequence whose plain words only rank."""
+    def conditions(self, sequence: Tree[Any], depth: int = 0) -> Iterator[Condition]:
+        """The conditions of a sequence, inside of `depth` groups, whose plain words only rank."""
         for part in sequence.children:
             if isinstance(part, Token) and part.type == "WORD":
                 self.ranking.append(str(part))
             elif isinstance(part, Tree) and part.data == "group":
-                yield from self.conditions(part.children[1])
+                yield from self.conditions(part.children[1], self.deeper(part, depth))
             else:
-                yield self.condition(part, "", True)
+                yield self.condition(part, "", True, depth)
 
-    def condition(self, node: Tree[Any] | Token, name: str, ranks: bool) -> Condition:
+    def condition(self, node: Tree[Any] | Token, name: str, ranks: bool, depth: int) -> Condition:
         """The condition of a node below an operator or a field `name`, where plain words must be met, too."""
         if isinstance(node, Token):
             return self.leaf(node, name, ranks)
         if node.data == "negation":
-            return Negation(self.condition(node.children[1], name, False))
+            return Negation(self.condition(node.children[1], name, False, self.deeper(node, depth)))
         if node.data == "fielded":
             prefix, value = node.children
             assert isinstance(prefix, Token)
@@ -285,21 +313,32 @@ class _Reader:
                 raise QuerySyntaxError(
                     self.query, prefix.start_pos or 0, f"a field stands inside of {name}:( )"
                 )
-            return self.condition(value, FIELDS[str(prefix)], ranks)
+            return self.condition(value, FIELDS[str(prefix)], ranks, depth)
         if node.data == "group":
-            return self.condition(node.children[1], name, ranks)
-        parts = tuple(self.condition(part, name, ranks) for part in node.children)
+            return self.condition(node.children[1], name, ranks, self.deeper(node, depth))
+        parts = tuple(self.condition(part, name, ranks, depth) for part in node.children)
         if len(parts) == 1:
             return parts[0]
         return Either(parts) if node.data == "either" else Both(parts)
 
+    def deeper(self, node: Tree[Any], depth: int) -> int:
+        """The depth inside of a group or negation."""
+        if depth == MAX_DEPTH:
+            opening = node.children[0]
+            assert isinstance(opening, Token)
+            reason = f"groups or negations nested deeper than {MAX_DEPTH}: leave some out"
+            raise QuerySyntaxError(self.query, opening.start_pos or 0, reason)
+        return depth + 1
+
     def leaf(self, token: Token, name: str, ranks: bool) -> Leaf:
         """The condition that a word or phrase makes."""
         start = token.start_pos or 0
+        value, exact = str(token), token.type == "PHRASE"
         self.count += 1
         if self.count > MAX_CONDITIONS:
-            raise QuerySyntaxError(self.query, start, f"more than {MAX_CONDITIONS} conditions")
-        value, exact = str(token), token.type == "PHRASE"
+            raise QuerySyntaxError(
+                self.query, start, f"more than {MAX_CONDITIONS} conditions: ask with fewer"
+            )
         if name in TEXT_FIELDS:
             if ranks:
                 self.ranking.append(value)
@@ -346,7 +385,7 @@ def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySynta
             "_RPAR": "something to look for is missing before this",
             "_OR": "OR stands between two things to look for",
             "_AND": "AND stands between two things to look for",
-        }.get(unexpected.type, f"{str(unexpected)!r} cannot stand here")
+        }.get(unexpected.type, f"{shortened(unexpected)!r} cannot stand here")
         return QuerySyntaxError(query, at, what)
     depth: list[Token] = []
     for token in tokens:
@@ -356,4 +395,6 @@ def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySynta
             depth.pop()
     if depth:
         return QuerySyntaxError(query, depth[-1].start_pos or 0, "this parenthesis is not closed: add a )")
-    return QuerySyntaxError(query, tokens[-1].start_pos or 0, f"nothing stands behind {str(tokens[-1])!r}")
+    return QuerySyntaxError(
+        query, tokens[-1].start_pos or 0, f"nothing stands behind {shortened(tokens[-1])!r}"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -13,9 +13,11 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.arrays.arrays import id_hash
-from transforms.errors import QueryError, QuerySyntaxError
+from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
+from dagster_project.resources.search.text_conditions import TextConditions
+from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval.query_language import (
+    MAX_CONDITION_WORDS,
     TEXT_FIELDS,
     Both,
     Condition,
@@ -23,11 +25,12 @@ from transforms.retrieval.query_language import (
     Leaf,
     Negation,
     Query,
-    storable,
+    bounded,
+    leaves_of,
     time_span,
 )
 from transforms.settings.search import TermSettings
-from transforms.text import terms
+from transforms.text import phrases
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Filters:
 
     @property
     def conditions(self) -> list[Leaf]:
-        """The filters as conditions of the query language; those on time are not among them."""
+        """The filters as conditions of the query language; those on time are not among them.
+
+        QueryError if one is too long.
+        """
         named = {
             "l": self.list_id,
             "source": self.source,
@@ -64,7 +70,8 @@ class Filters:
             "has": self.has,
             "family": self.family,
         }
-        return [Leaf(name, storable(value)) for name, value in named.items() if value is not None]
+        given = {name: value for name, value in named.items() if value is not None}
+        return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in given.items()]
 
 
 class Understood(NamedTuple):
@@ -91,21 +98,8 @@ class Resolved(NamedTuple):
     listed: np.ndarray | None = None
 
 
-_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed")
-_OWN = ("text", "added", "removed")
-# Which frequencies of the index say that a word may be there, and which columns show a phrase.
-_LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "": (_ALL_TF, ("title", "text_display")),
-    "s": (("title",), ("title",)),
-    "b": (_ALL_TF[1:], ("text_display",)),
-    "nq": (_OWN, ("text_lex", "added_lex", "removed_lex")),
-    "q": (("quote",), ("quote_lex",)),
-    "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
-    "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
-    "dfa": (("removed",), ("removed_lex",)),
-    "dfb": (("added",), ("added_lex",)),
-}
-
+_MAX_VALUE = 1_000
+"""Characters of a name, an id or a path that is looked for: no header line of a mail has more."""
 DATED = """
 SELECT message_id AS doc_id, effective_at AS dated_at FROM messages
 UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
@@ -113,11 +107,9 @@ UNION ALL SELECT doc_id, first_at FROM conversation_windows
 """
 """The time of every mail, document and window."""
 
-# A path is looked for as whole components, the last with or without its ending, anywhere in the path; * stands for
-# any characters.
-_AT_PATH = " OR ".join(
-    f"path GLOB {before} || $path || {after}" for before in ("''", "'*/'") for after in ("''", "'/*'", "'.*'")
-)
+# A path is looked for as whole components, the last with or without its ending, anywhere in the path. A pattern, unlike
+# GLOB, takes no longer for more wildcards.
+_AT_PATH = "regexp_matches(path, $path)"
 
 # Statements that give the numbers of the chunks of documents whose field has the value.
 _CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
@@ -131,7 +123,7 @@ _STATEMENTS = {
     "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
     "f": _CHUNKS_OF.format(
         "SELECT message_id FROM messages "
-        "WHERE regexp_matches(from_name, $pattern) OR regexp_matches(from_addr, $pattern)"
+        "WHERE from_name IN (SELECT unnest($names)) OR from_addr IN (SELECT unnest($addresses))"
     ),
     "path": f"""
 SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
@@ -155,7 +147,6 @@ _NAMES = {
     "source": ("source", "SELECT DISTINCT source FROM chunks ORDER BY ALL"),
     "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
 }
-_BREAK = r"[^\p{L}\p{M}\p{N}]"
 
 
 class Conditions:
@@ -165,9 +156,11 @@ class Conditions:
     chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, ids: np.ndarray):
-        """`ids` are those of `SearchArrays`."""
-        self.connection, self.term_settings, self.ids = connection, term_settings, ids
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, arrays: SearchArrays
+    ):
+        self.connection, self.ids = connection, arrays.ids
+        self.texts = TextConditions(connection, term_settings, arrays.postings)
 
     @cached_property
     def document(self) -> np.ndarray:
@@ -183,13 +176,19 @@ class Conditions:
         Of a document that meets them, the chunks that hold what is looked for in text are allowed;
         all of them if nothing is, or if none of them does.
         """
-        wanted = [*filters.conditions, *conditions]
+        return self._mask(filters, [*filters.conditions, *conditions], {})
+
+    def _mask(
+        self, filters: Filters, wanted: Sequence[Condition], known: dict[Leaf, np.ndarray]
+    ) -> np.ndarray | None:
+        """As `mask`; `known` gets, and may have, what is found of each leaf by itself."""
         if not wanted and filters.since is None and filters.until is None:
             return None
+        self._look_up(wanted, known)
         met = self._dated(filters.since, filters.until)
         holding = self._nothing
         for condition in wanted:
-            met &= self._met(condition, holding)
+            met &= self._met(condition, holding, known)
         shown = holding & met
         with_shown = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
         with_shown[self.document[shown]] = True
@@ -197,16 +196,17 @@ class Conditions:
 
     def resolved(self, query: Query, filters: Filters) -> Resolved:
         """What a query asks of this index, beside the filters."""
-        mask = self.mask(filters, query.conditions)
+        known: dict[Leaf, np.ndarray] = {}
+        mask = self._mask(filters, [*filters.conditions, *query.conditions], known)
         named = self._identified(query.identifier, mask)
         told = [
-            {"condition": str(condition), "chunks": int(self._met(condition, self._nothing).sum())}
+            {"condition": str(condition), "chunks": int(self._met(condition, self._nothing, known).sum())}
             for condition in query.conditions
         ]
         if len(named):
             return Resolved("", mask, Understood("", told, "id", None), named)
         note = None
-        if re.fullmatch(r"<[^\s<>]+@[^\s<>]+>", query.given.strip()):
+        if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.given.strip()):
             note = (
                 f"no mail of the index has the Message-ID {query.given.strip()}; it was searched for as text"
             )
@@ -268,19 +268,28 @@ class Conditions:
         """No chunk."""
         return np.zeros(len(self.document), dtype=bool)
 
-    def _met(self, condition: Condition, holding: np.ndarray) -> np.ndarray:
-        """Which chunks meet a condition; those that hold a text it looks for are added to `holding`."""
+    def _look_up(self, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]) -> None:
+        """Find each distinct leaf of some conditions once: of a text field what holds it, of others what meets it."""
+        leaves = dict.fromkeys(leaf for condition in conditions for leaf in leaves_of(condition))
+        _require_bounded(leaves)
+        known |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
+        for leaf in leaves:
+            if leaf.field == "d":
+                known[leaf] = self._dated(*(time_span(leaf.value) or (None, None)))
+            elif leaf.field not in TEXT_FIELDS:
+                known[leaf] = self._with_value(leaf)
+
+    def _met(self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]) -> np.ndarray:
+        """Which chunks meet a condition of `known` leaves; those that hold a text it looks for are added to `holding`."""
         if isinstance(condition, Negation):
-            return ~self._met(condition.part, self._nothing)
+            return ~self._met(condition.part, self._nothing, known)
         if isinstance(condition, Both):
-            return np.logical_and.reduce([self._met(part, holding) for part in condition.parts])
+            return np.logical_and.reduce([self._met(part, holding, known) for part in condition.parts])
         if isinstance(condition, Either):
-            return np.logical_or.reduce([self._met(part, holding) for part in condition.parts])
-        if condition.field == "d":
-            return self._dated(*(time_span(condition.value) or (None, None)))
+            return np.logical_or.reduce([self._met(part, holding, known) for part in condition.parts])
+        found = known[condition]
         if condition.field not in TEXT_FIELDS:
-            return self._with_value(condition)
-        found = self._holding(condition)
+            return found
         holding |= found
         documents = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
         documents[self.document[found]] = True
@@ -293,9 +302,13 @@ class Conditions:
         if leaf.field == "has":
             return self._numbered(_HAS[leaf.value])
         if leaf.field == "f":
-            return self._numbered(_STATEMENTS["f"], pattern=_phrase_pattern(leaf.value))
+            names, addresses = (
+                authors.filter(phrases.holding(authors, leaf.value)).to_list() for authors in self._authors
+            )
+            return self._numbered(_STATEMENTS["f"], names=names, addresses=addresses)
         if leaf.field == "path":
-            return self._numbered(_STATEMENTS["path"], path=leaf.value.strip("/"))
+            path = _wildcards(leaf.value.strip("/"))
+            return self._numbered(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
         return self._numbered(_STATEMENTS[leaf.field], value=bare)
 
@@ -306,13 +319,25 @@ class Conditions:
         """
         what, statement = _NAMES[leaf.field]
         known = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
-        pattern = re.escape(leaf.value.removeprefix("#")).replace(r"\*", ".*").replace(r"\?", ".")
         below = "(?:/.*)?" if leaf.field == "tag" else ""
-        named = [name for name in known if re.fullmatch(pattern + below, name, re.I | re.S)]
+        pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
+        names = pl.Series(known, dtype=pl.String)
+        named = names.filter(names.str.contains(pattern)).to_list()
         if not named:
-            reason = f"no {what} is called {leaf.value!r}; the index holds {', '.join(known[:20]) or 'none'}"
-            raise QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)
+            reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
+            raise _refused(leaf, reason)
         return named
+
+    @cached_property
+    def _authors(self) -> tuple[pl.Series, pl.Series]:
+        """The distinct names and addresses of authors."""
+        statement = "SELECT DISTINCT {0} FROM messages WHERE {0} IS NOT NULL"
+        found = [
+            self.connection.execute(statement.format(column)).to_arrow_table().column(0)
+            for column in ("from_name", "from_addr")
+        ]
+        names, addresses = (pl.Series(values, dtype=pl.String) for values in found)
+        return names, addresses
 
     def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times; of everything if neither is given."""
@@ -325,40 +350,6 @@ class Conditions:
             until=until,
         )
 
-    def _holding(self, leaf: Leaf) -> np.ndarray:
-        """The chunks that hold a word or phrase.
-
-        A word is looked up in the inverted index, so that it is found in other forms. A phrase, or
-        a word with signs inside, is verified in the text of the chunks that have all its words.
-        """
-        fields, columns = _LOOKED_FOR_IN[leaf.field]
-        counted = terms.counted_terms(pl.Series([leaf.value.lower()], dtype=pl.String), self.term_settings)
-        wanted = set(counted.get_column("term").to_list())
-        verify = leaf.exact or re.fullmatch(r"\w+", leaf.value) is None
-        if verify:
-            wanted = set(terms.parts(leaf.value, self.term_settings))
-        found = self._with_terms(wanted, fields)
-        if not verify:
-            return found
-        shown = " OR ".join(f"regexp_matches({column}, $pattern)" for column in columns)
-        return self._numbered(
-            f"SELECT chunk_no FROM chunks WHERE chunk_no IN (SELECT unnest($found::INTEGER[])) AND ({shown})",
-            found=np.flatnonzero(found).tolist(),
-            pattern=_phrase_pattern(leaf.value),
-        )
-
-    def _with_terms(self, wanted: set[str], fields: Sequence[str]) -> np.ndarray:
-        """The chunks that hold all terms in these fields."""
-        there = " OR ".join(f"{field}_tf > 0" for field in fields)
-        found = np.full(len(self.document), bool(wanted))
-        for term in sorted(wanted):
-            found &= self._numbered(
-                "SELECT chunk_no FROM terms JOIN postings USING (term_id) JOIN chunks USING (chunk_key) "
-                f"WHERE term = $term AND ({there})",
-                term=term,
-            )
-        return found
-
     def _numbered(self, statement: str, **values: Any) -> np.ndarray:
         """The mask of the chunks whose numbers a statement gives."""
         numbers = self.connection.execute(statement, values).fetchnumpy()["chunk_no"]
@@ -367,9 +358,24 @@ class Conditions:
         return mask
 
 
-def _phrase_pattern(phrase: str) -> str:
-    """RE2 pattern that finds a phrase as whole words, in any case; a blank stands for whatever is no letter or digit."""
-    words = f"{_BREAK}+".join(re.escape(word) for word in phrase.split())
-    before = rf"(?:^|{_BREAK})" if phrase.strip()[:1].isalnum() else ""
-    behind = rf"(?:{_BREAK}|$)" if phrase.strip()[-1:].isalnum() else ""
-    return f"(?is){before}{words}{behind}"
+def _wildcards(value: str) -> str:
+    """A pattern that takes * for any characters, ? for one, and all others as they are."""
+    return re.sub(r"(?:\\\*)+", ".*", re.escape(value)).replace(r"\?", ".")
+
+
+def _require_bounded(leaves: Iterable[Leaf]) -> None:
+    """QueryError if the leaves have more than MAX_CONDITION_WORDS together, or the value of a field is too long."""
+    count = 0
+    for leaf in leaves:
+        count += len(leaf.value.split())
+        if count > MAX_CONDITION_WORDS:
+            raise _refused(
+                leaf, f"more than {MAX_CONDITION_WORDS} words in conditions and filters: ask with fewer"
+            )
+        if leaf.field not in TEXT_FIELDS and len(leaf.value) > _MAX_VALUE:
+            raise _refused(leaf, f"{leaf.field}: takes at most {_MAX_VALUE:,} characters")
+
+
+def _refused(leaf: Leaf, reason: str) -> QueryError:
+    """The fault at a leaf, which stands in a query or is a filter beside it."""
+    return QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)

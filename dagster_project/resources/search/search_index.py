@@ -320,7 +320,8 @@ class SearchIndex:
         _ = self.arrays, self.embedder.embed_queries(["?"])
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]
-        for batch in self._batches(queries, [None] * len(queries)):
+        texts = [plain_query(query).text for query in queries]
+        for batch in self._batches(texts, [None] * len(texts)):
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
@@ -356,7 +357,7 @@ class SearchIndex:
     @cached_property
     def _conditions(self) -> Conditions:
         """What filters and queries are evaluated by."""
-        return Conditions(self.connection, self.term_settings, self.arrays.ids)
+        return Conditions(self.connection, self.term_settings, self.arrays)
 
     @property
     def postings(self) -> bm25.Postings:

@@ -64,6 +64,7 @@ def test_a_text_without_syntax_is_taken_as_it_stands(text: str):
         ("s:(index scan)", "index scan", ["(s:index AND s:scan)"]),
         ("f:(tom OR bruce)", "", ["(f:tom OR f:bruce)"]),
         ("dfn:zdata.c dfhh:z_erofs_read", "zdata.c z_erofs_read", ["dfn:zdata.c", "dfhh:z_erofs_read"]),
+        ('"a" OR "b" OR "c"', "a b c", ['("a" OR "b" OR "c")']),
         ("path:docs/*.md OR tag:a/b", "", ["(path:docs/*.md OR tag:a/b)"]),
         ("kind:attachment has:patch -source:x", "", ["kind:attachment", "has:patch", "-source:x"]),
         ("C++ OR (std::vector), -CVE-2024-0001", "C++ std::vector ,", ["(C++ OR std::vector)", "-CVE-2024-0001"]),

@@ -195,8 +195,9 @@ CONDITIONS = st.recursive(
 def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
     index: SearchIndex, rows: list[dict[str, Any]], condition: Condition
 ):
-    conditions = index._conditions
-    met = conditions._met(condition, np.zeros(len(rows), dtype=bool))
+    conditions, known = index._conditions, {}
+    conditions._look_up([condition], known)
+    met = conditions._met(condition, np.zeros(len(rows), dtype=bool), known)
     assert set(np.flatnonzero(met).tolist()) == oracle(condition, rows)
 
 

@@ -1,0 +1,96 @@
+"""Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from transforms.retrieval.bm25 import FIELDS, Postings
+from transforms.retrieval.query_language import Leaf
+from transforms.settings.search import TermSettings
+from transforms.text import phrases, terms
+
+_ROWS_AT_ONCE = 20_000
+"""Chunks whose texts are in memory at once, some 60 MB."""
+_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed")
+_OWN = ("text", "added", "removed")
+# Which frequencies of the index say that a word may be there, and which columns show a phrase.
+_LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "": (_ALL_TF, ("title", "text_display")),
+    "s": (("title",), ("title",)),
+    "b": (_ALL_TF[1:], ("text_display",)),
+    "nq": (_OWN, ("text_lex", "added_lex", "removed_lex")),
+    "q": (("quote",), ("quote_lex",)),
+    "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
+    "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
+    "dfa": (("removed",), ("removed_lex",)),
+    "dfb": (("added",), ("added_lex",)),
+}
+
+
+class TextConditions:
+    """Looks for what leaves of TEXT_FIELDS name.
+
+    A word is looked up in the inverted index, so that it is found in other forms. A phrase, or a word with signs
+    inside, is verified in the text of the chunks that have all its words.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, postings: Postings
+    ):
+        self.connection, self.term_settings, self.postings = connection, term_settings, postings
+
+    def holding(self, leaves: Iterable[Leaf]) -> dict[Leaf, np.ndarray]:
+        """The mask of the chunks that hold what each leaf names."""
+        found: dict[Leaf, np.ndarray] = {}
+        to_verify: dict[Leaf, np.ndarray] = {}
+        for leaf in leaves:
+            fields, _ = _LOOKED_FOR_IN[leaf.field]
+            if leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
+                to_verify[leaf] = self._with_terms(terms.parts(leaf.value, self.term_settings), fields)
+            else:
+                asked = terms.query_terms([leaf.value.lower()], self.term_settings)
+                found[leaf] = self._with_terms(asked.column("term").to_pylist(), fields)
+        return found | self._verified(to_verify)
+
+    def _with_terms(self, wanted: Sequence[str], fields: Sequence[str]) -> np.ndarray:
+        """The chunks that hold all terms in these fields."""
+        postings = self.postings
+        has_field = (postings.counts[:, [FIELDS.index(field) for field in fields]] > 0).any(axis=1)
+        found = np.full(postings.chunk_count, bool(wanted))
+        for term in wanted:
+            number = postings.numbers.get(term)
+            held = np.zeros_like(found)
+            if number is not None:
+                place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
+                held[postings.chunks[place][has_field[postings.codes[place]]]] = True
+            found &= held
+        return found
+
+    def _verified(self, near: Mapping[Leaf, np.ndarray]) -> dict[Leaf, np.ndarray]:
+        """Those of the chunks `near` each leaf whose texts show it; every text is read once for all leaves."""
+        shown = {leaf: np.zeros_like(mask) for leaf, mask in near.items()}
+        numbers = np.flatnonzero(
+            np.logical_or.reduce([*near.values(), np.zeros(self.postings.chunk_count, bool)])
+        )
+        if not len(numbers):
+            return shown
+        columns = sorted({column for leaf in near for column in _LOOKED_FOR_IN[leaf.field][1]})
+        listed = ", ".join(f'{column} AS "{column}"' for column in columns)
+        batches = self.connection.execute(
+            f"SELECT chunk_no, {listed} FROM chunks WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+            {"numbers": numbers.tolist()},
+        ).to_arrow_reader(_ROWS_AT_ONCE)
+        for batch in batches:
+            texts = pl.DataFrame(batch)
+            chunks = texts.get_column("chunk_no").to_numpy()
+            for leaf, mask in near.items():
+                rows = np.flatnonzero(mask[chunks])
+                for column in _LOOKED_FOR_IN[leaf.field][1]:
+                    held = phrases.holding(texts.get_column(column).gather(rows), leaf.value)
+                    shown[leaf][chunks[rows[held.to_numpy()]]] = True
+        return shown

@@ -1,0 +1,64 @@
+"""Phrases are found as whole words, by short and by long patterns alike."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from transforms.text.phrases import holding
+
+SENTENCE = (
+    "the torn record was found by the checker after a power cut and not before it was copied to C++ and back"
+)
+
+
+def is_break(letter: str) -> bool:
+    return unicodedata.category(letter)[0] not in "LMN"
+
+
+def naive(text: str, phrase: str) -> bool:
+    """True if the words of a phrase stand in a text with breaks between them, letter by letter."""
+    words = [word.casefold() for word in phrase.split()]
+    folded = text.casefold()
+    for start in range(len(folded)):
+        if words[0][0].isalnum() and start and not is_break(folded[start - 1]):
+            continue
+        at, met = start, True
+        for number, word in enumerate(words):
+            if number:
+                behind = at
+                while (
+                    behind < len(folded) and is_break(folded[behind]) and not folded.startswith(word, behind)
+                ):
+                    behind += 1
+                met = met and behind > at
+                at = behind
+            met = met and folded.startswith(word, at)
+            at += len(word)
+        if met and (not words[-1][-1].isalnum() or at == len(folded) or is_break(folded[at])):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("times", [1, 3], ids=["short", "long"])
+@given(st.text("ab \n.1_é", max_size=12), st.text("ab \n", min_size=1, max_size=4).filter(str.strip))
+@examples(200)
+def test_a_phrase_is_found_where_its_words_stand_side_by_side(times: int, text: str, phrase: str):
+    # The long phrase has the short one behind a sentence that both texts begin with.
+    lead = f"{SENTENCE} " if times > 1 else ""
+    found = holding(pl.Series([lead + text, None], dtype=pl.String), lead + phrase)
+    assert found.to_list() == [naive(lead + text, lead + phrase), False]
+
+
+@pytest.mark.parametrize("changed", [None, "checker", "C++", "back"])
+def test_a_long_phrase_is_verified_to_its_end(changed: str | None):
+    text = re.sub(" ", ",\n ", SENTENCE).upper()
+    if changed:
+        text = text.replace(changed.upper(), "X")
+    assert holding(pl.Series([text]), SENTENCE).to_list() == [changed is None]
