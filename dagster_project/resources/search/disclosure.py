@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagster_project.resources.search.lookup import COMPARED
 from dagster_project.resources.search.search_index import query_current
-from transforms.errors import QueryError
+from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.graph.prompt_hashes import distances, simhash
+from transforms.retrieval.query_language import bounded
 
 _NAMED = """
 SELECT doc_id FROM documents
@@ -44,7 +46,7 @@ def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual"
     """The first `count` chunks of a document's stripe in the index below `folder`, the baseline first.
 
     `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro `stripe` and
-    doc_id. QueryError if it names no document or several, or if the document has no such stripe.
+    doc_id. UnknownIdError if it names no document, or one without such a stripe; QueryError if it names several.
     """
     doc_id = _document(folder, document)
     rows = query_current(
@@ -53,7 +55,7 @@ def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual"
         {"name": doc_id, "count": count, "kind": baseline},
     ).to_pylist()
     if not rows and count > 0:
-        raise QueryError(_why_no_stripe(folder, doc_id, baseline))
+        raise UnknownIdError(_why_no_stripe(folder, doc_id, baseline))
     return [{"doc_id": doc_id, **row} for row in rows]
 
 
@@ -62,8 +64,8 @@ def prompted(folder: Path, query: str, most_bits: int, limit: int) -> list[Promp
 
     Of one question the chunk comes first in which it is answered.
     """
+    wanted = simhash(bounded(query))
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
-    wanted = simhash(query)
     if not wanted or not stored.num_rows:
         return []
     bits = distances(stored.column("simhash").to_numpy(), wanted)
@@ -99,9 +101,9 @@ def _document(folder: Path, name: str) -> str:
         return str(found[0])
     if found:
         raise QueryError(f"{name!r} is the name of several documents: {', '.join(found)}")
-    near = query_current(folder, _NEAREST, {"name": name}).column("doc_id").to_pylist()
+    near = query_current(folder, _NEAREST, {"name": name[:COMPARED]}).column("doc_id").to_pylist()
     hint = f"; the nearest names are {', '.join(near)}" if near else ""
-    raise QueryError(f"the index holds no document {name!r}{hint}")
+    raise UnknownIdError(f"the index holds no document {shortened(name)!r}{hint}")
 
 
 def _why_no_stripe(folder: Path, doc_id: str, baseline: str) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, reading
-from transforms.errors import QueryError
+from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
 
 
@@ -108,7 +108,8 @@ def explanation(
 ) -> Explanation:
     """Every stage of the search for `query`; with `ident` also what became of that chunk, mail, document or node.
 
-    The time of the first stage is that of finding and fusing all candidates. QueryError if nothing has that id.
+    The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
+    QueryError if what has it has no text.
     """
     with reading(index.path):
         return _explanation(index, query, ident, filters, limit)
@@ -205,7 +206,7 @@ def _no_candidate(index: SearchIndex, query: str, filters: Filters, chunks: Sequ
 
 
 def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
-    """The numbers of the chunks of a chunk, mail, document, window or node; QueryError if there is none."""
+    """The numbers of the chunks of a chunk, mail, document, window or node; UnknownIdError if there is none."""
     rows = index.connection.execute(
         "SELECT chunk_no FROM chunks WHERE $id IN (chunk_id, doc_id, attachment_id) "
         "OR (parent_id = $id AND source_kind = 'document') ORDER BY chunk_no",
@@ -225,12 +226,12 @@ def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
         "SELECT 1 FROM thread_tree WHERE message_id = $id", {"id": ident}
     ).fetchone()
     if ghost:
-        raise QueryError(
+        raise UnknownIdError(
             f"{ident} is a mail that others refer to and no source holds (a ghost in thread_tree)"
         )
-    raise QueryError(
-        f"nothing in the index has the id {ident!r}; ids are Message-IDs without brackets, documents as source:path, "
-        "nodes as source:path#slug, and chunk_id"
+    raise UnknownIdError(
+        f"nothing in the index has the id {shortened(ident)!r}; ids are Message-IDs without brackets, documents "
+        "as source:path, nodes as source:path#slug, and chunk_id"
     )
 
 

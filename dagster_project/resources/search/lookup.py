@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from transforms.errors import QueryError, UnknownIdError
+from transforms.errors import QueryError, UnknownIdError, shortened
 
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
@@ -20,6 +20,8 @@ _CITATION = re.compile(
     r"(?P<place>.+?)(?: attachment (?P<attachment>[0-9a-f]+)| block \d+)? bytes (?P<start>\d+)-(?P<end>\d+)"
 )
 _NEAREST_COUNT = 3
+COMPARED = 200
+"""Characters of an unknown id that are compared with the known ones, which takes the product of both lengths."""
 
 _MEANT = """
 WITH meant AS (
@@ -171,9 +173,9 @@ def _one(name: str, found: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _unknown(ask: Ask, name: str) -> UnknownIdError:
-    near = ask(_NEAREST, {"id": name, "count": _NEAREST_COUNT}).column("id").to_pylist()
+    near = ask(_NEAREST, {"id": name[:COMPARED], "count": _NEAREST_COUNT}).column("id").to_pylist()
     hint = f"; the nearest are {', '.join(near)}" if near else "; `weft search` finds ids by words"
-    return UnknownIdError(f"the index holds nothing called {name!r}{hint}")
+    return UnknownIdError(f"the index holds nothing called {shortened(name)!r}{hint}")
 
 
 def _attachment(ask: Ask, message_id: str, beginning: str) -> str:

@@ -19,7 +19,7 @@ from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace
-from transforms.errors import QueryError
+from transforms.errors import UnknownIdError
 
 QUERY = "how the compactor behaves under load"
 
@@ -77,7 +77,7 @@ def test_what_is_no_candidate_says_its_places(index: SearchIndex):
 
 @pytest.mark.parametrize("ident", ["no@such.mail", "x'; DROP TABLE chunks; --", "\x01"])
 def test_an_unknown_id_is_an_error_that_says_what_ids_are(index: SearchIndex, ident: str):
-    with pytest.raises(QueryError, match="nothing in the index has the id"):
+    with pytest.raises(UnknownIdError, match="nothing in the index has the id"):
         explanation(index, QUERY, ident)
 
 
