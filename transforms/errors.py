@@ -154,6 +154,14 @@ class QuerySyntaxError(QueryError):
         )
 
 
+class QueryInterruptedError(WeftError):
+    """A query was ended from outside before it had an answer."""
+
+
+class MemoryLimitError(WeftError):
+    """A query needs more memory than there is; what is asked is not damaged."""
+
+
 class UnknownIdError(WeftError):
     """The published index holds nothing of that id; the message names the nearest."""
 

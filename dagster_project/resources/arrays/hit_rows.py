@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.errors import IndexUnavailableError
+from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 _ROWS_AT_ONCE = 1 << 10
 _BATCH_BYTES = 1 << 17
@@ -77,7 +77,13 @@ class _Batches:
                 batch = self.readers[number].get_batch(place - int(self.firsts[number]))
                 for row in (numbers[places == place] - self.starts[place]).tolist():
                     found += batch.slice(row, 1).to_pylist()
+        except pa.ArrowMemoryError as error:
+            raise MemoryLimitError(f"there is not enough memory for the texts of hits ({error})") from error
         except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise IndexUnavailableError(
+                    f"{self.paths[number]} cannot be read ({error}): look at its rights and at the disk"
+                ) from error
             raise IndexUnavailableError(
                 f"{self.paths[number]} is damaged ({error}): delete its folder, and the next search makes it again"
             ) from error

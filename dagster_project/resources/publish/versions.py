@@ -25,7 +25,7 @@ def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
     Free blocks do not count: those at the end need not be there.
     """
     (blocks,) = connection.execute(
-        "SELECT block_size * used_blocks FROM pragma_database_size()"
+        "SELECT block_size * used_blocks FROM pragma_database_size() WHERE database_name = current_database()"
     ).fetchone() or (0,)
     if file.stat().st_size < (least := blocks + _HEADERS):
         raise duckdb.IOException(

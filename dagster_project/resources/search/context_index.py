@@ -18,10 +18,10 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.search.index_faults import translated
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
-from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
@@ -335,9 +335,7 @@ class PublishedVersions:
         try:
             yield IndexForContext(index, self.token_counter, self.cache)
         except duckdb.Error as error:
-            raise IndexUnavailableError(
-                f"{index.path} cannot be searched: {str(error).splitlines()[0]}"
-            ) from error
+            raise translated(error, index.path) from error
         finally:
             index.close()
 

@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 
 from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.search_index import SearchIndex, reading
+from dagster_project.resources.search.index_faults import faults_translated
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
 
@@ -111,7 +112,7 @@ def explanation(
     The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
     QueryError if what has it has no text.
     """
-    with reading(index.path):
+    with faults_translated(index.path):
         return _explanation(index, query, ident, filters, limit)
 
 

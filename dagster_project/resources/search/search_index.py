@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from pathlib import Path
@@ -24,6 +23,7 @@ from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_
 from dagster_project.resources.search.filters import Conditions, Filters, Resolved, Understood
 from dagster_project.resources.search.hit_facts import HitFacts, Judging
 from dagster_project.resources.search.hit_table import described
+from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from transforms.embedding.sign_codes import CodedVectors, CodeScores
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
@@ -44,24 +44,12 @@ Mask = np.ndarray | None
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Faults of the database while `path` is read, as IndexUnavailableError."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise IndexUnavailableError(
-            f"{path} cannot be read as a published index ({str(error).splitlines()[0]}); delete it and run "
-            "`weft build`, which publishes a new one"
-        ) from error
-
-
-def _faults_told(method: Method) -> Method:
-    """The method of a SearchIndex, with the faults of its database told as those of its file."""
+def _translating_faults(method: Method) -> Method:
+    """The method of a SearchIndex, with the faults of its database as those of Weft."""
 
     @wraps(method)
     def run(self: SearchIndex, *args: Any, **kwargs: Any) -> Any:
-        with reading(self.path):
+        with faults_translated(self.path):
             return method(self, *args, **kwargs)
 
     return cast(Method, run)
@@ -176,7 +164,7 @@ class SearchIndex:
     ):
         self.path, self.embedder, self.reranker = path, embedder, reranker
         self.term_settings, self.settings = term_settings, settings
-        with reading(path):
+        with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:
                 require_whole(self.connection, path)
@@ -210,7 +198,7 @@ class SearchIndex:
         self.threads.shutdown()
         self.connection.close()
 
-    @_faults_told
+    @_translating_faults
     def search(
         self,
         queries: Sequence[str],
@@ -239,7 +227,7 @@ class SearchIndex:
         understood = tuple(query.understood for query in asked)
         return SearchResult(hits, found.labels, understood, self.vector_path, time.perf_counter() - start)
 
-    @_faults_told
+    @_translating_faults
     def resolved(
         self, queries: Sequence[str], filters: Filters = Filters(), plain: bool = False
     ) -> list[Resolved]:
@@ -262,7 +250,7 @@ class SearchIndex:
         """
         return self.found(queries, filters, limit, per_document, report).hits
 
-    @_faults_told
+    @_translating_faults
     def found(
         self,
         queries: Sequence[str | Resolved],
@@ -295,7 +283,7 @@ class SearchIndex:
             tuple(labels_),
         )
 
-    @_faults_told
+    @_translating_faults
     def rank_each(
         self,
         queries: Sequence[str],
@@ -578,19 +566,19 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
     if not statement.strip(" ;\n\t"):
         raise QueryError("the SQL statement is empty")
-    try:
-        file = link.resolve()
-        # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
-        with duckdb.connect() as connection:
+    file = link.resolve()
+    # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
+    with duckdb.connect() as connection:
+        with faults_translated(file):
             quoted = str(file).replace("'", "''")
             connection.execute(f"ATTACH '{quoted}' AS \"{file.stem}\" (READ_ONLY)")
             connection.execute(f'USE "{file.stem}"')
+            require_whole(connection, file)
             for closing in (
                 "TimeZone = 'UTC'",
                 "enable_external_access = false",
                 "lock_configuration = true",
             ):
                 connection.execute(f"SET {closing}")
+        with faults_translated(file, own=False):
             return connection.execute(statement, dict(values or {})).to_arrow_table()
-    except duckdb.Error as error:
-        raise QueryError(str(error)) from error

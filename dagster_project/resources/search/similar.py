@@ -9,6 +9,7 @@ import polars as pl
 
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.hit_table import described
+from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import asking, meant
 from dagster_project.resources.search.search_index import SearchIndex, SearchResult
 from transforms.embedding.vectors import stacked
@@ -47,6 +48,11 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     Compared is the mean of the vectors of its chunks, by cosine with all others; the document that it stands in (for a
     thread all its mails) is left out. UnknownIdError or QueryError as `reading.meant`; QueryError if it has no chunk.
     """
+    with faults_translated(index.path):
+        return _similar(index, name, limit)
+
+
+def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     start = time.perf_counter()
     kind, id_ = meant(asking(index.connection), name)
     own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
