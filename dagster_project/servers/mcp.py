@@ -5,13 +5,10 @@ instructions, and every answer says how much of a text it left out.
 """
 
 import json
-import threading
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
-import anyio
-import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
@@ -20,8 +17,8 @@ from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.search.conversation_context import context_of, given_conversation
+from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.lookup import asking, reading
-from dagster_project.resources.search.opened_index import FollowedIndex
 from dagster_project.resources.search.search_index import Filters, SearchIndex
 from transforms.errors import QueryError, WeftError
 
@@ -82,18 +79,12 @@ class Block(BaseModel):
 
 def mcp_server(settings: Settings) -> MCPServer[Any]:
     """The server for these settings; every answer keeps to the limits of `[mcp]`, and faults name their kind."""
-    limits, current = settings.mcp, FollowedIndex(settings)
+    limits, pool = settings.mcp, IndexPool(settings)
     server: MCPServer[Any] = MCPServer("weft", instructions=_INSTRUCTIONS, log_level="WARNING")
-    one_at_a_time = threading.Lock()
 
-    async def bounded(work: Callable[[], _Made]) -> _Made:
-        def alone() -> _Made:
-            with one_at_a_time:
-                return work()
-
+    async def bounded(work: Callable[[SearchIndex], _Made]) -> _Made:
         try:
-            with anyio.fail_after(limits.max_seconds):
-                return await anyio.to_thread.run_sync(alone, abandon_on_cancel=True)
+            return await pool.ask(work, limits.max_seconds)
         except WeftError as fault:
             raise _fault(type(fault).__name__, str(fault)) from fault
         except TimeoutError as late:
@@ -127,7 +118,7 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         asked = bounded_text("query", query)
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
         return await bounded(
-            lambda: _hits(current.index(), asked, filters, min(max(limit, 1), limits.max_results), plain)
+            lambda index: _hits(index, asked, filters, min(max(limit, 1), limits.max_results), plain)
         )
 
     @server.tool(annotations=_READ_ONLY)
@@ -135,14 +126,14 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         """The exact text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
         asked = bounded_text("id", id)
         most = min(max(max_characters, 1), limits.max_characters)
-        return await bounded(lambda: _text(current, asked, byte_start, most))
+        return await bounded(lambda index: _text(index, asked, byte_start, most))
 
     @server.tool(annotations=_READ_ONLY)
     async def context(text: str, budget_tokens: int = 2_000) -> Block:
         """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
         asked = bounded_text("text", text)
         budget = min(max(budget_tokens, 64), limits.max_characters // 4)
-        return await bounded(lambda: _block(settings, asked, budget))
+        return await bounded(lambda index: _block(settings, index, asked, budget))
 
     return server
 
@@ -180,8 +171,8 @@ def _hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: b
     return Hits(outcome=outcome, label=found.labels[0], index_version=index.manifest["version"], hits=hits)
 
 
-def _text(current: FollowedIndex, id_: str, byte_start: int, most: int) -> Text:
-    found = reading(asking(current.index().connection), id_)
+def _text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
+    found = reading(asking(index.connection), id_)
     stored = found.text.encode()
     if not 0 <= byte_start <= len(stored):
         raise QueryError(f"byte_start {byte_start} is not in {found.id}, which has {len(stored)} bytes here")
@@ -196,10 +187,10 @@ def _text(current: FollowedIndex, id_: str, byte_start: int, most: int) -> Text:
     )
 
 
-def _block(settings: Settings, text: str, budget: int) -> Block:
+def _block(settings: Settings, index: SearchIndex, text: str, budget: int) -> Block:
     narrowed = settings.context.model_copy(update={"budget_tokens": budget})
     made = context_of(
-        settings.model_copy(update={"context": narrowed}), given_conversation(settings, None, text)
+        settings.model_copy(update={"context": narrowed}), given_conversation(settings, None, text), index
     )
     return Block(
         outcome=made.outcome,

@@ -325,6 +325,10 @@ class PublishedVersions:
         self.folder, self.embedder, self.cache = folder, embedder, cache
         self.term_settings, self.settings, self.token_counter = term_settings, settings, token_counter
 
+    def of(self, index: SearchIndex) -> ContextIndex:
+        """A version that is open already."""
+        return IndexForContext(index, self.token_counter, self.cache)
+
     @contextlib.contextmanager
     def open(self, place: Path | None = None) -> Iterator[ContextIndex]:
         """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
@@ -333,7 +337,7 @@ class PublishedVersions:
         else:
             index = SearchIndex(place, self.embedder, self.term_settings, self.settings)
         try:
-            yield IndexForContext(index, self.token_counter, self.cache)
+            yield self.of(index)
         except duckdb.Error as error:
             raise translated(error, index.path) from error
         finally:

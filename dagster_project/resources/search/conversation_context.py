@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.context_index import open_versions
+from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.sources.chat_exports import (
     Export,
     ExportReader,
@@ -125,8 +127,10 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
     )
 
 
-def context_of(settings: Settings, given: GivenConversation) -> GivenContext:
-    """The context of a conversation in the published index, without the conversation itself."""
+def context_of(
+    settings: Settings, given: GivenConversation, opened: SearchIndex | None = None
+) -> GivenContext:
+    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
     start = time.perf_counter()
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "unit": ""}
@@ -138,7 +142,8 @@ def context_of(settings: Settings, given: GivenConversation) -> GivenContext:
     assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
     queries = selection.window_queries(windows, frame, chosen)
-    with open_versions(settings).open() as index:
+    published = open_versions(settings)
+    with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         found = index.candidates(queries, chosen, {_GIVEN: given.own})
         documents = selection.window_documents(found, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())

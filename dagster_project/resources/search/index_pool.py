@@ -1,0 +1,79 @@
+"""A few threads that ask the published index side by side, so that one slow question holds no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from dagster_project.config.settings import Settings
+from dagster_project.resources.search.index_faults import faults_translated
+from dagster_project.resources.search.opened_index import FollowedIndex
+from dagster_project.resources.search.search_index import SearchIndex
+
+_MOST = 8
+"""Questions at once, each with the file open for itself; arrays and pages are shared, so that each takes little memory."""
+_INTERRUPTED_EVERY = 0.05
+"""Seconds between two interruptions of a question that was given up, which may ask the database many times."""
+_Answer = TypeVar("_Answer")
+
+
+class IndexPool:
+    """Up to `_MOST` followed indexes, opened when they are needed and asked by one thread at a time."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._threads = ThreadPoolExecutor(_MOST, thread_name_prefix="weft-question")
+        self._free: list[FollowedIndex] = []
+
+    async def ask(self, work: Callable[[SearchIndex], _Answer], seconds: float) -> _Answer:
+        """What `work` answers; TimeoutError if it takes longer, which also ends what it asks of the database."""
+        question = _Question(work)
+        answer = self._threads.submit(self._answered, question)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
+        finally:
+            if not answer.done():
+                threading.Thread(target=question.interrupt, daemon=True).start()
+
+    def close(self) -> None:
+        """Wait for what is asked, and let go of all indexes."""
+        self._threads.shutdown(cancel_futures=True)
+        while self._free:
+            self._free.pop().close()
+
+    def _answered(self, question: _Question[_Answer]) -> _Answer:
+        # The one that was used last has most of what it needs in memory.
+        followed = self._free.pop() if self._free else FollowedIndex(self.settings)
+        try:
+            return question.answer(followed.index())
+        finally:
+            self._free.append(followed)
+
+
+class _Question(Generic[_Answer]):
+    """Work on an index that can be interrupted, and leaves the index alone once it is over."""
+
+    def __init__(self, work: Callable[[SearchIndex], _Answer]):
+        self.work = work
+        self._over, self._lock = threading.Event(), threading.Lock()
+        self._index: SearchIndex | None = None
+
+    def answer(self, index: SearchIndex) -> _Answer:
+        """Do the work."""
+        self._index = index
+        try:
+            with faults_translated(index.path):
+                return self.work(index)
+        finally:
+            with self._lock:  # an interruption that is under way would else meet the next question
+                self._over.set()
+
+    def interrupt(self) -> None:
+        """Interrupt the database until the work is over."""
+        while not self._over.wait(_INTERRUPTED_EVERY):
+            with self._lock:
+                if self._index is not None and not self._over.is_set():
+                    self._index.connection.interrupt()
