@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, explained, filtered
+from dagster_project.cli.options import CONFIG, JSON, TEXT, explained, filtered
 
 if TYPE_CHECKING:
     from dagster_project.resources.search.filters import Filters
 
 
 @click.command()
-@click.argument("query")
-@click.argument("ident", metavar="[ID]", required=False)
+@click.argument("query", type=TEXT)
+@click.argument("ident", metavar="[ID]", required=False, type=TEXT)
 @CONFIG
 @JSON
 @click.option("--limit", type=click.IntRange(1, 1000), help="Hits; default: search.limit of the settings.")

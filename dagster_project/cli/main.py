@@ -15,7 +15,7 @@ import click
 
 from dagster_project.cli.eval import evaluate
 from dagster_project.cli.explain import explain
-from dagster_project.cli.options import CONFIG, JSON, explained, filtered
+from dagster_project.cli.options import CONFIG, JSON, TEXT, explained, filtered
 from dagster_project.cli.safe_streams import SafeGroup
 from transforms.errors import FetchError, SourceError, WeftError
 
@@ -130,7 +130,7 @@ def _end_with_faults(faults: str, kind: type[WeftError]) -> None:
 
 
 @main.command()
-@click.argument("queries", nargs=-1, required=True)
+@click.argument("queries", nargs=-1, required=True, type=TEXT)
 @CONFIG
 @JSON
 @click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
@@ -138,7 +138,11 @@ def _end_with_faults(faults: str, kind: type[WeftError]) -> None:
     "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
 )
 @click.option(
-    "--turn", "turns", multiple=True, help="An earlier turn of the conversation; several from the oldest on."
+    "--turn",
+    "turns",
+    type=TEXT,
+    multiple=True,
+    help="An earlier turn of the conversation; several from the oldest on.",
 )
 @filtered
 @explained
@@ -271,7 +275,7 @@ def context(
 
 
 @main.command()
-@click.argument("statement")
+@click.argument("statement", type=TEXT)
 @CONFIG
 @JSON
 @explained
@@ -290,7 +294,7 @@ def sql(statement: str, config: Path | None, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", type=TEXT)
 @CONFIG
 @JSON
 @explained
@@ -314,7 +318,7 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
 
 
 @main.command("similar")
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", type=TEXT)
 @CONFIG
 @JSON
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits.")
@@ -342,7 +346,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 
 
 @main.command()
-@click.argument("document")
+@click.argument("document", type=TEXT)
 @CONFIG
 @JSON
 @click.option("-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks.")
@@ -366,7 +370,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 
 
 @main.command()
-@click.argument("query")
+@click.argument("query", type=TEXT)
 @CONFIG
 @JSON
 @click.option("--static", is_flag=True, help="First look for a stored question with nearly the same words.")

@@ -13,8 +13,20 @@ from typing import Any
 import click
 
 from transforms.errors import QuerySyntaxError, WeftError
-from transforms.retrieval.query_language import HAS, KINDS
+from transforms.retrieval.query_language import HAS, KINDS, storable
 
+
+class _Text(click.ParamType):
+    """A text, without what no table and no UTF-8 can hold."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as `storable`."""
+        return storable(value)
+
+
+TEXT = _Text()
 CONFIG = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -42,14 +54,20 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
 
 
 _FILTERS = (
-    click.option("--list", "list_id", help="Only mail of this mailing list; * stands for any characters."),
-    click.option("--from", "author", help="Only mail of this author: words of a name, or an address."),
     click.option(
-        "--path", help="Only documents and changes of files at this path; * stands for any characters."
+        "--list", "list_id", type=TEXT, help="Only mail of this mailing list; * stands for any characters."
     ),
-    click.option("--tag", help="Only documents with this tag, or one below it."),
+    click.option(
+        "--from", "author", type=TEXT, help="Only mail of this author: words of a name, or an address."
+    ),
+    click.option(
+        "--path",
+        type=TEXT,
+        help="Only documents and changes of files at this path; * stands for any characters.",
+    ),
+    click.option("--tag", type=TEXT, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
-    click.option("--source", help="Only what comes from this source."),
+    click.option("--source", type=TEXT, help="Only what comes from this source."),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
     click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on."),
     click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day."),

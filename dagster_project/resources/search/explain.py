@@ -14,6 +14,7 @@ from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
+from transforms.retrieval.query_language import storable
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def explanation(
 def _explanation(
     index: SearchIndex, query: str, ident: str | None, filters: Filters, limit: int | None
 ) -> Explanation:
-    chunks = _chunks_of(index, ident) if ident is not None else []
+    chunks = _chunks_of(index, storable(ident)) if ident is not None else []
     watch, start = _Watch(), time.perf_counter()
     asked = index.resolved([query], filters)
     found = index.found(asked, filters, limit, report=watch)

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.retrieval.query_language import storable
 
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
@@ -128,7 +129,12 @@ class Reading:
 
 def asking(connection: duckdb.DuckDBPyConnection) -> Ask:
     """How an open connection is asked."""
-    return lambda statement, values: connection.execute(statement, dict(values)).to_arrow_table()
+    return lambda statement, values: connection.execute(statement, storable_values(values)).to_arrow_table()
+
+
+def storable_values(values: Mapping[str, object]) -> dict[str, object]:
+    """The values of a statement with texts as `storable`; DuckDB takes no others."""
+    return {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def reading(ask: Ask, given: str) -> Reading:

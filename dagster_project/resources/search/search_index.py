@@ -24,13 +24,14 @@ from dagster_project.resources.search.filters import Conditions, Filters, Resolv
 from dagster_project.resources.search.hit_facts import HitFacts, Judging
 from dagster_project.resources.search.hit_table import described
 from dagster_project.resources.search.index_faults import faults_translated
+from dagster_project.resources.search.lookup import storable_values
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from transforms.embedding.sign_codes import CodedVectors, CodeScores
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
 from transforms.retrieval import bm25, feedback, labels, pipeline
 from transforms.retrieval import fusion as ranking
 from transforms.retrieval.hits import DROPPED, Report, place
-from transforms.retrieval.query_language import parsed_query, plain_query
+from transforms.retrieval.query_language import parsed_query, plain_query, storable
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
@@ -581,4 +582,4 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
             ):
                 connection.execute(f"SET {closing}")
         with faults_translated(file, own=False):
-            return connection.execute(statement, dict(values or {})).to_arrow_table()
+            return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()

@@ -1,0 +1,127 @@
+"""Every exit code of the README is the one that commands end with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli.main import main
+from tests.archives import Workspace
+from transforms import errors
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+CODES = {int(code) for code in re.findall(r"^\| (\d+) \| ", README, re.M)}
+UNKNOWN = [
+    "no@such.mail",
+    "<no@such.mail>",
+    "nowhere/none.md#no",
+    "\x01",
+    "no\udcff",
+    "x'; DROP TABLE chunks; --",
+    "a" * 30_000,
+]
+TAKE_AN_ID: dict[str, Callable[[str], list[str]]] = {
+    "get": lambda name: ["get", name],
+    "similar": lambda name: ["similar", name],
+    "explain": lambda name: ["explain", "compactor", name],
+    "stripe": lambda name: ["stripe", name],
+    "stripe --technical": lambda name: ["stripe", name, "--technical"],
+}
+
+
+def ended(work: Workspace, *arguments: str, given: str | None = None) -> tuple[int, str]:
+    """The exit code and the faults of a command."""
+    result = CliRunner().invoke(main, [*arguments, "--config", str(work.config)], input=given)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stderr
+
+
+def test_codes_are_those_of_the_readme_and_of_the_help():
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.WeftError)]
+    assert {kind.exit_code for kind in kinds} | {0, 3} == CODES
+    told = CliRunner().invoke(main, ["--help"]).stdout.split("Exit codes:")[1]
+    assert {int(code) for code in re.findall(r"(?:^|; |\n *)\s*(\d+) (?=[a-z])", told)} == CODES
+
+
+@pytest.mark.parametrize("name", UNKNOWN, ids=lambda name: repr(name[:20]))
+@pytest.mark.parametrize("command", TAKE_AN_ID)
+def test_an_unknown_id_is_3(built_once: Workspace, command: str, name: str):
+    code, said = ended(built_once, *TAKE_AN_ID[command](name))
+    assert code == 3 and said.startswith("error: ") and len(said) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["search", "compactor"], 0),
+        (["search", '"no such phrase at all"'], 3),
+        (["search", "thread:nowhere"], 3),
+        (["search", "m:no@such.mail"], 3),
+        (["search", "compactor", "--until", "1990-01-01"], 3),
+        (["search", "compactor", "--source", "nowhere"], 2),
+        (["search", '"open'], 2),
+        (["search", "a" * 20_001], 2),
+        (["search", "--plain", "a" * 20_001], 2),
+        (["search", "compactor", "--from", "a " * 600], 2),
+        (["search", "compactor", "--path", "?" * 1_001], 2),
+        (["search", "compactor", "--limit", "0"], 2),
+        (["search", "compactor \udcff"], 0),
+        (["search", "compactor \udcff", "--json"], 0),
+        (["search", 's:"\udcff', "--json"], 2),
+        (["similar", "m1@example.org\udcff", "--json"], 3),
+        (["ask", "compactor \udcff", "--json"], 0),
+        (["ask", "compactor \udcff", "--static"], 0),
+        (["explain", "compactor \udcff", "--json"], 0),
+        (["sql", "SELECT '\udcff'"], 0),
+        (["search"], 2),
+        (["explain", "compactor"], 0),
+        (["explain", '"open'], 2),
+        (["explain", "(" * 40 + '"a"' + ")" * 40], 2),
+        (["get", "m1@example.org"], 0),
+        (["get", "m1@example.org bytes 5-100000"], 2),
+        (["similar", "m1@example.org"], 0),
+        (["ask", "compactor"], 0),
+        (["ask", '"no such phrase at all"'], 3),
+        (["ask", "--static", "a" * 20_001], 2),
+        (["sql", "SELECT 1"], 0),
+        (["sql", "SELEKT"], 2),
+        (["sql", "FROM nowhere"], 2),
+        (["sql", "FROM read_csv('/etc/passwd')"], 2),
+        (["context", "nosuch.txt"], 2),
+        (["context"], 2),
+        (["nosuch"], 2),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
+)
+def test_a_command_ends_with_its_code(built_once: Workspace, arguments: list[str], code: int):
+    assert ended(built_once, *arguments)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("How does the compactor behave?", 0), ("?", 3), ("x" * 100_000, 3)]
+)
+def test_a_context_is_0_and_none_is_3(built_once: Workspace, text: str, code: int):
+    found, said = ended(built_once, "context", "--stdin", given=text)
+    assert found in (0, 3) if code == 3 else found == 0, said
+
+
+def test_what_is_not_there_or_not_readable_has_its_code(workspace: Workspace, tmp_path: Path):
+    for arguments in (
+        ["search", "x"],
+        ["get", "x"],
+        ["similar", "x"],
+        ["explain", "x"],
+        ["stripe", "x"],
+        ["sql", "SELECT 1"],
+    ):
+        assert ended(workspace, *arguments)[0] == 5, arguments
+    assert ended(workspace, "build")[0] == 4, "no file matches the source"
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text("{}")
+    assert ended(workspace, "context", "--reproduce", str(manifest))[0] == 1
+    workspace.config.write_text("[nosuch]\n")
+    assert ended(workspace, "search", "x")[0] == 2
