@@ -60,7 +60,8 @@ class TextConditions:
     def _with_terms(self, wanted: Sequence[str], fields: Sequence[str]) -> np.ndarray:
         """The chunks that hold all terms in these fields."""
         postings = self.postings
-        has_field = (postings.counts[:, [FIELDS.index(field) for field in fields]] > 0).any(axis=1)
+        columns = [FIELDS.index(field) for field in fields]
+        has_field = np.asarray((postings.counts[:, columns] > 0).any(axis=1))
         found = np.full(postings.chunk_count, bool(wanted))
         for term in wanted:
             number = postings.numbers.get(term)
