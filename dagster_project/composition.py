@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from assets.protocols import LanguageModel
@@ -32,17 +33,16 @@ from transforms.retrieval import bm25
 from transforms.schemas.registry import lake_tables
 
 
-def make_lake(settings: Settings) -> ParquetLake:
-    """The lake at the configured place."""
-    return ParquetLake(
-        settings.lake_uri, lake_tables(settings.embedding.dimensions), settings.root / "cache" / "lake"
-    )
+def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
+    """The lake at the configured place; what is copied of it goes to `cache`, if that is given."""
+    cache = cache or settings.root / "cache"
+    return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
 
 
-def make_sources(settings: Settings) -> FileSources:
-    """The configured sources."""
-    cache = settings.root / "cache"
-    lake = make_lake(settings)
+def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
+    """The configured sources; what was found of them is remembered in `cache`, if that is given."""
+    lake = make_lake(settings, cache)
+    cache = cache or settings.root / "cache"
     return FileSources(
         settings,
         cache / "files.json",

@@ -135,6 +135,16 @@ class DiskFullError(WeftError):
     exit_code = 11
 
 
+class UnwritableError(WeftError):
+    """A folder or file that has to be written cannot be; what is published can be read all the same."""
+
+    exit_code = 12
+
+
+class HistoryError(WeftError):
+    """Dagster's history of runs is damaged, locked or of another version."""
+
+
 class QueryError(WeftError):
     """A query or statement cannot be understood."""
 

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import duckdb
 
 from assets.partitions import FAMILIES, SLOW
-from dagster_project.composition import make_embedding_cache, make_lake, make_publisher, make_sources
+from dagster_project.composition import (
+    make_answer_cache,
+    make_embedding_cache,
+    make_lake,
+    make_publisher,
+    make_sources,
+)
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.instance import instance_home
+from dagster_project.orchestration.instance import instance_place
 from dagster_project.orchestration.names import BACKFILL
 from dagster_project.orchestration.outcomes import BUILD, WORKS
 from dagster_project.orchestration.recovery import mark
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
-from dagster_project.resources.lake.lake import SPOILED, is_local
+from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.sources.pseudonym_key import key_file
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
 from transforms.errors import WeftError
@@ -34,6 +44,8 @@ _PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
 _PUBLISH_ROOM = 3
 """A publish needs the new version beside the old one, and DuckDB spills while it sorts."""
 _LEAST_FREE_BYTES = 1 << 30
+_CHANGED_IN_PLACE = (".db", ".sqlite", ".lock")
+"""Endings of files that are written to; all others are made aside and renamed."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +59,25 @@ class Finding:
 
 
 def examination(settings: Settings) -> Iterator[Finding]:
-    """Every finding, in order; reads every byte of the lake and of the cache, changes nothing."""
-    for look in (_versions, _extension, _folders, _disk, _work, _sources, _lake, _index, _cache, _history):
-        yield from look(settings)
+    """Every finding, in order; reads every byte of the lake and of the cache, changes nothing.
+
+    What reading makes, such as copies of a remote lake, is made in a folder aside that goes again.
+    """
+    with TemporaryDirectory(prefix="weft-doctor-") as made:
+        aside = Path(made)
+        lake = make_lake(settings, aside)
+        sources = partial(_sources, lake=lake, aside=aside)
+        looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
+            "versions": _versions, "extensions": _extension, "permissions": _folders, "disk": _disk, "work": _work,
+            "sources": sources, "lake": partial(_lake, lake=lake), "index": _index, "cache": _cache,
+            "history": _history,
+        }  # fmt: skip
+        for area, look in looks.items():
+            try:
+                yield from look(settings)
+            except OSError as error:
+                what = f"{error.filename or settings.root} cannot be read: {error.strerror}"
+                yield Finding(area, "fault", what, f"give user {os.getuid()} the right to read it")
 
 
 def _versions(settings: Settings) -> Iterator[Finding]:
@@ -85,16 +113,15 @@ def _extension(settings: Settings) -> Iterator[Finding]:
 
 def _folders(settings: Settings) -> Iterator[Finding]:
     yield Finding("settings", "ok", f"{len(settings.sources)} sources, storage at {settings.root}")
-    home = Path(os.environ.get("DAGSTER_HOME") or settings.root / "dagster").resolve()
+    home = instance_place(settings)
+    remedy = f"give user {os.getuid()} the right to write there, which every build needs and no search"
     for folder in dict.fromkeys((settings.root, settings.root / "index", settings.root / "cache", home)):
         there = next(p for p in (folder, *folder.parents) if p.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            yield Finding(
-                "permissions",
-                "fault",
-                f"{there} cannot be written",
-                f"give {_user()} the right to write there",
-            )
+        below = (p for p in folder.rglob("*") if p.is_dir() or p.suffix in _CHANGED_IN_PLACE)
+        if not there.is_dir():
+            yield Finding("permissions", "fault", f"{there} is no folder", "move it away, then weft build")
+        elif shut := [p for p in (there, *below) if not os.access(p, os.W_OK)]:
+            yield Finding("permissions", "fault", f"{shut[0]} cannot be written", remedy)
         elif folder.exists():
             yield Finding("permissions", "ok", f"{folder} can be written")
 
@@ -126,7 +153,7 @@ def _work(settings: Settings) -> Iterator[Finding]:
         named = f"the {WORKS[work]} of {begun or 'an unknown time'}"
         if not is_held(lock):
             yield Finding("work", "warning", f"{named} was ended before it was done", "weft build")
-        elif work == BUILD and begun and _age(begun) > timedelta(seconds=MAX_RUNTIME_SECONDS):
+        elif work == BUILD and _age(begun) > timedelta(seconds=MAX_RUNTIME_SECONDS):
             remedy = "end its process if it hangs: the next build goes on from what it made"
             yield Finding("work", "warning", f"{named} is still going on", remedy)
         else:
@@ -134,11 +161,18 @@ def _work(settings: Settings) -> Iterator[Finding]:
 
 
 def _age(begun: str) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(begun)
+    """How long ago a mark says that work began; nothing where a power cut left something else in it."""
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(begun)
+    except (ValueError, TypeError):
+        return timedelta()
 
 
-def _sources(settings: Settings) -> Iterator[Finding]:
-    sources = make_sources(settings)
+def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[Finding]:
+    for memory in (settings.root / "cache" / name for name in ("files.json", "chats.json")):
+        with contextlib.suppress(OSError):
+            shutil.copy(memory, aside)
+    sources = make_sources(_with_a_key(settings, aside), aside)
     try:
         units = sources.discover()
     except WeftError as fault:
@@ -148,7 +182,7 @@ def _sources(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
         )
-    waiting = [u.partition for u in units if _held(settings, u.family, u.partition) != u.fingerprint]
+    waiting = [u.partition for u in units if _held(lake, u.family, u.partition) != u.fingerprint]
     if waiting:
         shown = ", ".join(waiting[:3])
         yield Finding(
@@ -158,14 +192,21 @@ def _sources(settings: Settings) -> Iterator[Finding]:
         yield Finding("sources", "ok", f"{len(units)} units, all in the lake")
 
 
-def _held(settings: Settings, family: str, partition: str) -> str | None:
+def _with_a_key(settings: Settings, aside: Path) -> Settings:
+    """The settings, with a passing key of pseudonyms where none was made yet: whoever needs one would make it."""
+    if key_file(settings).exists():
+        return settings
+    storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
+    return settings.model_copy(update={"storage": storage})
+
+
+def _held(lake: ParquetLake, family: str, partition: str) -> str | None:
     first = next(f.tables[0] for f in FAMILIES if f.name == family)
-    footer = make_lake(settings).footer(first, partition)
+    footer = lake.footer(first, partition)
     return footer.inputs.get("unit") if footer else None
 
 
-def _lake(settings: Settings) -> Iterator[Finding]:
-    lake = make_lake(settings)
+def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
     places = lake.places()
     if unread := [str(lake.path(*place)) for place in places if lake.footer(*place) is None]:
         what = f"{len(unread)} of {len(places)} files are truncated or of another schema, such as {unread[0]}"
@@ -224,8 +265,8 @@ def _index_facts(
 
 def _cache(settings: Settings) -> Iterator[Finding]:
     cache = make_embedding_cache(settings)
-    if damages := cache.verify():
-        what = f"{len(damages)} files of vectors are damaged, such as {damages[0].path}: {damages[0].reason}"
+    if damages := [*cache.verify(), *make_answer_cache(settings).verify()]:
+        what = f"{len(damages)} files of vectors or answers are damaged, such as {damages[0].path}: {damages[0].reason}"
         yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
     else:
         yield Finding(
@@ -234,17 +275,13 @@ def _cache(settings: Settings) -> Iterator[Finding]:
 
 
 def _history(settings: Settings) -> Iterator[Finding]:
-    home = instance_home(settings)
+    home = instance_place(settings)
     size = sum(p.stat().st_size for p in home.rglob("*") if p.is_file())
     yield Finding("history", "ok", f"Dagster's history takes {_size(size)} in {home}")
 
 
 def _publisher(settings: Settings) -> DuckDBPublisher:
     return make_publisher(settings, make_lake(settings))
-
-
-def _user() -> str:
-    return f"user {os.getuid()}"
 
 
 def _size(count: int) -> str:

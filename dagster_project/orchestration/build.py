@@ -36,7 +36,12 @@ from dagster_project.orchestration.workers import Workers, make_partitions, sour
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.system.disk_space import disk_watched, is_of_full_disk
+from dagster_project.resources.system.disk_space import (
+    disk_watched,
+    is_of_full_disk,
+    may_be_written,
+    require_writable,
+)
 from dagster_project.resources.system.locks import only_build, only_lane, turn
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
@@ -106,8 +111,12 @@ def make_texts(
 ) -> None:
     """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
 
-    Raises as `build` does.
+    On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does.
     """
+    if not may_be_written(settings.root):
+        if make_plan(settings, make_sources(settings), make_lake(settings)).publish:
+            require_writable(settings.root, settings.root)
+        return
     with disk_watched(settings.root), only_build(settings.root), going(settings, instance):
         plan = planned(settings, instance)
         on_plan(plan)

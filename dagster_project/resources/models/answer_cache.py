@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from transforms.errors import AnswerCacheError
 
@@ -34,7 +36,7 @@ class SQLiteAnswerCache:
         if not self.path.exists():
             return {}
         found: dict[str, str] = {}
-        with self._opened() as connection:
+        with self._read() as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys[start : start + _AT_ONCE])
                 marks = ", ".join("?" * len(part))
@@ -47,7 +49,7 @@ class SQLiteAnswerCache:
         """All keys, sorted."""
         if not self.path.exists():
             return []
-        with self._opened() as connection:
+        with self._read() as connection:
             return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
 
     def store(self, answers: Mapping[str, str]) -> None:
@@ -74,21 +76,55 @@ class SQLiteAnswerCache:
         if not self.path.exists():
             return []
         try:
-            with self._opened() as connection:
+            with self._read() as connection:
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
         except AnswerCacheError as error:
             found = [str(error.__cause__)]
         return [] if found == ["ok"] else [Damage(self.path, found[0])]
 
     @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        """A connection that changes nothing: the file may be another user's, or on a disk that is mounted read-only.
+
+        What a killed process left half written is undone in a copy; here, the next one that writes undoes it.
+        """
+        with self._connected(self.path, "mode=ro") as connection:
+            if not _is_half_written(connection):
+                yield connection
+                return
+        with TemporaryDirectory(prefix="weft-") as aside:
+            for file in (self.path, self.path.with_name(f"{self.path.name}-journal")):
+                shutil.copy(file, aside)
+            with self._connected(Path(aside) / self.path.name, "mode=rw") as connection:
+                yield connection
+
+    @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        """A connection to a file with its table, made where there is none."""
+        with self._connected(self.path, "mode=rwc") as connection:
+            connection.execute(_TABLE)
+            yield connection
+
+    @contextmanager
+    def _connected(self, path: Path, mode: str) -> Iterator[sqlite3.Connection]:
         """A connection, closed on leaving; AnswerCacheError for what SQLite cannot do with the file."""
+        address = f"{path.absolute().as_uri()}?{mode}"
         try:
-            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS)) as connection:
-                connection.execute(_TABLE)
+            with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
                 yield connection
         except sqlite3.DatabaseError as error:
             raise AnswerCacheError(
                 f"{self.path} cannot be used ({error}); `weft cache verify` says whether it is damaged, with "
                 "--discard it is deleted, and what it held is asked for again"
             ) from error
+
+
+def _is_half_written(connection: sqlite3.Connection) -> bool:
+    """True if a process was killed while it wrote, and what it wrote must be undone before anything is read."""
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            return True
+        raise
+    return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from dagster_project.resources.system.globs import (
     is_folder,
     is_there,
     matching_paths,
+    remember,
     unit_name,
     valid_text,
 )
@@ -177,15 +177,12 @@ class ChatFiles:
         return known if isinstance(known, dict) else {}
 
     def _remember(self) -> None:
-        self._memory_file.parent.mkdir(parents=True, exist_ok=True)
         current = {e.digest for exports in self._exports.values() for e in exports}
         configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
         assert self._known is not None
         if configured <= set(self._exports):
             self._known = {k: v for k, v in self._known.items() if k in current}
-        temporary = self._memory_file.with_name(f"{self._memory_file.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(self._known, sort_keys=True))
-        temporary.replace(self._memory_file)
+        remember(self._memory_file, json.dumps(self._known, sort_keys=True))
 
     def exports_of(self, path: Path) -> list[Export]:
         """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""

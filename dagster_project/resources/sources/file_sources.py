@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -41,6 +40,7 @@ from dagster_project.resources.system.globs import (
     fixed_folder,
     is_folder,
     matching_paths,
+    remember,
     unit_name,
     valid_text,
 )
@@ -317,10 +317,7 @@ class FileSources:
         )
 
     def _remember(self, seen: dict[str, list[object]]) -> None:
-        self._memory_file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._memory_file.with_name(f"{self._memory_file.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(seen, sort_keys=True))
-        temporary.replace(self._memory_file)
+        remember(self._memory_file, json.dumps(seen, sort_keys=True))
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""

@@ -22,7 +22,7 @@ def pseudonym_key(settings: Settings) -> bytes:
     given = os.environ.get(VARIABLE)
     if given is not None:
         return _long_enough(given.encode(), f"the key in {VARIABLE}")
-    path = (settings.base / Path(settings.storage.pseudonym_key).expanduser()).resolve()
+    path = key_file(settings)
     for folder in ("lake", "index", "cache", "dagster"):
         if path.is_relative_to(settings.root / folder):
             raise SettingsError(
@@ -37,6 +37,11 @@ def pseudonym_key(settings: Settings) -> bytes:
         raise SettingsError(
             f"the key of pseudonyms at {path} cannot be used ({error.strerror}): set storage.pseudonym_key or {VARIABLE}"
         ) from error
+
+
+def key_file(settings: Settings) -> Path:
+    """Where the key lies, unless the environment has it."""
+    return (settings.base / Path(settings.storage.pseudonym_key).expanduser()).resolve()
 
 
 def _make(path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Whether a fault comes of a full disk, and what to tell then."""
+"""Whether a fault comes of a disk that takes nothing more, or nothing at all, and what to tell then."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -12,25 +13,29 @@ from pathlib import Path
 import duckdb
 from sqlalchemy.exc import DBAPIError
 
-from transforms.errors import DiskFullError, WeftError
+from dagster_project.resources.system.globs import NO_WRITING
+from transforms.errors import DiskFullError, UnwritableError, WeftError
 
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_SQLITE = (DBAPIError, sqlite3.Error)
 _NO_ROOM = 1 << 20
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
+_TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
 
 
 @contextlib.contextmanager
 def disk_watched(root: Path) -> Iterator[None]:
-    """Faults that come of a full disk, as DiskFullError."""
+    """Faults that come of a full disk, as DiskFullError; of one that may not be written, as UnwritableError."""
     try:
         yield
-    except DiskFullError:
+    except (DiskFullError, UnwritableError):
         raise
     except (OSError, duckdb.Error, *_OF_SQLITE, WeftError) as error:
         free = shutil.disk_usage(root).free if root.exists() else 0
         # SQLite has one fault for all that a disk refuses, the memory it shares with its readers on a full one among it.
         is_full = is_of_full_disk(error) or (isinstance(error, _OF_SQLITE) and free < _NO_ROOM)
+        if not is_full and is_of_no_writing(error):
+            raise unwritable(error, root) from error
         if not is_full:
             raise
         reason = str(error).splitlines()[0]
@@ -45,3 +50,36 @@ def is_of_full_disk(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _NUMBERS or any(text in str(error) for text in _TEXTS)
     return any(text in str(error) for text in _TEXTS)
+
+
+def is_of_no_writing(error: BaseException) -> bool:
+    """True if a fault says that a disk is mounted read-only, or that the right to write a file is missing."""
+    if isinstance(error, OSError):
+        return error.errno in NO_WRITING
+    return any(text in str(error) for text in _TEXTS_OF_NO_WRITING)
+
+
+def unwritable(error: BaseException, root: Path) -> UnwritableError:
+    """What to tell of a file that cannot be written, and of the storage root where the fault names none."""
+    named = error.filename if isinstance(error, OSError) else None
+    refused = "used" if isinstance(error, PermissionError) else "written"
+    return UnwritableError(
+        f"{named or root} cannot be {refused} by user {os.getuid()} ({_reason(error)}): give it the right to write in "
+        f"{root}, or mount that so that it can be written; reading what is published needs neither"
+    )
+
+
+def may_be_written(folder: Path) -> bool:
+    """False for a folder that is there and may not be written."""
+    return not folder.exists() or os.access(folder, os.W_OK | os.X_OK)
+
+
+def require_writable(folder: Path, root: Path) -> None:
+    """UnwritableError if the folder is there and may not be written."""
+    if not may_be_written(folder):
+        reason = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+        raise unwritable(OSError(reason, os.strerror(reason), str(folder)), root)
+
+
+def _reason(error: BaseException) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error).splitlines()[0]

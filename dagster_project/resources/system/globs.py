@@ -1,7 +1,8 @@
-"""Where sources lie: globs to paths, what is at a path, paths to names, names to partition keys."""
+"""Where sources lie: globs to paths, what is at a path, paths to names, names to partition keys; and notes about them."""
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import stat
@@ -12,6 +13,20 @@ from transforms.hashing import text_hash
 
 _KEY_CHARACTERS = 150
 """Of a partition key's part: file systems allow a name 255 bytes, of which tables and windows need some."""
+NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""What the system says where a disk is mounted read-only or the right to write is missing."""
+
+
+def remember(memory: Path, text: str) -> None:
+    """Keep a text that spares work the next time, whole or not at all; where nothing may be written it is not kept."""
+    temporary = memory.with_name(f"{memory.name}.{os.getpid()}")
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text)
+        temporary.replace(memory)
+    except OSError as error:
+        if error.errno not in NO_WRITING:
+            raise
 
 
 def matching_paths(pattern: Path, base: Path) -> list[Path]:
