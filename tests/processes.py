@@ -89,7 +89,7 @@ def weft(folder: Path, *arguments: str | Path) -> Ended:
 
 
 def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
-    from dagster_project.cli.main import main
+    from dagster_project.cli.command import run
 
     for stream, path in zip((sys.stdout, sys.stderr), printed, strict=True):
         stream.flush()
@@ -98,7 +98,7 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
     os.environ.pop("DAGSTER_HOME", None)
     if home:
         os.environ["DAGSTER_HOME"] = str(home)
-    main(arguments, prog_name="weft")
+    run(arguments)
 
 
 def fetch_that_is_killed(config: Path, source: str, seconds: float) -> bool:

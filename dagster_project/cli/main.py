@@ -36,7 +36,8 @@ def main() -> None:
     Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
     5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
     8 another build is running; 9 a service on the network failed, or would cost more than the budget;
-    10 a remote could not be fetched, the rest was done; 11 the disk is full; 1 any other fault.
+    10 a remote could not be fetched, the rest was done; 11 the disk is full; 12 a folder cannot be written;
+    130, 143 interrupted, ended; 1 any other fault.
     """
     logging.getLogger("dagster").setLevel(logging.ERROR)
 
@@ -448,10 +449,12 @@ def cost(config: Path | None, as_json: bool) -> None:
     """Make the chunks and say what embedding them would cost, and sentences for them; nothing is asked for."""
     from dagster_project.cli.render import BuildView, print_facts
     from dagster_project.config.settings import load_settings
-    from dagster_project.orchestration.instance import open_instance
+    from dagster_project.orchestration.instance import open_history, open_instance
+    from dagster_project.resources.system.disk_space import may_be_written
 
     settings = load_settings(config)
-    with open_instance(settings) as instance, BuildView(show=not as_json) as view:
+    opened = open_instance if may_be_written(settings.root) else open_history
+    with opened(settings) as instance, BuildView(show=not as_json) as view:
         from dagster_project.cli.cache import run_estimate
         from dagster_project.orchestration.build import make_texts
 
@@ -495,10 +498,10 @@ def plan(config: Path | None, as_json: bool) -> None:
     from dagster_project.cli.render import print_outlook
     from dagster_project.config.settings import load_settings
     from dagster_project.orchestration.dry_run import outlook
-    from dagster_project.orchestration.instance import open_instance
+    from dagster_project.orchestration.instance import open_history
 
     settings = load_settings(config)
-    with open_instance(settings) as instance:
+    with open_history(settings) as instance:
         found = outlook(settings, instance)
     if as_json:
         click.echo(json.dumps(found.as_json(), ensure_ascii=False))
@@ -623,6 +626,9 @@ def import_(index: Path, config: Path | None, as_json: bool) -> None:
 @explained
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
+    import signal
+    import subprocess
+
     from dagster_project.composition import make_sources
     from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
     from dagster_project.orchestration.instance import instance_home, open_instance
@@ -636,19 +642,17 @@ def ui(config: Path | None, port: int) -> None:
         "DAGSTER_HOME": str(instance_home(settings)),
         CONFIG_VARIABLE: str(config_path(config).resolve()),
     }
-    command = [
-        sys.executable,
-        "-m",
-        "dagster_project.servers.guarded_ui",
-        "dev",
-        "-m",
-        "dagster_project.definitions",
-    ]
-    os.execve(sys.executable, [*command, "-h", "127.0.0.1", "-p", str(port)], environment)
+    guarded = [sys.executable, "-m", "dagster_project.servers.guarded_ui", "dev"]
+    command = [*guarded, "-m", "dagster_project.definitions", "-h", "127.0.0.1"]
+    # Dagster ends its own processes by SIGINT; in a session of its own no terminal does.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+    sys.exit(subprocess.run([*command, "-p", str(port)], env=environment, start_new_session=True).returncode)
 
 
 main.add_command(evaluate)
 main.add_command(explain)
 
 if __name__ == "__main__":
-    main()
+    from dagster_project.cli.command import run
+
+    run()

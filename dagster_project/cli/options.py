@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from transforms.errors import QuerySyntaxError, WeftError
+from transforms.errors import DiskFullError, QuerySyntaxError, WeftError
 from transforms.retrieval.query_language import HAS, KINDS, storable
 
 
@@ -41,7 +41,10 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            try:
+                command(*args, **kwargs)
+            except OSError as error:
+                raise _of_disk(error) from error
         except WeftError as fault:
             if kwargs.get("as_json"):
                 place = {"position": fault.position} if isinstance(fault, QuerySyntaxError) else {}
@@ -51,6 +54,16 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
             sys.exit(fault.exit_code)
 
     return run
+
+
+def _of_disk(error: OSError) -> Exception:
+    """What the system refused, as a fault that Weft knows, if it is one."""
+    from dagster_project.resources.system.disk_space import is_of_full_disk, is_of_no_writing, unwritable
+
+    place = Path(error.filename or ".")
+    if is_of_full_disk(error):
+        return DiskFullError(f"no room is left on the disk of {place} ({error.strerror}): make room")
+    return unwritable(error, place.parent) if is_of_no_writing(error) else error
 
 
 _FILTERS = (

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -51,7 +52,8 @@ class Workers:
         telling.start()
         under_way: list[Future[None]] = []
         try:
-            under_way += (self._pool.submit(_run, *run) for run in runs)
+            with _signals_blocked():
+                under_way += (self._pool.submit(_run, *run) for run in runs)
             for future in under_way:
                 future.result()
         except BrokenProcessPool as error:
@@ -71,6 +73,16 @@ class Workers:
     def close(self) -> None:
         """End the processes once they have done what they are at."""
         self._pool.shutdown()
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Processes that are started meanwhile never see what a terminal sends to all: this one ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
