@@ -98,7 +98,11 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
     os.environ.pop("DAGSTER_HOME", None)
     if home:
         os.environ["DAGSTER_HOME"] = str(home)
-    run(arguments)
+    try:
+        run(arguments)
+    except Exception:  # noqa: BLE001 - as Python does with what leaves a program
+        sys.excepthook(*sys.exc_info())
+        sys.exit(1)
 
 
 def fetch_that_is_killed(config: Path, source: str, seconds: float) -> bool:

@@ -40,7 +40,10 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _work(arguments: list[str] | None) -> None:
-    """The command; what it starts inherits that a terminal's signals do not reach it, and `_end` ends it."""
+    """The command; what it starts inherits that a terminal's signals do not reach it, and `_end` ends it.
+
+    SIGTERM does: Dagster ends by it the processes that it starts.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     from dagster_project.cli.main import main
 

@@ -27,17 +27,17 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.instance import instance_place
+from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.names import BACKFILL
 from dagster_project.orchestration.outcomes import BUILD, WORKS
-from dagster_project.orchestration.recovery import mark
+from dagster_project.orchestration.recovery import begun_at, mark
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.sources.pseudonym_key import key_file
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
-from transforms.errors import WeftError
+from transforms.errors import HistoryError, WeftError
 
 State = Literal["ok", "warning", "fault"]
 _PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
@@ -115,7 +115,9 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     yield Finding("settings", "ok", f"{len(settings.sources)} sources, storage at {settings.root}")
     home = instance_place(settings)
     remedy = f"give user {os.getuid()} the right to write there, which every build needs and no search"
-    for folder in dict.fromkeys((settings.root, settings.root / "index", settings.root / "cache", home)):
+    lake = [Path(settings.lake_uri)] if "://" not in settings.lake_uri else []
+    made = (settings.root, settings.root / "index", settings.root / "cache", home, *lake)
+    for folder in dict.fromkeys(made):
         there = next(p for p in (folder, *folder.parents) if p.exists())
         below = (p for p in folder.rglob("*") if p.is_dir() or p.suffix in _CHANGED_IN_PLACE)
         if not there.is_dir():
@@ -149,11 +151,11 @@ def _work(settings: Settings) -> Iterator[Finding]:
     for work, lock in locks.items():
         if not mark(root, work).exists():
             continue
-        begun = mark(root, work).read_text()
+        begun = begun_at(mark(root, work))
         named = f"the {WORKS[work]} of {begun or 'an unknown time'}"
         if not is_held(lock):
             yield Finding("work", "warning", f"{named} was ended before it was done", "weft build")
-        elif work == BUILD and _age(begun) > timedelta(seconds=MAX_RUNTIME_SECONDS):
+        elif work == BUILD and begun and _age(begun) > timedelta(seconds=MAX_RUNTIME_SECONDS):
             remedy = "end its process if it hangs: the next build goes on from what it made"
             yield Finding("work", "warning", f"{named} is still going on", remedy)
         else:
@@ -161,11 +163,7 @@ def _work(settings: Settings) -> Iterator[Finding]:
 
 
 def _age(begun: str) -> timedelta:
-    """How long ago a mark says that work began; nothing where a power cut left something else in it."""
-    try:
-        return datetime.now(UTC) - datetime.fromisoformat(begun)
-    except (ValueError, TypeError):
-        return timedelta()
+    return datetime.now(UTC) - datetime.fromisoformat(begun)
 
 
 def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[Finding]:
@@ -265,8 +263,8 @@ def _index_facts(
 
 def _cache(settings: Settings) -> Iterator[Finding]:
     cache = make_embedding_cache(settings)
-    if damages := [*cache.verify(), *make_answer_cache(settings).verify()]:
-        what = f"{len(damages)} files of vectors or answers are damaged, such as {damages[0].path}: {damages[0].reason}"
+    if found := [*cache.verify(), *make_answer_cache(settings).verify()]:
+        what = f"{len(found)} files of vectors or answers are damaged, such as {found[0].path}: {found[0].reason}"
         yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
     else:
         yield Finding(
@@ -276,6 +274,12 @@ def _cache(settings: Settings) -> Iterator[Finding]:
 
 def _history(settings: Settings) -> Iterator[Finding]:
     home = instance_place(settings)
+    try:
+        require_valid(settings)
+    except HistoryError as fault:
+        yield Finding("history", "fault", str(fault), "mend what the message names; no build works before")
+    for damage in damages(settings):
+        yield Finding("history", "fault", damage, f"{home}: {MOVE_AWAY}")
     size = sum(p.stat().st_size for p in home.rglob("*") if p.is_file())
     yield Finding("history", "ok", f"Dagster's history takes {_size(size)} in {home}")
 

@@ -39,7 +39,8 @@ def main() -> None:
     10 a remote could not be fetched, the rest was done; 11 the disk is full; 12 a folder cannot be written;
     130, 143 interrupted, ended; 1 any other fault.
     """
-    logging.getLogger("dagster").setLevel(logging.ERROR)
+    for name in ("dagster", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 @main.command()

@@ -58,11 +58,20 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
 
 def _of_disk(error: OSError) -> Exception:
     """What the system refused, as a fault that Weft knows, if it is one."""
-    from dagster_project.resources.system.disk_space import is_of_full_disk, is_of_no_writing, unwritable
+    from dagster_project.resources.system.disk_space import (
+        IN_THE_WAY,
+        is_of_full_disk,
+        is_of_no_writing,
+        unwritable,
+    )
 
     place = Path(error.filename or ".")
     if is_of_full_disk(error):
         return DiskFullError(f"no room is left on the disk of {place} ({error.strerror}): make room")
+    if isinstance(error, IN_THE_WAY):
+        return WeftError(
+            f"{error.filename2 or place}: {error.strerror}: move away what stands there, and begin again"
+        )
     return unwritable(error, place.parent) if is_of_no_writing(error) else error
 
 

@@ -388,9 +388,11 @@ def load_settings(given: str | Path | None = None) -> Settings:
     """The validated settings; SettingsError names the file, the entry and what is wrong with it."""
     path = config_path(given)
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is no valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if "base" in raw:

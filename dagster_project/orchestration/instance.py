@@ -17,6 +17,13 @@ from transforms.errors import HistoryError, SettingsError
 if TYPE_CHECKING:
     import dagster as dg
 
+MOVE_AWAY = (
+    "move that folder away, and the next build begins a new one; what is built and published does not need it"
+)
+"""What to do about a damaged history."""
+_SHOWN_OF_FAULT = 300
+_SQLITE = b"SQLite format 3\0"
+
 
 def instance_place(settings: Settings) -> Path:
     """`DAGSTER_HOME` if it is set, else dagster/ below the storage root."""
@@ -27,7 +34,9 @@ def instance_home(settings: Settings) -> Path:
     """`instance_place`, made where it is not there, with the shipped dagster.yaml."""
     home = instance_place(settings)
     shipped = home / "dagster.yaml"
-    require_writable(next(p for p in (home, *home.parents) if p.exists()), settings.root)
+    there = next(p for p in (home, *home.parents) if p.exists())
+    if there.is_dir():
+        require_writable(there, settings.root)
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not shipped.exists():
@@ -37,6 +46,49 @@ def instance_home(settings: Settings) -> Path:
             f"{home} cannot be used as a folder ({error.strerror}); mend storage.root in the settings or DAGSTER_HOME"
         ) from error
     return home
+
+
+def require_valid(settings: Settings) -> None:
+    """HistoryError if Dagster does not understand the settings of the instance, which people may change."""
+    import yaml
+    from dagster._check import CheckError
+    from dagster._core.errors import DagsterError
+    from dagster._core.instance.config import dagster_instance_config
+
+    home = instance_place(settings)
+    if not (home / "dagster.yaml").exists():
+        return
+    try:
+        dagster_instance_config(str(home))
+    except (DagsterError, CheckError, yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split("Stack Trace")[0].split())[:_SHOWN_OF_FAULT]
+        raise HistoryError(
+            f"Dagster's settings in {home / 'dagster.yaml'} cannot be used ({reason}): mend that file, or delete it to get "
+            "the one that Weft ships"
+        ) from error
+
+
+def damages(settings: Settings) -> Iterator[str]:
+    """What is wrong with the files of the instance; reads them and changes nothing."""
+    home = instance_place(settings)
+    for name in ("history/runs.db", "history/runs/index.db", "schedules/schedules.db"):
+        place = home / name
+        if place.exists() and place.stat().st_size and (fault := _damage(place)):
+            yield f"{place} is damaged ({fault})"
+
+
+def _damage(place: Path) -> str | None:
+    """What SQLite says is wrong with a file; of one with changes beside it, perhaps in use, only its first bytes count."""
+    log = place.with_name(f"{place.name}-wal")
+    if log.exists() and log.stat().st_size:
+        with place.open("rb") as file:
+            return None if file.read(len(_SQLITE)) == _SQLITE else "file is not a database"
+    try:
+        with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)) as opened:
+            (found,) = opened.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if found == "ok" else str(found.splitlines()[0])
 
 
 @contextlib.contextmanager
@@ -61,7 +113,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance in `instance_home`, closed on leaving.
 
     DiskFullError where its files find no room, UnwritableError where they cannot be written, HistoryError where SQLite
-    cannot use them.
+    or Dagster cannot use them.
     """
     import dagster as dg
     from sqlalchemy.exc import DBAPIError
@@ -70,14 +122,14 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     try:
         with disk_watched(settings.root):
             os.environ["DAGSTER_HOME"] = str(instance_home(settings))
+            require_valid(settings)
             with dg.DagsterInstance.get() as instance:
                 yield instance
     except (DBAPIError, sqlite3.Error) as error:
-        place, reason = instance_place(settings), str(getattr(error, "orig", None) or error)
-        remedy = "wait for the process that has it locked" if "locked" in reason else "move that folder away"
+        reason = str(getattr(error, "orig", None) or error)
+        remedy = "wait for the process that has it locked" if "locked" in reason else MOVE_AWAY
         raise HistoryError(
-            f"Dagster's history of runs in {place} cannot be used ({reason}): {remedy}, then begin again; what is built "
-            "and published does not need it"
+            f"Dagster's history of runs in {instance_place(settings)} cannot be used ({reason}): {remedy}"
         ) from error
     finally:
         if before is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 
+from dagster_project.resources.system.disk_space import IN_THE_WAY
 from transforms.errors import CheckFailedError, WeftError
 
 
@@ -47,14 +49,18 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
         if event.is_step_failure:
             error = root_cause(event.step_failure_data.error)
             kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
-            reason = (
-                error.message.strip().removeprefix(f"{kind.__module__}.{kind.__name__}: ")
-                if error
-                else "unknown"
-            )
+            reason = _in_words(error.message, error.cls_name or "") if error else "unknown"
             fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
             return _of_run(fault, result, event.step_key)
     return _of_run(WeftError(f"run {result.run_id} failed"), result)
+
+
+def _in_words(message: str, kind: str) -> str:
+    """What an error says, without Python's name for it; what to do where something stands in the way of a file."""
+    said = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
+    if kind in {error.__name__ for error in IN_THE_WAY}:
+        said += ": move away what stands there, and build again"
+    return re.sub(r"^\[Errno \d+\] ", "", said)
 
 
 def _of_run(fault: WeftError, result: dg.ExecuteInProcessResult, step: str | None = None) -> WeftError:

@@ -38,6 +38,15 @@ def mark(root: Path, work: str) -> Path:
     return root / f".{work}.going"
 
 
+def begun_at(place: Path) -> str:
+    """The time that a mark says; nothing where a power cut left anything else in it."""
+    said = place.read_text(errors="replace")
+    try:
+        return said if datetime.fromisoformat(said).tzinfo else ""
+    except ValueError:
+        return ""
+
+
 @contextlib.contextmanager
 def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[Interrupted, ...]]:
     """Clear away what killed work left and tell of it; while the context lasts a build is known to go on.
@@ -69,7 +78,7 @@ def _marked(
 ) -> Iterator[tuple[Interrupted, ...]]:
     """Tell of work that left its mark, which left `runs` and `files` too, and leave one while the context lasts."""
     place = mark(settings.root, work)
-    found = (Interrupted(work, place.read_text(), runs, files),) if place.exists() else ()
+    found = (Interrupted(work, begun_at(place), runs, files),) if place.exists() else ()
     place.write_text(datetime.now(UTC).isoformat(timespec="seconds"))
     try:
         alert_interrupted(settings.alerts, settings.root, found)
@@ -84,7 +93,7 @@ def _left_by_lane(settings: Settings, instance: dg.DagsterInstance, lane: str) -
     if not place.exists():
         return []
     with contextlib.suppress(BusyError), only_lane(settings.root, lane):
-        found = Interrupted(lane, place.read_text(), close_dead_runs(instance, settings.root, lane), 0)
+        found = Interrupted(lane, begun_at(place), close_dead_runs(instance, settings.root, lane), 0)
         place.unlink()
         return [found]
     return []

@@ -37,11 +37,14 @@ class Workers:
 
     def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: Progress, count: int):
         self.count, self.progress = count, progress
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         context = multiprocessing.get_context("spawn")
         self._steps: multiprocessing.SimpleQueue[Step | None] = context.SimpleQueue()
         self._pool = ProcessPoolExecutor(
             count, context, initializer=_begin, initargs=(settings, instance.get_ref(), self._steps)
         )
+        # Multiprocessing unblocks interrupts when it first shares something; the processes inherit what is blocked here.
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def run(self, runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]]) -> None:
         """Run jobs (name, tables, tags); what has not begun when one fails is left, and its fault raised.
@@ -52,8 +55,7 @@ class Workers:
         telling.start()
         under_way: list[Future[None]] = []
         try:
-            with _signals_blocked():
-                under_way += (self._pool.submit(_run, *run) for run in runs)
+            under_way += (self._pool.submit(_run, *run) for run in runs)
             for future in under_way:
                 future.result()
         except BrokenProcessPool as error:
@@ -73,16 +75,6 @@ class Workers:
     def close(self) -> None:
         """End the processes once they have done what they are at."""
         self._pool.shutdown()
-
-
-@contextlib.contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Processes that are started meanwhile never see what a terminal sends to all: this one ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_units import SeenUnits
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.disk_space import is_of_full_disk
-from dagster_project.resources.system.processes import give_memory_back
+from dagster_project.resources.system.processes import give_memory_back, is_left_over
 from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
@@ -288,6 +288,8 @@ class DuckDBPublisher:
     def _sweep(self) -> int:
         """Remove what killed publishes left; the lock says that none is running."""
         left = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
+        arrays = self.folder.glob(".weft-*.arrays-*")  # which searches make
+        left += [p for p in arrays if is_left_over(p.name.rsplit("-", 2)[1])]
         _remove(left)
         return len(left)
 

@@ -20,6 +20,8 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_SQLITE = (DBAPIError, sqlite3.Error)
 _NO_ROOM = 1 << 20
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
+IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
+"""Faults of something that stands where a file or folder of another kind belongs."""
 _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
 
 

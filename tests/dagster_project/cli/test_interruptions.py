@@ -1,0 +1,142 @@
+"""Ctrl-C and SIGTERM end any command at once: one line, its exit code, no process left, and the next run is right."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from dagster_project.orchestration.recovery import BUILD, mark
+from tests.archives import Workspace, differences, two_lists
+from tests.processes import weft
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+SOON = 10
+"""Seconds within which a signal ends a command, on a busy machine."""
+LATE = 120
+
+
+class Started:
+    """A command in a session of its own, as a terminal starts it."""
+
+    def __init__(self, work: Workspace, *arguments: str | Path):
+        command = [
+            sys.executable,
+            "-m",
+            "dagster_project.cli.main",
+            *map(str, arguments),
+            "--config",
+            work.config,
+        ]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True, start_new_session=True
+        )
+
+    def ends_at(self, number: signal.Signals, reached: Callable[[], object]) -> str:
+        """What it says at a signal that comes when something is `reached`: to all it started by Ctrl-C, else to it."""
+        end = time.monotonic() + LATE
+        while self.process.poll() is None and not reached() and time.monotonic() < end:
+            time.sleep(0.005)
+        assert self.process.poll() is None, "it ended before"
+        (os.killpg if number == signal.SIGINT else os.kill)(self.process.pid, number)
+        _, said = self.process.communicate(timeout=SOON)
+        assert self.process.returncode == CODES[number]
+        assert _alive(self.process.pid) == []
+        return said
+
+
+def _alive(session: int) -> list[str]:
+    """The processes of a session that did not end."""
+    found = subprocess.run(["ps", "-e", "-o", "sid=,stat=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 2) for line in found.stdout.splitlines()]
+    return [row[2] for row in rows if row[0] == str(session) and not row[1].startswith("Z")]
+
+
+def assert_one_line(said: str, number: signal.Signals) -> None:
+    (line,) = said.splitlines()
+    assert line.startswith(f"interrupted ({number.name}): ")
+
+
+def _there(pattern: str) -> Callable[[Path], object]:
+    return lambda root: next(root.glob(pattern), None)
+
+
+POINTS: dict[str, Callable[[Path], object]] = {
+    "start": lambda root: mark(root, BUILD).exists(),
+    "assets": _there("lake/messages/*/*.parquet"),
+    "relations": _there("lake/threads.parquet"),
+    "publish": _there("index/.build-*"),
+}
+BRIEF = {"assets": signal.SIGINT, "publish": signal.SIGTERM}
+"""The points at which `make test` looks, too."""
+
+
+@pytest.mark.parametrize(
+    ("point", "number"),
+    [
+        pytest.param(point, number, marks=() if number == BRIEF.get(point) else pytest.mark.exhaustive)
+        for point in POINTS
+        for number in CODES
+    ],
+)
+def test_a_build_is_ended_at_any_point_and_the_next_is_right(
+    tmp_path: Path, built_once: Workspace, point: str, number: signal.Signals
+):
+    side_by_side = {"processes": 2, "side_by_side_bytes": 0}
+    work = two_lists(tmp_path / "work", operations=side_by_side if number == signal.SIGINT else {})
+    root = work.settings.root
+    said = Started(work, "build", "--quiet").ends_at(number, lambda: POINTS[point](root))
+    assert_one_line(said, number)
+    done = weft(work.folder, "build", "--json", "--config", work.config)
+    assert done.code == 0, done.err
+    assert [found["work"] for found in done.told["interrupted"]] == [BUILD]
+    assert differences(work.index, built_once.index) == {}
+    assert not [p for p in root.rglob(".*") if "tmp" in p.name or "build-" in p.name]
+
+
+COMMANDS: dict[str, Sequence[str]] = {
+    "search": ("search", "compactor"),
+    "context": ("context", "--stdin"),
+    "mcp": ("mcp",),
+    "mcp over HTTP": ("mcp", "--http", "0"),
+    "backfill": ("backfill",),
+    "plan": ("plan",),
+}
+
+
+def _has_loaded(process: int, name: str) -> Callable[[], bool]:
+    """Whether a process has mapped a library, by which one sees how far it came."""
+    return lambda: name in Path(f"/proc/{process}/maps").read_text()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_any_command_is_ended_with_one_line(built_once: Workspace, tmp_path: Path, command: str):
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("no /proc that says how far a process came")
+    work = built_once.copied(tmp_path / "work")
+    started = Started(work, *COMMANDS[command])
+    said = started.ends_at(signal.SIGINT, _has_loaded(started.process.pid, "pydantic_core"))
+    assert_one_line(said, signal.SIGINT)
+    assert weft(work.folder, "search", "compactor", "--config", work.config).code == 0
+
+
+@pytest.mark.exhaustive
+def test_the_ui_is_ended_with_all_its_processes(built: Workspace):
+    started = Started(built, "ui", "--port", "0")
+    said = started.ends_at(signal.SIGINT, lambda: len(_alive_below(started.process.pid)) > 3)
+    assert said.splitlines()[-1].startswith("interrupted (SIGINT)") and "Traceback" not in said
+    time.sleep(1)
+    assert _alive_below(started.process.pid) == []
+
+
+def _alive_below(process: int) -> list[int]:
+    from dagster_project.resources.system.processes import _parents, _started_by
+
+    return list(_started_by(process, _parents()))

@@ -1,0 +1,194 @@
+"""Whatever stands where Weft's own files belong: a build mends it, or says in one line what is wrong and what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagster_project.orchestration.recovery import BUILD, mark
+from dagster_project.resources.publish.versions import CURRENT
+from tests.archives import Workspace, differences
+from tests.processes import weft
+
+GARBAGE = b"no file of Weft's" * 99
+
+
+def garbage(*names: str) -> Callable[[Workspace], None]:
+    """Other content in files of the storage."""
+
+    def write(work: Workspace) -> None:
+        for name in names:
+            (work.settings.root / name).write_bytes(GARBAGE)
+
+    return write
+
+
+def a_file_for(name: str) -> Callable[[Workspace], None]:
+    """A file in place of a folder of the storage."""
+
+    def write(work: Workspace) -> None:
+        shutil.rmtree(work.settings.root / name)
+        (work.settings.root / name).write_text("")
+
+    return write
+
+
+def a_folder_for(name: str) -> Callable[[Workspace], None]:
+    """A folder in place of a file of the storage."""
+
+    def make(work: Workspace) -> None:
+        (work.settings.root / name).unlink()
+        (work.settings.root / name).mkdir()
+
+    return make
+
+
+def settings_of(content: bytes) -> Callable[[Workspace], None]:
+    """Something before the content of the settings file."""
+    return lambda work: work.config.write_bytes(content + work.config.read_bytes()) and None
+
+
+def other_current(content: str) -> Callable[[Workspace], None]:
+    """A plain file in place of the link, as copying with other tools leaves it."""
+
+    def write(work: Workspace) -> None:
+        (work.index / CURRENT).unlink()
+        (work.index / CURRENT).write_text(content)
+
+    return write
+
+
+def _current_of_itself(work: Workspace) -> None:
+    (work.index / CURRENT).unlink()
+    (work.index / CURRENT).symlink_to(CURRENT)
+
+
+def _pages_of_history_lost(work: Workspace) -> None:
+    place = work.settings.root / "dagster" / "history" / "runs" / "index.db"
+    place.write_bytes(place.read_bytes()[:8192] + os.urandom(place.stat().st_size - 8192))
+
+
+def _mark_after_a_power_cut(work: Workspace) -> None:
+    mark(work.settings.root, BUILD).write_bytes(b"\0\xff\0\0")
+
+
+def _lock_of_a_process_that_is_gone(work: Workspace) -> None:
+    (work.settings.root / ".build.lock").write_text("4194304")
+
+
+MENDED: dict[str, tuple[Callable[[Workspace], None], str | None]] = {
+    "empty CURRENT": (other_current(""), "index"),
+    "other CURRENT": (other_current("weft-0.duckdb\n"), "index"),
+    "CURRENT of itself": (_current_of_itself, "index"),
+    "memories": (garbage("cache/files.json", "cache/seen.json"), None),
+    "mark": (_mark_after_a_power_cut, "work"),
+    "lock": (_lock_of_a_process_that_is_gone, None),
+    "settings with a byte-order mark": (settings_of(b"\xef\xbb\xbf"), None),
+}
+"""By fault, how it comes about, and the area of which the doctor tells it."""
+
+TOLD: dict[str, tuple[Callable[[Workspace], None], int, str | None, tuple[str, ...]]] = {
+    "history of runs": (
+        garbage("dagster/history/runs.db"), 1, "history", ("Dagster's history", "state/dagster", "move that folder"),
+    ),
+    "pages of the events": (
+        _pages_of_history_lost, 1, "history", ("Dagster's history", "malformed", "move that folder"),
+    ),
+    "schedules": (garbage("dagster/schedules/schedules.db"), 1, "history", ("move that folder",)),
+    "settings of Dagster": (garbage("dagster/dagster.yaml"), 1, "history", ("dagster.yaml", "delete it")),
+    "index": (a_file_for("index"), 1, "permissions", ("state/index", "move away")),
+    "lake": (a_file_for("lake"), 1, "permissions", ("state/lake", "move away")),
+    "cache": (a_file_for("cache"), 1, "permissions", ("state/cache", "move away")),
+    "lock": (a_folder_for(".build.lock"), 1, None, (".build.lock", "move away")),
+    "CURRENT": (a_folder_for("index/CURRENT"), 1, "index", ("CURRENT", "move away")),
+    "table": (a_folder_for("lake/threads.parquet"), 1, "lake", ("threads.parquet", "move away")),
+    "state": (a_file_for("."), 2, "permissions", ("cannot be used as a folder", "storage.root")),
+    "settings in Latin-1": (settings_of(b"# caf\xe9\n"), 2, None, ("weft.toml", "not UTF-8 at byte 5", "save it")),
+    "settings in UTF-16": (settings_of(b"\xff\xfe"), 2, None, ("weft.toml", "not UTF-8 at byte 0")),
+    "settings of zeros": (lambda work: work.config.write_bytes(bytes(99)) and None, 2, None, ("no valid TOML",)),
+    "no settings": (lambda work: work.config.unlink(), 2, None, ("no settings file at", "--config")),
+    "a folder of settings": (
+        lambda work: work.config.unlink() or work.config.mkdir(), 2, None, ("no settings file at", "--config"),
+    ),
+}  # fmt: skip
+"""By fault, how it comes about, the exit code of a build, the area of which the doctor tells it, words of the message."""
+
+
+def areas(work: Workspace) -> set[str]:
+    """What the doctor finds that is not well."""
+    done = weft(work.folder, "doctor", "--json", "--config", work.config)
+    assert done.code in (0, 7), done.err
+    return {finding["area"] for finding in done_findings(done.out) if finding["state"] != "ok"}
+
+
+def done_findings(printed: str) -> list[dict[str, str]]:
+    """What `weft doctor --json` prints before a fault of its own."""
+    import json
+
+    findings: list[dict[str, str]] = json.loads(printed.splitlines()[0])
+    return findings
+
+
+@pytest.mark.parametrize("fault", MENDED)
+def test_a_build_mends_it(built: Workspace, built_once: Workspace, fault: str):
+    prepare, area = MENDED[fault]
+    prepare(built)
+    assert areas(built) == ({area} if area else set())
+    done = weft(built.folder, "build", "--json", "--config", built.config)
+    assert done.code == 0, done.err
+    assert differences(built.index, built_once.index) == {}
+    assert built.plan().is_empty
+    assert areas(built) == set()
+
+
+@pytest.mark.parametrize("fault", TOLD)
+def test_a_build_says_in_one_line_what_is_wrong_and_what_to_do(built: Workspace, fault: str):
+    prepare, code, area, words = TOLD[fault]
+    prepare(built)
+    if area:
+        assert area in areas(built)
+    done = weft(built.folder, "build", "--config", built.config)
+    assert done.code == code, done.err
+    (line,) = done.err.splitlines()
+    assert line.startswith("error: ") and "Errno" not in line and "Error:" not in line
+    for word in words:
+        assert word in line
+    searched = weft(built.folder, "search", "compactor", "--config", built.config)
+    assert len(searched.err.splitlines()) <= 1 and searched.code in (0, 2, 5)
+
+
+def test_a_history_that_was_moved_away_begins_anew(built: Workspace, built_once: Workspace):
+    garbage("dagster/history/runs.db")(built)
+    (built.settings.root / "dagster").rename(built.folder / "moved")
+    built.write("dev/dev.2004-02.mbox", b"")
+    source = built_once.folder / "mail/dev/dev.2004-02.mbox"
+    built.write("dev/dev.2004-02.mbox", source.read_bytes())
+    assert weft(built.folder, "build", "--config", built.config).code == 0
+    assert differences(built.index, built_once.index) == {}
+
+
+def test_what_nobody_foresaw_is_one_line_that_names_a_file_of_the_user_alone(built: Workspace):
+    """A file of the published arrays that is no array comes to numpy's own words."""
+    names = [p for p in built.index.glob("*.arrays/*.npy") if p.stem == "starts"]
+    names[0].write_bytes(b"")
+    done = weft(built.folder, "search", "compactor", "--config", built.config)
+    assert done.code == 5 and len(done.err.splitlines()) == 1, done.err
+    script = built.put(
+        "fault.py",
+        "import sys\nfrom dagster_project import command\n"
+        "sys.excepthook = command._unexpected\nraise LookupError('of a bug\\nmore')\n",
+    )
+    import subprocess
+    import sys
+
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: LookupError: of a bug (unexpected")
+    kept = Path(line.split("stands in ")[1].split(")")[0])
+    assert "raise LookupError" in kept.read_text() and kept.stat().st_mode & 0o077 == 0
+    kept.unlink()
