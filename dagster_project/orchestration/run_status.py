@@ -54,7 +54,7 @@ def _closed_if_dead(instance: dg.DagsterInstance, root: Path, record: dg.RunReco
     age = time.time() - (record.start_time or record.create_timestamp.timestamp())
     if (
         run.status != dg.DagsterRunStatus.STARTED
-        or age < _BEGINS_WITHIN_SECONDS
+        or 0 <= age < _BEGINS_WITHIN_SECONDS  # below 0 the clock was set back, perhaps by days
         or is_held(lane_lock(root, run.job_name))
     ):
         return False

@@ -47,8 +47,11 @@ class Started:
         assert self.process.poll() is None, "it ended before"
         (os.killpg if number == signal.SIGINT else os.kill)(self.process.pid, number)
         _, said = self.process.communicate(timeout=SOON)
+        end = time.monotonic() + SOON
         assert self.process.returncode == CODES[number]
-        assert _alive(self.process.pid) == []
+        while (left := _alive(self.process.pid)) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert left == []
         return said
 
 

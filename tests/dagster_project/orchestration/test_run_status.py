@@ -52,6 +52,18 @@ def test_a_run_whose_process_is_gone_is_closed_and_one_that_lives_is_not(mailed:
     assert closed and closed.status == dg.DagsterRunStatus.FAILURE
 
 
+def test_a_run_that_began_by_a_clock_that_was_set_back_since_is_closed_when_its_process_is_gone(
+    mailed: Workspace,
+):
+    root = mailed.settings.root
+    with mailed.instance() as instance:
+        run = begun(mailed, instance, REFRESH)
+        with time_machine.travel(datetime.now(UTC) - timedelta(days=2)):
+            with at_work(root, REFRESH):
+                assert run_under_way(instance, root, REFRESH) == run
+            assert run_under_way(instance, root, REFRESH) is None
+
+
 def test_the_schedule_does_not_wait_for_a_run_that_was_killed(mailed: Workspace):
     schedule = build_definitions(mailed.settings).resolve_schedule_def(f"{REFRESH}_every_hour")
     with mailed.instance() as instance:

@@ -1,0 +1,117 @@
+"""A clock that is set back between builds, or in one that is killed: the next comes to what a full one does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dagster_project.resources.publish.versions import CURRENT
+from tests.archives import Workspace, differences, lake_hashes, rebuilt
+from tests.dagster_project.orchestration.test_killed_builds import change
+from tests.processes import weft
+
+LATE = 240
+
+
+@pytest.fixture(scope="module")
+def changed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Workspace]:
+    """A published workspace whose mail changed since, and one of the same mail that was built from nothing."""
+    if not shutil.which("faketime"):
+        pytest.skip("faketime is not installed")
+    folder = tmp_path_factory.mktemp("clock")
+    before = built_once.copied(folder / "before")
+    change(before)
+    return before, rebuilt(before, folder / "expected")
+
+
+class Clocked:
+    """`weft build` by a clock of its own, which can be set while it runs."""
+
+    def __init__(self, work: Workspace, offset: str):
+        self.clock = work.folder / "clock"
+        self.set(offset)
+        command = [
+            sys.executable,
+            "-m",
+            "dagster_project.cli.main",
+            "build",
+            "--quiet",
+            "--config",
+            work.config,
+        ]
+        names = {"FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1"}
+        names |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": self._library()}
+        self.process = subprocess.Popen(
+            command, env=os.environ | names, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def _library(self) -> str:
+        """What the program `faketime` has the linker load."""
+        asked = ["faketime", "-f", "-1d", sys.executable, "-c", "import os; print(os.environ['LD_PRELOAD'])"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+    def set(self, offset: str) -> None:
+        """Have the clock go so much behind or ahead."""
+        aside = self.clock.with_suffix(".aside")
+        aside.write_text(f"{offset}\n")
+        aside.replace(self.clock)
+
+    def wait_for(self, folder: Path, pattern: str) -> None:
+        """Until a file is there."""
+        end = time.monotonic() + LATE
+        while self.process.poll() is None and time.monotonic() < end and not next(folder.glob(pattern), None):
+            time.sleep(0.005)
+        assert self.process.poll() is None, "it ended before"
+
+    def ended(self) -> None:
+        """Wait for its end, which has to be a good one."""
+        _, said = self.process.communicate(timeout=LATE)
+        assert self.process.returncode == 0, said
+
+    def killed(self) -> None:
+        """End it as a power cut would, with its processes."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=LATE)
+
+
+def assert_as_expected(work: Workspace, expected: Workspace) -> None:
+    assert differences(work.index, expected.index) == {}
+    assert lake_hashes(work) == lake_hashes(expected)
+    assert work.plan().is_empty
+    versions = list(work.index.glob("weft-*.duckdb"))
+    assert (work.index / CURRENT).resolve() in versions and len(versions) == work.settings.index.keep_versions
+
+
+def test_a_build_during_which_the_clock_is_set_back_comes_to_the_same(
+    changed: tuple[Workspace, Workspace], tmp_path: Path
+):
+    before, expected = changed
+    work = before.copied(tmp_path / "work")
+    build = Clocked(work, "+0")
+    build.wait_for(work.settings.root, ".build.going")
+    build.set("-30d")
+    build.ended()
+    assert_as_expected(work, expected)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("point", [".build.going", "lake/threads.parquet", "index/.build-*"])
+def test_a_build_that_is_killed_is_gone_on_with_by_a_clock_that_was_set_back(
+    changed: tuple[Workspace, Workspace], tmp_path: Path, point: str
+):
+    before, expected = changed
+    work = before.copied(tmp_path / "work")
+    build = Clocked(work, "+2d")
+    build.wait_for(work.settings.root, point)
+    build.killed()
+    Clocked(work, "-30d").ended()
+    assert_as_expected(work, expected)
+    done = weft(work.folder, "build", "--json", "--config", work.config)
+    assert done.code == 0 and done.told["outcome"] == "UNCHANGED", done.err
