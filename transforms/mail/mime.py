@@ -33,7 +33,7 @@ from transforms.mail.mime_tree import (
     regular_tree,
     repeated_fields,
 )
-from transforms.mail.transfer_encodings import transfer_decoded
+from transforms.mail.transfer_encodings import IDENTITY, transfer_decoded
 from transforms.settings.mail import MailSettings
 from transforms.text.charsets import decode_text, holds
 
@@ -178,6 +178,8 @@ def _defect_code(defect: Exception) -> str:
 
 def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMail) -> bytes:
     """`payload` without its transfer encoding, its faults noted; of several encodings the one that it is in."""
+    if len(encodings) == 1 and encoding_name(encodings[0]) in IDENTITY:
+        return payload
     data, faults = transfer_decoded(payload, [encoding_name(raw) for raw in encodings], kind)
     for fault in faults:
         mail.note(fault)

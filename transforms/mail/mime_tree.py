@@ -81,9 +81,11 @@ def mime_values(fields: dict[str, list[str]], name: str) -> list[str]:
     """The headers of that name as the email package gives them out, one empty value where there is none."""
     if name not in fields:
         return [""]
-    values = [value[:MAX_FIELD_CHARS] for value in fields[name]]
     return [
-        v if v.isascii() else v.encode("ascii", "surrogateescape").decode("ascii", "replace") for v in values
+        v[:MAX_FIELD_CHARS]
+        if v.isascii()
+        else v[:MAX_FIELD_CHARS].encode("ascii", "surrogateescape").decode("ascii", "replace")
+        for v in fields[name]
     ]
 
 

@@ -71,7 +71,7 @@ def _identity(mail: ParsedMail) -> dict[str, Any]:
     """Ids, subject and author of a mail, and the hashes by which copies of it are known."""
     fields = mail.fields
     for name in _SINGLE_FIELDS:
-        if name in fields and len(fields[name]) > 1 and len(set(fields[name])) > 1:
+        if len(fields.get(name, ())) > 1 and len(set(fields[name])) > 1:
             mail.note("header_repeated")
     raw_from, raw_subject = _first(fields, "from"), _first(fields, "subject")
     if not raw_from.isascii() or not raw_subject.isascii():
@@ -136,7 +136,7 @@ def without_additions(body: str) -> str:
     tail = body[-_FOOTER_CHARS:]
     found = _FOOTER.search(tail)
     body = body if found is None else body[: len(body) - len(tail) + found.start()]
-    return _SCRUBBED.sub("", body) if " scrubbed...\n" in tail else body
+    return _SCRUBBED.sub("", body) if "scrubbed..." in tail else body
 
 
 def attachment_rows(mail: ParsedMail, row: dict[str, Any], settings: MailSettings) -> list[dict[str, Any]]:

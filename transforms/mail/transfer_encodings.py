@@ -16,7 +16,8 @@ _BASE64_NOISE = bytes(
 _BROKEN_QP = re.compile(rb"=(?![0-9A-Fa-f]{2}|[ \t]*\r?\n|[ \t]*\Z)")
 
 
-_IDENTITY = ("", "7bit", "8bit", "binary")
+IDENTITY = ("", "7bit", "8bit", "binary")
+"""Transfer encodings that leave the bytes as they are."""
 _UUENCODE = ("x-uuencode", "uuencode", "uue", "x-uue")
 _STRICT = ("base64", *_UUENCODE, "quoted-printable")
 """Encodings that little else is valid in, the strictest first."""
@@ -34,13 +35,13 @@ def transfer_decoded(payload: bytes, encodings: Sequence[str], kind: str) -> tup
             data, faults = _decoded(payload, encoding, kind)
             if not faults:
                 return data, []
-        if any(e in _IDENTITY for e in encodings):
+        if any(e in IDENTITY for e in encodings):
             return payload, []
     return _decoded(payload, encodings[0], kind)
 
 
 def _decoded(payload: bytes, encoding: str, kind: str) -> tuple[bytes, list[str]]:
-    if encoding in _IDENTITY:
+    if encoding in IDENTITY:
         return payload, []
     if encoding == "quoted-printable":
         faults = ["quoted_printable_broken"] if _BROKEN_QP.search(payload) else []
