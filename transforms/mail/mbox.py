@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+BOM = b"\xef\xbb\xbf"
+"""What some editors put before the first byte of a text in UTF-8."""
+
 Dialect = Literal["mboxrd", "mboxo", "content-length"]
 
 # RFC 5322 section 2.2: a header name is printable ASCII without the colon. A second envelope
@@ -13,6 +16,10 @@ _HEADER_NEXT = re.compile(rb"(?:>From [^\n]*\n)*(?=[!-9;-~]+[ \t]*:)")
 _GIT_LINE = re.compile(rb"From [0-9a-f]{40}(?:[0-9a-f]{24})? Mon Sep 17 00:00:00 2001\s*\Z")
 # Behind the sender stands a time or a year; a sentence that begins with "From " has neither.
 _FROM_LINE = re.compile(rb"From (?:\s*\S+\s*\Z|.*(?:\d\d?[:.]\d\d|\d{4}\s*\Z))", re.S)
+_LEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]{0,64}(?=From )")
+"""What editors put before the first From_ line: a byte-order mark and blanks."""
+_MARKED = b"\n" + BOM + b"From "
+_MARKED_OR_NOT = re.compile(rb"\n(?:\xef\xbb\xbf)?(?=From )")
 _ESCAPED = re.compile(rb"\n>(?=>*From )")
 _ESCAPED_FIRST = re.compile(rb">>*From ")
 _HEADERS_END = re.compile(rb"\r?\n\r?\n")
@@ -45,16 +52,17 @@ def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
     Bytes before the first From_ line (all of them, where there is none) are garbage.
     """
     git_too = _GIT_LINE.match(data, 0, _line_end(data, 0)) is not None
+    is_marked = BOM[:1] in data and _MARKED in data  # one byte is found ten times as fast as nine
     entries: list[MboxEntry] = []
-    begin = _next_envelope(data, 0, git_too)
+    begin = _next_envelope(data, 0, git_too, is_marked)
     first = len(data) if begin is None else begin[0]
     while begin is not None:
         envelope, start = begin
         end = _declared_end(data, start) if dialect == "content-length" else None
-        begin = _next_envelope(data, start if end is None else end, git_too)
-        stop = len(data) if begin is None else begin[0]
+        begin = _next_envelope(data, start if end is None else end, git_too, is_marked)
+        stop = len(data) if begin is None else _line_start(data, begin[0])
         entries.append(MboxEntry(envelope, start, _without_separator(data, start, stop)))
-    garbage = [(0, first)] if data[:first].strip() else []
+    garbage = [(0, first)] if data[:first].removeprefix(BOM).strip() else []
     return MboxLayout(entries, garbage)
 
 
@@ -79,23 +87,37 @@ def _line_end(data: bytes, start: int) -> int:
     return len(data) if end < 0 else end
 
 
-def _next_envelope(data: bytes, position: int, git_too: bool) -> tuple[int, int] | None:
+def _next_envelope(data: bytes, position: int, git_too: bool, is_marked: bool) -> tuple[int, int] | None:
     """Start of the next From_ line at or behind `position`, and of the mail behind it."""
-    first = position == 0 and data.startswith(b"From ")
-    at = 0 if first else data.find(b"\nFrom ", max(position - 1, 0)) + 1
-    while at or first:
-        first = False
+    lead = _LEAD.match(data) if position == 0 else None
+    at = lead.end() if lead is not None else _next_line(data, max(position - 1, 0), is_marked)
+    while at is not None:
         end = _line_end(data, at)
         header = _HEADER_NEXT.match(data, end + 1)
         if (
             header is not None
-            and _after_blank_line(data, at)
+            and (lead is not None or _after_blank_line(data, _line_start(data, at)))
             and _FROM_LINE.match(data, at, end)
             and (git_too or not _GIT_LINE.match(data, at, end))
         ):
             return at, header.end()
-        at = data.find(b"\nFrom ", at) + 1
+        lead = None
+        at = _next_line(data, at, is_marked)
     return None
+
+
+def _next_line(data: bytes, position: int, is_marked: bool) -> int | None:
+    """Where the next `From ` at the start of a line is; `is_marked` says that some have a byte-order mark before."""
+    if not is_marked:
+        at = data.find(b"\nFrom ", position) + 1
+        return at or None
+    found = _MARKED_OR_NOT.search(data, position)
+    return None if found is None else found.end()
+
+
+def _line_start(data: bytes, at: int) -> int:
+    """`at`, or where the byte-order mark before it stands."""
+    return at - len(BOM) if data.endswith(BOM, 0, at) else at
 
 
 def _after_blank_line(data: bytes, at: int) -> bool:

@@ -3,45 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.hashing import bytes_sha256, parts_hash
-from transforms.mail.attachments import AttachmentText, attachment_text
-from transforms.mail.dates import effective_time, envelope_time, received_times, sent_date
-from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
-from transforms.mail.mbox import Dialect, mbox_layout, unescape
-from transforms.mail.mime import KNOWN_HEADERS, MIME_FAULTS, MailContent, Part, read_content, read_headers
+from transforms.hashing import bytes_sha256
+from transforms.mail.copies import Copies, Copy
+from transforms.mail.dates import envelope_time
+from transforms.mail.mbox import BOM, Dialect, mbox_layout, unescape
+from transforms.mail.mime import parsed_mail
+from transforms.mail.rows import attachment_rows, message_row
 from transforms.schemas.mail import ATTACHMENTS, MESSAGES
 from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
-from transforms.text.charsets import decode_text
 
-VERSION = "3"
+VERSION = "4"
 
-SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
-"""Domain of the ids made for mails that have none; `.invalid` is reserved by RFC 2606."""
-
-_FROM_LINE = re.compile(rb"\A(?:\xef\xbb\xbf)?[\r\n]*(>?From [^\n]*\n)?")
-_BLANKS = b" \t\n\r\f\v"
+_FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 32 << 20
-_FOOTER_CHARS = 2500
-"""Characters at the end of a body in which a list footer is looked for."""
-_FOOTER = re.compile(
-    r"\n(?:_{30,}\n(?=.*(?:mailing list|list info|listinfo|subscri))"
-    r"|-{20,}\(end of broadcast\)-{20,}\n"
-    r"|-- ?\nSent via \S+ mailing list"
-    r"|-- ?\nTo unsubscribe from this list|-\nTo unsubscribe from this list)",
-    re.S | re.I,
-)
 
 
 @dataclass(frozen=True)
@@ -63,13 +50,6 @@ class MailTables(NamedTuple):
     messages: pa.Table
     attachments: pa.Table
     quarantine: pa.Table
-
-
-class _Mail(NamedTuple):
-    """One mail read: the values of its row, its id as its header gives it, its parts."""
-
-    row: dict[str, Any]
-    parts: list[Part]
 
 
 def split_mbox(
@@ -108,42 +88,71 @@ def read_mail(
     """The three tables of one unit's mails.
 
     A mail never fails to load: what is broken is repaired and named in `defects`. Quarantined are
-    bytes that are no mail (`not_mail`), mails over `max_message_bytes` (`too_large`) and second
-    copies with the same Message-ID and content (`duplicate`). A Message-ID that comes again with
-    other content gets the first eight digits of the content hash behind a `+`.
+    bytes that are no mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
+    same Message-ID, author, date, subject, body and parts (`duplicate`), and copies with only a share of
+    another's parts (`lesser_copy`). A Message-ID that comes again with other content gets the first eight
+    digits of the content hash behind a `+`.
 
     `raw` is gone through once, one mail at a time; beside the tables themselves, memory holds a
-    batch of rows and an id, a hash and a place per mail. `quick=False` takes every header and every
+    batch of rows and some 500 bytes per mail. `quick=False` takes every header and every
     mail through the email package, slower and with the same tables; it is what the tests compare.
     """
     shared = {"source": source, "unit": unit, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in TABLES)
-    places: dict[str, tuple[str, str]] = {}
+    copies = Copies()
     for mail in raw:
         fault = mail.fault or _size_fault(mail, settings)
-        read = None if fault else _read_one(mail, settings, quick)
-        if read is None:
-            quarantine.add(_set_aside(mail, fault or "not_mail: no header that mails have", None))
+        data, envelope_at = _without_envelope(mail)
+        parsed = None if fault else parsed_mail(data, settings, quick=quick)
+        if parsed is None:
+            quarantine.add(_set_aside(mail, fault or "not_mail: no header that mails have"))
             continue
-        row = read.row
-        digest = row["content_hash"]
-        known = places.get(row["message_id"])
-        if known is not None and known[0] != digest:
-            row["defects"].append("message_id_reused")
-            row["message_id"] = f"{row['message_id']}+{digest[:8]}"
-            known = places.get(row["message_id"])
-        if known is not None:
-            reason = f"duplicate: same Message-ID and content as {known[1]}"
-            quarantine.add(_set_aside(mail, reason, row["header_message_id"]))
-            continue
-        places[row["message_id"]] = (digest, mail.place)
-        for part in read.parts:
-            attached, had_nul = _attachment_row(part, row["message_id"], digest, settings)
-            attachments.add(attached, attached["char_count"])
-            if had_nul and "nul_removed" not in row["defects"]:
-                row["defects"].append("nul_removed")
-        messages.add(row, row["raw_bytes"])
-    return MailTables(messages.table(), attachments.table(), quarantine.table())
+        row = message_row(parsed, envelope_at)
+        row["place"], row["raw_bytes"] = mail.place, len(mail.data)
+        came_as, begin = row["message_id"], (messages.count, attachments.count)
+        is_known = copies.is_known(row)
+        if not is_known:
+            row["message_id"] = copies.free_id(row)
+            if row["message_id"] != came_as:
+                parsed.note("message_id_reused")
+            for attached in attachment_rows(parsed, row, settings):
+                attachments.add(attached, attached["char_count"])
+            messages.add(row, row["raw_bytes"])
+        copies.add(
+            Copy(
+                came_as,
+                row["text_hash"],
+                row["content_hash"],
+                frozenset(row["part_hashes"]),
+                row["message_id"],
+                row["header_message_id"],
+                mail.place,
+                len(mail.data),
+                bytes_sha256(mail.data) if is_known else None,
+                None if is_known else begin[0],
+                range(begin[1], attachments.count),
+            )
+        )
+    refused = copies.refused()
+    for copy, reason in refused:
+        quarantine.add(
+            {
+                "place": copy.place,
+                "reason": reason,
+                "message_id": copy.header_message_id,
+                "byte_count": copy.byte_count,
+                "bytes_sha256": copy.bytes_sha256,
+            }
+        )
+    return MailTables(
+        _without(messages.table(), {copy.row for copy, _ in refused if copy.row is not None}),
+        _without(attachments.table(), {row for copy, _ in refused for row in copy.attached}),
+        quarantine.table(),
+    )
+
+
+def _without(table: pa.Table, rows: set[int]) -> pa.Table:
+    return table.filter(pa.array(n not in rows for n in range(table.num_rows))) if rows else table
 
 
 class _Rows:
@@ -154,11 +163,13 @@ class _Rows:
         self.shared = shared
         self.rows: list[dict[str, Any]] = []
         self.size = 0
+        self.count = 0
         self.batches: list[pa.RecordBatch] = []
 
     def add(self, row: dict[str, Any], size: int = 0) -> None:
         self.rows.append(row)
         self.size += size
+        self.count += 1
         if self.size >= _BATCH_BYTES or len(self.rows) >= _BATCH_ROWS:
             self._flush()
 
@@ -166,7 +177,7 @@ class _Rows:
         columns = [
             pa.repeat(pa.scalar(self.shared[f.name], f.type), len(self.rows))
             if f.name in self.shared
-            else pa.array([row[f.name] for row in self.rows], f.type)
+            else _column([row[f.name] for row in self.rows], f.type)
             for f in self.schema
         ]
         self.batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
@@ -179,11 +190,20 @@ class _Rows:
         return pa.Table.from_batches(self.batches, self.schema)
 
 
-def _set_aside(mail: RawMail, reason: str, ident: str | None) -> dict[str, Any]:
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The values as Arrow; lists go as one array and its offsets, a tenth of the time of one by one."""
+    if not pa.types.is_list(kind):
+        return pa.array(values, kind)
+    offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+    flat = pa.array(list(chain.from_iterable(values)), kind.value_type)
+    return pa.ListArray.from_arrays(offsets, flat, kind)
+
+
+def _set_aside(mail: RawMail, reason: str) -> dict[str, Any]:
     return {
         "place": mail.place,
         "reason": reason,
-        "message_id": ident,
+        "message_id": None,
         "byte_count": len(mail.data),
         "bytes_sha256": bytes_sha256(mail.data),
     }
@@ -196,147 +216,10 @@ def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
     return f"too_large: {len(mail.data)} bytes, MailSettings.max_message_bytes is {limit}"
 
 
-def _read_one(mail: RawMail, settings: MailSettings, quick: bool) -> _Mail | None:
-    """The row of one mail without the columns of its unit; None if the bytes are no mail."""
+def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:
+    """The mail without an envelope line of its own, and the time of that where the archive gives none."""
     lead = _FROM_LINE.match(mail.data)
-    data, envelope_at = mail.data, mail.envelope_at
-    if lead is not None and lead.end():
-        data = data[lead.end() :]
-        envelope_at = envelope_at or (envelope_time(lead[1].lstrip(b">")) if lead[1] else None)
-    try:
-        headers = read_headers(data, quick=quick)
-    except MIME_FAULTS:
-        return None
-    fields = headers.fields
-    if KNOWN_HEADERS.isdisjoint(fields):
-        return None
-    try:
-        content = read_content(data, headers, settings, quick=quick)
-    except MIME_FAULTS as error:
-        content = _unread_content(data[headers.body_start :], error)
-    row = _times(fields, envelope_at, content)
-    row |= _identity(fields, row, content)
-    row |= {
-        "place": mail.place,
-        "body": content.body,
-        "body_format": content.body_format,
-        "charset_outcome": content.charset_outcome,
-        "defects": content.defects,
-        "raw_bytes": len(mail.data),
-    }
-    return _Mail(row, content.parts)
-
-
-def _unread_content(payload: bytes, error: BaseException) -> MailContent:
-    """The undecoded payload as body, for a mail whose parts the email package cannot take apart."""
-    decoded = decode_text(payload, None)
-    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
-    content = MailContent(text, "plain" if text else "none", decoded.outcome if text else "none")
-    content.note(f"mime_unreadable_{type(error).__name__.lower()}")
-    return content
-
-
-def _times(
-    fields: dict[str, list[str]], envelope_at: datetime | None, content: MailContent
-) -> dict[str, Any]:
-    sent = sent_date(_first(fields, "date"))
-    received, first_hop = received_times(fields.get("received", ()))
-    effective, quality = effective_time(sent, received, first_hop, envelope_at)
-    if sent.at is None:
-        content.note("date_unreadable" if _first(fields, "date").strip() else "no_date")
-    elif sent.repaired:
-        content.note("date_repaired")
-    if sent.at is not None and quality not in ("sent", "sent_repaired"):
-        content.note("date_implausible")
-    return {"sent_at": sent.at, "received_at": received, "effective_at": effective, "date_quality": quality}
-
-
-def _identity(fields: dict[str, list[str]], times: dict[str, Any], content: MailContent) -> dict[str, Any]:
-    """Ids, subject and author of a mail, and the hash of what makes it the same mail elsewhere."""
-    raw_from, raw_subject = _first(fields, "from"), _first(fields, "subject")
-    if not raw_from.isascii() or not raw_subject.isascii():
-        content.note("header_8bit")
-    subject = header_text(raw_subject)
-    norm = subject_norm(subject)
-    from_name, from_addr = address(raw_from)
-    digest = parts_hash(
-        (
-            from_addr or "",
-            header_text(_first(fields, "date")),
-            norm,
-            without_list_footer(content.body).encode().translate(None, _BLANKS),
-        )
-    )
-    header_id = next(filter(None, map(message_id, fields.get("message-id", ()))), None)
-    if header_id is None:
-        content.note("no_message_id")
-    ident = header_id or f"{digest}@{SYNTHETIC_DOMAIN}"
-    parent = in_reply_to(_last(fields, "in-reply-to"))
-    refs = references(" ".join(fields.get("references", ())))
-    if parent == ident or ident in refs:
-        content.note("self_reference")
-        parent = None if parent == ident else parent
-        refs = [ref for ref in refs if ref != ident]
-    return {
-        "message_id": ident,
-        "header_message_id": header_id,
-        "content_hash": digest,
-        "in_reply_to": parent,
-        "refs": refs,
-        "subject": subject,
-        "subject_norm": norm,
-        "from_name": from_name,
-        "from_addr": from_addr,
-    }
-
-
-def without_list_footer(body: str) -> str:
-    """`body` without the footer that mailman or majordomo put behind it, so that copies compare equal."""
-    tail = body[-_FOOTER_CHARS:]
-    found = _FOOTER.search(tail)
-    return body if found is None else body[: len(body) - len(tail) + found.start()]
-
-
-def _attachment_row(
-    part: Part, ident: str, content_hash: str, settings: MailSettings
-) -> tuple[dict[str, Any], bool]:
-    if part.text is not None:
-        read = AttachmentText("text", part.text, None)
-        data = part.text.encode()
-    elif part.reason is not None:
-        read, data = AttachmentText("other", None, part.reason), part.data
-    else:
-        data = part.data
-        read = attachment_text(
-            data,
-            filename=part.filename,
-            declared_type=part.declared_type,
-            charset=part.charset,
-            settings=settings,
-        )
-    chars = len(read.text) if read.text is not None else 0
-    longest = settings.max_log_chars if read.content_class == "log" else settings.max_attachment_chars
-    row = {
-        "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
-        "message_id": ident,
-        "part_index": part.position,
-        "filename": part.filename,
-        "declared_type": part.declared_type,
-        "content_class": read.content_class,
-        "text": read.text,
-        "char_count": chars,
-        "byte_count": len(data),
-        "reason": read.reason,
-        "lane": "slow" if chars > longest else "fast",
-    }
-    return row, read.had_nul
-
-
-def _first(fields: dict[str, list[str]], name: str) -> str:
-    values: Sequence[str] = fields.get(name, ())
-    return values[0] if values else ""
-
-
-def _last(fields: dict[str, list[str]], name: str) -> str:
-    values: Sequence[str] = fields.get(name, ())
-    return values[-1] if values else ""
+    if lead is None or not lead.end():
+        return mail.data, mail.envelope_at
+    at = mail.envelope_at or (envelope_time(lead[1].lstrip(b">")) if lead[1] else None)
+    return mail.data[lead.end() :], at

@@ -7,7 +7,7 @@ def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
     """The parts between the delimiter lines, without the line end before each delimiter.
 
     None where only a full parser can tell: a line that begins like a delimiter and goes on, no
-    delimiter that closes the body, or a part without a single line.
+    delimiter that closes the body, text behind that one, or a part without a single line.
     """
     delimiter = b"--" + boundary
     parts: list[bytes] = []
@@ -18,7 +18,7 @@ def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
         line = payload.find(b"\n", at) + 1
         mark = payload[at + len(delimiter) : line or len(payload)].rstrip(b"\r\n")
         if mark == b"--":
-            return parts or None
+            return None if line and payload[line:].strip() else parts or None
         following = payload.find(b"\n" + delimiter, line - 1) + 1
         if mark or not line or not following:
             return None

@@ -18,9 +18,15 @@ MESSAGES = Table(
         Column("list_id", pa.string(), "mailing list the mail was found in"),
         required("place", pa.string(), "file and byte offset of the mail in its archive"),
         required(
-            "content_hash",
+            "text_hash",
             pa.string(),
             "hash of author, date, subject and body without list footer; equal for copies of one mail",
+        ),
+        required("part_hashes", pa.list_(pa.string()), "hash of the content of each attached part, sorted"),
+        required(
+            "content_hash",
+            pa.string(),
+            "hash of text_hash and part_hashes; equal for copies of one mail that have the same parts",
         ),
         Column("in_reply_to", pa.string(), "last Message-ID in the In-Reply-To header"),
         required("refs", pa.list_(pa.string()), "Message-IDs of the References header, oldest first"),

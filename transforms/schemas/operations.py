@@ -17,7 +17,11 @@ QUARANTINE = Table(
         required("reason", pa.string(), "code and explanation, as `code: explanation`"),
         Column("message_id", pa.string(), "Message-ID where one is known"),
         required("byte_count", pa.int64(), "bytes that were set aside"),
-        required("bytes_sha256", pa.string(), "SHA-256 of the bytes that were set aside"),
+        Column(
+            "bytes_sha256",
+            pa.string(),
+            "SHA-256 of the bytes that were set aside; null for a lesser copy that came before the fuller one",
+        ),
     ),
 )
 

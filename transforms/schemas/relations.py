@@ -119,7 +119,11 @@ MEMBERSHIPS = Table(
         SOURCE,
         UNIT,
         required("stored_message_id", pa.string(), "message_id in the archive's own tables"),
-        required("is_canonical", pa.bool_(), "true for the copy whose text is published"),
+        required(
+            "is_canonical",
+            pa.bool_(),
+            "true for the copy that is published: of those with the most parts the first",
+        ),
     ),
 )
 

@@ -27,11 +27,10 @@ _ALIASES: dict[str, str | None] = {
     "binary": None, "none": None, "default": None, "default_charset": None, "charset": None, "y": None,
     "n": None, "iso": None, "text": None, "plain": None, "x-unknown-8bit": None, "_chartxt_": None,
 }  # fmt: skip
-# Codecs Python calls text encodings that are no charset of a mail. UTF-7 hides markup from every
-# other reader of the mail; the rest describe program text or domain names.
+# Codecs Python calls text encodings that are no charset of a mail: they describe program text or domain names.
 _REFUSED = {
-    "utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "undefined",
-    "raw_unicode_escape", "charmap", "mbcs", "oem", "utf-16", "utf-32",
+    "idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "undefined",
+    "raw_unicode_escape", "charmap", "mbcs", "oem",
 }  # fmt: skip
 # What the same label is read as by mail programs that write more than the charset holds.
 _SUPERSETS = {
@@ -76,8 +75,7 @@ def decode_text(data: bytes, declared: str | None) -> Decoded:
 @lru_cache(maxsize=1024)
 def codec_of(declared: str) -> tuple[str | None, bool]:
     """Python's name of a declared charset, None if it is none; and whether the spelling was repaired."""
-    label = declared.strip().strip("\"'<>;,= \t").lower()
-    label = label.removeprefix("charset=").strip("\"' ").partition("*")[0]
+    label = _label(declared)
     repaired = label != declared.strip().lower()
     if label in _ALIASES:
         found = _ALIASES[label]
@@ -97,6 +95,26 @@ def codec_of(declared: str) -> tuple[str | None, bool]:
     return None, True
 
 
+def _label(declared: str) -> str:
+    label = declared.strip().strip("\"'<>;,= \t").lower()
+    return label.removeprefix("charset=").strip("\"' ").partition("*")[0]
+
+
+@lru_cache(maxsize=1024)
+def holds(declared: str | None, outcome: str) -> bool:
+    """Whether text that was decoded with `outcome` is sure to be what its sender wrote.
+
+    It is not where it was detected, where characters were replaced, and where a charset was declared that
+    Python does not know, or whose escapes did not decode: such text may look like ASCII.
+    """
+    if outcome == "replaced" or outcome.startswith("detected"):
+        return False
+    if not declared or outcome != "utf-8":
+        return True
+    codec = codec_of(declared)[0]
+    return codec in _LATIN | {"utf-8"} if codec else _label(declared) in _ALIASES
+
+
 def _lookup(label: str) -> str | None:
     try:
         info = codecs.lookup(label)
@@ -104,7 +122,7 @@ def _lookup(label: str) -> str | None:
         return None
     # `codecs` also lists base64, zlib, rot13 and other transforms: they are not text encodings.
     if not getattr(info, "_is_text_encoding", False) or info.name in _REFUSED or label in _REFUSED:
-        return "utf-16" if info.name == "utf-16" else None
+        return None
     return info.name
 
 
@@ -177,7 +195,7 @@ def _detected(data: bytes) -> tuple[str, str] | None:
     if not name:
         return None
     codec = _lookup(name.lower())
-    if codec is None or codec in _UNSAFE or codec.startswith(("utf-16", "utf-32")):
+    if codec is None or codec in _UNSAFE or codec.startswith(("utf-7", "utf-16", "utf-32")):
         return None
     for candidate in (codec, *_SUPERSETS.get(codec, ())):
         text = _strict(data, candidate)

@@ -48,8 +48,8 @@ from transforms.documents.files import RawFile
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date
+from transforms.mail.header_block import MIME_FAULTS, read_headers
 from transforms.mail.messages import RawMail, split_mbox
-from transforms.mail.mime import MIME_FAULTS, read_headers
 from transforms.settings.documents import DocumentSettings
 from transforms.settings.mail import MailSettings
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.mail.mbox import mbox_layout, message_spans, unescape
+from transforms.mail.mbox import BOM, mbox_layout, message_spans, unescape
 
 FROM = b"From a@example.org Fri Dec 18 09:41:40 1998\n"
 GIT = b"From 0123456789abcdef0123456789abcdef01234567 Mon Sep 17 00:00:00 2001\n"
@@ -23,6 +23,17 @@ def mails(data: bytes, dialect="mboxrd") -> list[bytes]:
         pytest.param(FROM + MAIL, [MAIL], id="one"),
         pytest.param(FROM + MAIL + b"\n" + FROM + MAIL + b"\n", [MAIL, MAIL], id="two"),
         pytest.param(b"\n\n" + FROM + MAIL, [MAIL], id="blank lines first"),
+        pytest.param(BOM + FROM + MAIL, [MAIL], id="a byte-order mark first"),
+        pytest.param(BOM + b"\r\n" + FROM + MAIL, [MAIL], id="a byte-order mark and a blank line first"),
+        pytest.param(b" \n" + FROM + MAIL, [MAIL], id="a line of blanks first"),
+        pytest.param(
+            FROM + MAIL + b"\n" + BOM + FROM + MAIL, [MAIL, MAIL], id="files joined with their marks"
+        ),
+        pytest.param(
+            FROM + MAIL + BOM + FROM + MAIL,
+            [MAIL + BOM + FROM + MAIL],
+            id="a mark without a blank line before",
+        ),
         pytest.param(
             (FROM + MAIL + b"\n" + FROM + MAIL).replace(b"\n", b"\r\n"),
             [MAIL.replace(b"\n", b"\r\n")] * 2,

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from transforms.mail.attachments import text_class
 from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
 from transforms.mail.html_text import html_text
-from transforms.mail.messages import RawMail, read_mail, split_mbox, without_list_footer
+from transforms.mail.messages import RawMail, read_mail, split_mbox
+from transforms.mail.rows import without_additions
 from transforms.schemas.mail import ATTACHMENTS, MESSAGES
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.mail import MailSettings
@@ -73,7 +74,7 @@ def test_a_plain_mail():
             HEAD + b"hello there\n", "hello there\n", "missing_header_body_separator", id="no blank line"
         ),
         pytest.param(
-            b"Subject: a\nsplit by a relay\n" + HEAD + b"\nx\n", "x\n", "header_line_broken", id="fold lost"
+            b"To: a\nsplit by a relay\n" + HEAD + b"\nx\n", "x\n", "header_line_broken", id="fold lost"
         ),
         pytest.param(
             HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8K\n____\nfooter\n",
@@ -112,6 +113,84 @@ def test_a_plain_mail():
             id="boundary guessed",
         ),
         pytest.param(HEAD + b"Content-Type: nonsense; charset\n\nx\n", "x\n", None, id="nonsense type"),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; charset=utf-7\n\ncaf+AOk-\n", "café\n", None, id="UTF-7"
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; charset=utf-7\n\n1 + 1\n",
+            "1 + 1\n",
+            "charset_guessed",
+            id="no UTF-7",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; charset=iso-2022-cn\n\n\x1b$)A\x0eVP\x0f\n",
+            "\x1b$)A\x0eVP\x0f\n",
+            "charset_guessed",
+            id="a charset that Python does not know",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: image/png\nContent-Type: text/plain\n\nx\n",
+            "x\n",
+            "content_type_repeated",
+            id="two types, the first without text",
+        ),
+        pytest.param(
+            HEAD
+            + b"Content-Type: text/plain\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n",
+            "x",
+            "content_type_repeated",
+            id="two types, the second with parts",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n"
+            b"--b\nContent-Type: image/png\nContent-Type: text/plain\n\nx\n--b--\n",
+            "x",
+            "content_type_repeated",
+            id="two types of a part",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: 7bit\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n",
+            "hello",
+            "content_transfer_encoding_repeated",
+            id="two encodings",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: (a comment) quoted-printable\n\na=3Db\n",
+            "a=b\n",
+            None,
+            id="comment",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\naGVsbG8=\n",
+            "hellohello",
+            "base64_broken",
+            id="two",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\nThanks\n",
+            "hello\nThanks\n",
+            "base64_trailing_text",
+            id="a word behind base64",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: uuencode\n\nbefore\nbegin 644 f\n#86)C\n`\nend\nafter\n",
+            "before\nabcafter\n",
+            "uuencode_amid_text",
+            id="text around uuencode",
+        ),
+        pytest.param(HEAD + b"Subject: other\n\nx\n", "x\n", "header_repeated", id="two subjects"),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\nfooter\n",
+            "x\nfooter\n",
+            "text_outside_parts",
+            id="text behind the parts",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n--b\n\ny\n--b--\n",
+            "x\ny",
+            "multipart_reopened",
+            id="parts behind the end",
+        ),
     ],
 )
 def test_bodies(raw, body, defect):
@@ -181,6 +260,52 @@ def test_which_parts_are_the_body(raw, body, body_format, names):
     mail, attachments = one(raw)
     assert (mail["body"].replace("\n\n", "\n"), mail["body_format"]) == (body, body_format)
     assert [a["filename"] for a in attachments] == names
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [("b", "b"), ("b", "b1"), ("b1", "b"), ("b", "b--"), ("b--", "b"), ("b", "b-"), ("b", "bb")],
+)
+@pytest.mark.parametrize("end", ["", "--{inner}--\n"])
+def test_boundaries_that_begin_alike_lose_nothing(outer, inner, end):
+    inside = f"--{inner}\nContent-Type: text/plain\n\nfirst\n--{inner}\nContent-Type: text/plain\n\nsecond\n"
+    raw = (
+        HEAD
+        + (
+            f'Content-Type: multipart/mixed; boundary="{outer}"\n\n--{outer}\n'
+            f'Content-Type: multipart/mixed; boundary="{inner}"\n\n{inside}{end.format(inner=inner)}\n'
+            f'--{outer}\nContent-Type: text/plain; name="f.txt"\n\nthird\n--{outer}--\n'
+        ).encode()
+    )
+    mail, attachments = one(raw)
+    texts = mail["body"] + "".join(a["text"] or "" for a in attachments)
+    for word in ("first", "second", "third"):
+        assert word in texts
+    assert "Content-Type" not in mail["body"]
+    if {outer, inner} in ({"b"}, {"b", "b--"}):
+        assert "multipart_boundary_ambiguous" in mail["defects"]
+    else:
+        assert not mail["defects"]
+
+
+def test_text_before_a_first_delimiter_that_closes_is_not_lost():
+    mail, (rest,) = one(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\nx\n--b--\nmore\n")
+    assert (mail["body"], rest["text"]) == ("x\n", "more\n")
+    assert mail["defects"] == ["text_outside_parts", "multipart_without_boundary"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("base64", "U3ViamVjdDogaW4KCmlubmVyIGJvZHkK"),
+        ("quoted-printable", "Subject: i=6E\n\ninner b=6Fdy\n"),
+    ],
+)
+def test_a_mail_inside_a_mail_in_a_transfer_encoding(encoding, content):
+    part = f"Content-Type: message/rfc822\nContent-Transfer-Encoding: {encoding}\n\n{content}"
+    mail, (row,) = one(multipart(PLAIN, part))
+    assert row["text"].rstrip() == "Subject: in\n\ninner body"
+    assert mail["defects"] == ["inner_message_encoded"]
 
 
 def attachment(content: bytes, name: str = "x", kind: str = "application/octet-stream", settings=SETTINGS):
@@ -322,9 +447,99 @@ def test_copies_and_reused_ids():
     assert second["message_id"] == f"m1@example.org+{second['content_hash'][:8]}"
     assert second["defects"] == ["message_id_reused"]
     assert [q["reason"] for q in quarantine] == [
-        "duplicate: same Message-ID and content as f:0",
-        "duplicate: same Message-ID and content as f:2",
+        "duplicate: same Message-ID, author, date, subject and body as f:0, and no attached part in either",
+        "duplicate: same Message-ID, author, date, subject and body as f:2, and no attached part in either",
     ]
+
+
+def with_files(*contents: str, head: bytes = HEAD) -> bytes:
+    parts = "".join(f'--b\nContent-Type: text/x-diff; name="f.txt"\n\n{content}\n' for content in contents)
+    mime = f'Content-Type: multipart/mixed; boundary="b"\n\n--b\n\ntext\n{parts}--b--\n'
+    return head + mime.encode()
+
+
+NO_ID = HEAD.replace(b"Message-ID: <m1@example.org>\n", b"")
+
+
+@pytest.mark.parametrize("head", [HEAD, NO_ID], ids=["id", "no id"])
+def test_mails_with_other_attachments_are_other_mails(head):
+    messages, attachments, quarantine = tables(with_files("one", head=head), with_files("two", head=head))
+    first, second = messages
+    assert not quarantine
+    assert first["text_hash"] == second["text_hash"] and first["content_hash"] != second["content_hash"]
+    assert second["message_id"] == f"{first['message_id']}+{second['content_hash'][:8]}"
+    assert second["defects"][-1:] == ["message_id_reused"]
+    assert [(a["message_id"], a["text"]) for a in attachments] == [
+        (first["message_id"], "one"),
+        (second["message_id"], "two"),
+    ]
+
+
+@pytest.mark.parametrize("head", [HEAD, NO_ID], ids=["id", "no id"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
+def test_the_fullest_copy_is_kept(head, order):
+    copies = [head + b"\ntext\n", with_files("one", head=head), with_files("two", "one", head=head)]
+    messages, attachments, quarantine = tables(*(copies[n] for n in order))
+    (mail,) = messages
+    full = f"f:{order.index(2)}"
+    assert mail["place"] == full
+    assert mail["message_id"] == (
+        mail["header_message_id"] or f"{mail['text_hash']}@synthesised.weft.invalid"
+    )
+    assert [a["text"] for a in attachments] == ["two", "one"]
+    assert {q["place"]: q["reason"] for q in quarantine} == {
+        f"f:{order.index(n)}": "lesser_copy: same Message-ID, author, date, subject and body as "
+        f"{full}, and only {n} of its 2 attached parts"
+        for n in (0, 1)
+    }
+
+
+def test_an_exact_copy_says_what_was_compared():
+    raw = with_files("one", "one")
+    (mail,), attachments, (row,) = tables(raw, raw.replace(b"\n", b"\r\n"))
+    assert (
+        row["reason"] == "duplicate: same Message-ID, author, date, subject, body and 2 attached parts as f:0"
+    )
+    assert len(attachments) == len(set(mail["part_hashes"])) == 2
+
+
+def test_a_copy_from_which_mailman_took_the_attachment_is_the_same_mail():
+    note = (
+        b"-------------- next part --------------\nA non-text attachment was scrubbed...\nName: f.txt\n"
+        b"Type: text/x-diff\nSize: 3 bytes\nDesc: not available\nURL: <http://example.org/a.bin>\n"
+    )
+    footer = b"\n" + b"_" * 40 + b"\nx mailing list\nhttp://listinfo\n"
+    (mail,), _, (row,) = tables(HEAD + b"\ntext\n" + note + footer, with_files("one"))
+    assert mail["place"] == "f:1" and row["reason"].startswith("lesser_copy: ")
+
+
+def test_an_id_that_looks_told_apart_hides_no_mail():
+    (_, reused), _, _ = tables(HEAD + b"\none\n", HEAD + b"\ntwo\n")
+    forged = HEAD.replace(b"m1@example.org", reused["message_id"].encode())
+    messages, _, quarantine = tables(forged + b"\nx\n", HEAD + b"\none\n", HEAD + b"\ntwo\n")
+    assert not quarantine
+    assert len({mail["message_id"] for mail in messages}) == 3
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xy"), st.lists(st.sampled_from("pqr"), max_size=3)), min_size=1, max_size=7
+    ),
+    st.randoms(),
+)
+def test_what_is_kept_does_not_depend_on_the_order(mails, rng):
+    raws = [with_files(*files).replace(b"text", text.encode(), 1) for text, files in mails]
+
+    def kept(order):
+        messages, attachments, quarantine = tables(*order)
+        assert len(messages) + len(quarantine) == len(order)
+        assert len({m["message_id"] for m in messages}) == len(messages)
+        assert {a["message_id"] for a in attachments} <= {m["message_id"] for m in messages}
+        assert len(attachments) == sum(len(m["part_hashes"]) for m in messages)
+        reasons = sorted(q["reason"].partition(":")[0] for q in quarantine)
+        return sorted(m["content_hash"] for m in messages), reasons
+
+    assert kept(raws) == kept(rng.sample(raws, len(raws)))
 
 
 def test_a_mail_without_id_gets_a_stable_one():
@@ -504,12 +719,12 @@ def test_text_class(text, name, kind):
 
 def test_list_footers():
     assert (
-        without_list_footer(
+        without_additions(
             "a\n\n---------------------------(end of broadcast)---------------------------\nTIP"
         )
         == "a\n"
     )
-    assert without_list_footer("a\n" + "_" * 45 + "\nnot a footer") == "a\n" + "_" * 45 + "\nnot a footer"
+    assert without_additions("a\n" + "_" * 45 + "\nnot a footer") == "a\n" + "_" * 45 + "\nnot a footer"
 
 
 def test_an_mbox_with_garbage_before_its_mails():

@@ -12,11 +12,12 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hash
+from transforms.mail.rows import SYNTHETIC_DOMAIN
 from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
 from transforms.settings.mail import ThreadSettings
 
-VERSION = "3"
+VERSION = "4"
 _NEVER = 2**63 - 1
 """The time, in microseconds, of what has none: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
@@ -33,34 +34,69 @@ class ThreadTables(NamedTuple):
 def memberships(messages: ibis.Table) -> ibis.Table:
     """The `memberships` table of the stored `messages` of all partitions.
 
-    Copies of one mail (equal Message-ID and content) are one mail with several memberships; the
-    first by source and unit is canonical. Another content under a Message-ID that is taken gets
-    the id with its content hash behind it, the earliest content keeping the plain id.
+    Copies of one mail (equal Message-ID and text) are one mail with several memberships, of which the
+    fullest is canonical: the first by source and unit that has all parts which a copy has. Copies of which
+    each has a part that the other lacks are different mails, and a copy with parts that several of them
+    have belongs to the fullest. Another content under a Message-ID that is taken gets the id with its
+    content hash behind it, the earliest content keeping the plain id.
     """
-    mark = "+" + messages.content_hash.left(8)
-    told_apart = messages.message_id == messages.header_message_id + mark
-    plain = messages.mutate(
-        plain_id=ibis.ifelse(told_apart, messages.header_message_id, messages.message_id), marked=mark
+    synthetic = messages.text_hash + f"@{SYNTHETIC_DOMAIN}"
+    plain = messages.mutate(plain_id=ibis.coalesce(messages.header_message_id, synthetic))
+    fullest = _fullest(plain)
+    joined = plain.left_join(fullest, ["plain_id", "content_hash"]).mutate(
+        full_hash=ibis.coalesce(fullest.full_hash, plain.content_hash)
     )
     of_id = ibis.window(
-        group_by="plain_id", order_by=[plain.effective_at.asc(nulls_first=False), plain.content_hash]
+        group_by="plain_id", order_by=[joined.effective_at.asc(nulls_first=False), joined.full_hash]
     )
-    named = plain.select(
+    named = joined.select(
         "source",
         "unit",
         "list_id",
-        stored_message_id=plain.message_id,
+        stored_message_id=joined.message_id,
+        is_lesser=joined.content_hash != joined.full_hash,
         message_id=ibis.ifelse(
-            plain.content_hash == plain.content_hash.first().over(of_id),
-            plain.plain_id,
-            plain.plain_id + plain.marked,
+            joined.full_hash == joined.full_hash.first().over(of_id),
+            joined.plain_id,
+            joined.plain_id + "+" + joined.full_hash.left(8),
         ),
     )
-    of_mail = ibis.window(group_by="message_id", order_by=["source", "unit", "stored_message_id"])
+    best_first = ["is_lesser", "source", "unit", "stored_message_id"]
+    of_mail = ibis.window(group_by="message_id", order_by=best_first)
+    of_place = ibis.window(group_by=["message_id", "source", "unit"], order_by=best_first)
     return (
-        named.mutate(is_canonical=ibis.row_number().over(of_mail) == 0)
+        named.mutate(
+            is_canonical=ibis.row_number().over(of_mail) == 0, in_place=ibis.row_number().over(of_place)
+        )
+        # Two stored mails may be lesser copies of one mail elsewhere; one membership says it all.
+        .filter(lambda t: t.in_place == 0)
         .select(MEMBERSHIPS.names)
         .order_by("message_id", "source", "unit")
+    )
+
+
+def _fullest(mails: ibis.Table) -> ibis.Table:
+    """Of mails that come with different parts (plain_id, content_hash), the hash of the fullest such copy."""
+    key = ["plain_id", "text_hash"]
+    contents = mails.select(*key, "content_hash", "part_hashes").distinct(
+        on=["plain_id", "content_hash"], keep="first"
+    )
+    several = contents.group_by(key).aggregate(copies=contents.count()).filter(lambda t: t.copies > 1)
+    copies = contents.semi_join(several, key)
+    others = copies.select(
+        *key,
+        full_hash=copies.content_hash,
+        full_parts=copies.part_hashes,
+        part_count=copies.part_hashes.length(),
+    )
+    pairs = copies.inner_join(others, key).filter(
+        lambda t: t.part_hashes.intersect(t.full_parts).length() == t.part_hashes.length()
+    )
+    best = ibis.window(group_by=["plain_id", "content_hash"], order_by=[ibis.desc("part_count"), "full_hash"])
+    return (
+        pairs.mutate(rank=ibis.row_number().over(best))
+        .filter(lambda t: t.rank == 0)
+        .select("plain_id", "content_hash", "full_hash")
     )
 
 

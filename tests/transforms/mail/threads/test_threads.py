@@ -298,9 +298,12 @@ def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]
         assert thread["ghost_count"] == sum(r["is_ghost"] for r in mine)
 
 
-def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
-    """Stored messages of (unit, id, content, time); an id with a `+` was told apart in its unit."""
-    columns = ["source", "unit", "list_id", "message_id", "header_message_id", "content_hash", "effective_at"]
+def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) -> ibis.Table:
+    """Stored messages of (unit, id, text, time, parts); an id with a `+` was told apart in its unit."""
+    columns = [
+        "source", "unit", "list_id", "message_id", "header_message_id", "text_hash", "content_hash", "part_hashes",
+        "effective_at",
+    ]  # fmt: skip
     fields = {c.name: c.type for c in MESSAGES.columns}
     made = [
         {
@@ -308,11 +311,13 @@ def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
             "unit": unit,
             "list_id": "l",
             "message_id": ident,
-            "header_message_id": ident.split("+")[0],
-            "content_hash": content,
+            "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0],
+            "text_hash": text,
+            "content_hash": f"{''.join(parts)}{text[0]}".ljust(8, "_") + text if any(parts) else text,
+            "part_hashes": list(*parts),
             "effective_at": START + timedelta(hours=at),
         }
-        for unit, ident, content, at in rows
+        for unit, ident, text, at, *parts in rows
     ]
     return ibis.memtable(pa.Table.from_pylist(made, schema=pa.schema([(n, fields[n]) for n in columns])))
 
@@ -335,6 +340,36 @@ def stored(*rows: tuple[str, str, str, int]) -> ibis.Table:
             [("a", "u1", "a+yyyyyyyy", True), ("a", "u2", "a", False), ("a+xxxxxxxx", "u1", "a", True)],
             id="a content that one unit told apart is the same mail elsewhere",
         ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 2, "p")],
+            [("a", "u1", "a", False), ("a", "u2", "a", True)],
+            id="a copy without its attachment is the same mail, the full one is canonical",
+        ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 1, "p"), ("u2", "a", "x" * 32, 1, "q"), ("u3", "a", "x" * 32, 2)],
+            [("a", "u1", "a", True), ("a", "u3", "a", False), ("a+qx______", "u2", "a", True)],
+            id="other attachments are another mail",
+        ),
+        pytest.param(
+            [
+                ("u1", "a", "x" * 32, 1, "p"),
+                ("u1", "a+qx______", "x" * 32, 1, "q"),
+                ("u2", "a", "x" * 32, 1, "pq"),
+            ],
+            [("a", "u1", "a", False), ("a", "u2", "a", True)],
+            id="two lesser copies in one unit are one membership of the full mail",
+        ),
+        pytest.param(
+            [
+                ("u1", "x" * 32 + "@synthesised.weft.invalid", "x" * 32, 1),
+                ("u2", "x" * 32 + "@synthesised.weft.invalid", "x" * 32, 1, "p"),
+            ],
+            [
+                ("x" * 32 + "@synthesised.weft.invalid", "u1", "x" * 32 + "@synthesised.weft.invalid", False),
+                ("x" * 32 + "@synthesised.weft.invalid", "u2", "x" * 32 + "@synthesised.weft.invalid", True),
+            ],
+            id="mails without an id",
+        ),
     ],
 )
 def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
@@ -342,6 +377,23 @@ def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
     assert [
         (r["message_id"], r["unit"], r["stored_message_id"], r["is_canonical"]) for r in found
     ] == expected
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_memberships_do_not_depend_on_the_order_of_the_rows(seed):
+    rng = random.Random(seed)
+    mails = [
+        (rng.choice("xy"), set(rng.choices("pqr", k=rng.randint(0, 3)))) for _ in range(rng.randint(1, 6))
+    ]
+    rows = [(f"u{n}", "a", text * 32, 1, "".join(sorted(parts))) for n, (text, parts) in enumerate(mails)]
+    shuffled = rng.sample(rows, len(rows))
+    found, other = (memberships(stored(*order)).to_pyarrow() for order in (rows, shuffled))
+    assert found.equals(other)
+    published = found.filter(found["is_canonical"])
+    assert len(set(published["message_id"].to_pylist())) == published.num_rows
+    kept = {(text, frozenset(parts)) for text, parts in mails}
+    maximal = {(t, p) for t, p in kept if not any(t == u and p < q for u, q in kept)}
+    assert published.num_rows == len(maximal)
 
 
 def test_only_canonical_rows_are_published_under_their_final_ids():

@@ -1,0 +1,135 @@
+"""The header block of a mail: its fields as raw values, where the body starts, and what was broken.
+
+Whatever is not as it must be goes through the email package. Its compat32 policy is used because the
+newer policies raise on headers that real mail has.
+"""
+
+from __future__ import annotations
+
+import re
+from email.errors import MessageError
+from email.parser import BytesParser
+from email.policy import compat32
+from functools import lru_cache
+from typing import NamedTuple
+
+MIME_FAULTS = (
+    MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
+)  # fmt: skip
+"""What the email package raises on broken mail; UnicodeError and binascii.Error are ValueErrors."""
+
+KNOWN_HEADERS = frozenset(
+    {
+        "from", "to", "cc", "subject", "date", "message-id", "received", "return-path", "sender", "reply-to",
+        "in-reply-to", "references", "mime-version", "content-type", "list-id", "delivered-to",
+    }
+)  # fmt: skip
+"""Headers of which a mail has at least one; what has none is no mail."""
+
+_READ_HEADERS = frozenset(
+    {
+        "from", "subject", "date", "message-id", "received", "in-reply-to", "references",
+        "content-type", "content-transfer-encoding", "content-disposition",
+    }
+)  # fmt: skip
+"""Headers that something is made of."""
+
+_PARSER = BytesParser(policy=compat32)
+# RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a blank.
+BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
+"""A header block in which every line is as it must be."""
+# The names of the headers that are read begin with one of these letters; the longest has 25.
+_FIELDS = re.compile(rb"\n([CcDdFfIiMmRrSs][A-Za-z-]{1,24}+):(.*+(?:\n[ \t].*+)*+)")
+_HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
+_BLANKS_BEFORE_COLON = re.compile(rb"\A([!-9;-~]+)[ \t]+(?=:)")
+_ENVELOPES = (b"From ", b">From ")
+_KNOWN_LINE = re.compile(
+    rb"(?:From|To|Cc|Subject|Date|Message-ID|In-Reply-To|References|MIME-Version|Content-\w+):", re.I
+)
+
+
+class Headers(NamedTuple):
+    """The headers by lower-case name, where the bytes behind them start, and what was broken."""
+
+    fields: dict[str, list[str]]
+    body_start: int
+    defects: list[str]
+
+
+def read_headers(data: bytes, *, quick: bool = True) -> Headers:
+    """The header block of `data`; a line in it that is no header is taken for a folded one.
+
+    `fields` maps the lower-case names of the headers that something is made of to their raw values in
+    order, non-ASCII bytes as surrogate escapes; where a mail has none, those it is known by. A block in
+    which every line is as it must be is read by patterns, any other one by the email package;
+    `quick=False` gives all to the email package.
+    """
+    if quick and (block := BLOCK.match(data)) is not None:
+        head = block[0]
+        if b"\r" not in head or head.count(b"\r") == head.count(b"\r\n"):
+            fields = regular_fields(head)
+            if not KNOWN_HEADERS.isdisjoint(fields):
+                blank_line = 2 if data.startswith(b"\r", block.end()) else 1
+                return Headers(fields, block.end() + blank_line, [])
+    return _parsed_headers(data)
+
+
+@lru_cache(maxsize=8192)
+def _read_name(name: bytes) -> str | None:
+    """The lower-case name of a header that is read, None for the others."""
+    lower = name.decode("ascii").lower()
+    return lower if lower in _READ_HEADERS else None
+
+
+def regular_fields(head: bytes) -> dict[str, list[str]]:
+    """The headers that are read, of a block that is nothing but headers and folded lines."""
+    fields: dict[str, list[str]] = {}
+    for name, value in _FIELDS.findall(b"\n" + head):
+        known = _read_name(name)
+        if known is None:
+            continue
+        text = value.decode("ascii", "surrogateescape").strip()
+        if known in fields:
+            fields[known].append(text)
+        else:
+            fields[known] = [text]
+    return fields
+
+
+def _head_end(data: bytes) -> tuple[int, int]:
+    """Where the header block ends (behind its last line feed) and where the body starts."""
+    bare = data.find(b"\n\n")
+    full = data.find(b"\n\r\n", 0, bare + 1 if bare >= 0 else len(data))
+    if full >= 0:
+        return full + 1, full + 3
+    return (bare + 1, bare + 2) if bare >= 0 else (len(data), len(data))
+
+
+def _parsed_headers(data: bytes) -> Headers:
+    """Headers by the email package, lines mended that it would stop at.
+
+    A line that is none is folded text without its blank if known headers follow, else already the body.
+    """
+    head_end, body_start = _head_end(data)
+    lines = data[:head_end].splitlines(keepends=True)
+    blank = next((n for n, line in enumerate(lines) if not line.strip(b"\r\n")), None)
+    if blank is not None:
+        body_start = sum(map(len, lines[: blank + 1]))
+        lines = lines[:blank]
+    broken = next((n for n, line in enumerate(lines) if not _HEADER_LINE.match(line)), len(lines))
+    defects: list[str] = []
+    if broken and any(_KNOWN_LINE.match(line) for line in lines[broken:]):
+        defects.append("header_line_broken")
+        lines = [line if _HEADER_LINE.match(line) else b" " + line for line in lines]
+    elif broken < len(lines):
+        defects.append("missing_header_body_separator")
+        body_start = sum(map(len, lines[:broken]))
+        lines = lines[:broken]
+    whole = b"".join(
+        _BLANKS_BEFORE_COLON.sub(rb"\1", line) for line in lines if not line.startswith(_ENVELOPES)
+    )
+    fields: dict[str, list[str]] = {}
+    for name, value in _PARSER.parsebytes(whole, headersonly=True).raw_items():
+        if name.lower() in _READ_HEADERS or name.lower() in KNOWN_HEADERS:
+            fields.setdefault(name.lower(), []).append(str(value).strip())
+    return Headers(fields, body_start, defects)

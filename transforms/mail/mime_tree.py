@@ -1,0 +1,357 @@
+"""The MIME tree of a mail as nodes of the email package: quick for regular mails, repaired for broken ones.
+
+The email package parses; this module builds the tree of a regular multipart itself from its delimiter
+lines, and puts back what the email package leaves out of a broken one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from email import message_from_bytes, message_from_string
+from email.errors import StartBoundaryNotFoundDefect
+from email.message import Message
+from email.policy import compat32
+from email.utils import collapse_rfc2231_value, quote
+from functools import lru_cache
+from typing import NamedTuple
+
+from transforms.mail.header_block import BLOCK, MIME_FAULTS, regular_fields
+from transforms.mail.headers import MAX_FIELD_CHARS, header_text
+from transforms.mail.regular_multipart import regular_parts
+from transforms.settings.mail import MailSettings
+
+CONTENT_FIELDS = ("content-type", "content-transfer-encoding", "content-disposition")
+_BLANK_LINE = re.compile(rb"\r?\n")
+_REGULAR_DEPTH = 8
+"""Nesting of multiparts beyond which a mail is unusual."""
+_BOUNDARY_GUESS = re.compile(
+    r"^--(\S[^\r\n]{0,69}?)[ \t]*\r?\n(?:[!-9;-~]+:.*\n(?:[ \t].*\n)*){0,20}Content-", re.M
+)
+_HEADERS_AMID = re.compile(r"^(?:--\S.*\r?\n)?Content-[\w-]+:", re.M | re.I)
+_COMMENT = re.compile(r"\([^()]*\)")
+_NOT_TYPE = re.compile(r"[^!-~]+")
+_PATH = re.compile(r"[/\\]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+MAX_FILENAME_CHARS = 255
+
+
+class Declared(NamedTuple):
+    """What a Content-Type header says."""
+
+    kind: str
+    charset: str | None
+    body_format: str
+
+
+class Leaf(NamedTuple):
+    """A part that holds no others, the multipart/alternative it stands in, and how deep."""
+
+    position: int
+    part: Message
+    declared: Declared
+    alternative: int | None
+    depth: int
+
+
+class Tree(NamedTuple):
+    """The root of a mail's parts, the text and the pieces that are in none of them, and what was broken.
+
+    `behind` is what list servers write below the last part; `rest` may hold headers and encoded lines.
+    """
+
+    root: Message
+    behind: bytes
+    rest: bytes
+    defects: list[str]
+
+
+def mime_headers(fields: dict[str, list[str]]) -> Message:
+    """A part that has the Content headers of the mail and nothing else."""
+    message = Message(policy=compat32)
+    for name, values in fields.items():
+        if name.startswith("content-"):
+            for value in values:
+                message[name] = value[:MAX_FIELD_CHARS]
+    return message
+
+
+def mime_values(fields: dict[str, list[str]], name: str) -> list[str]:
+    """The headers of that name as the email package gives them out, one empty value where there is none."""
+    if name not in fields:
+        return [""]
+    return [
+        v[:MAX_FIELD_CHARS]
+        if v.isascii()
+        else v[:MAX_FIELD_CHARS].encode("ascii", "surrogateescape").decode("ascii", "replace")
+        for v in fields[name]
+    ]
+
+
+def repeated_fields(values: Mapping[str, Sequence[str]]) -> list[str]:
+    """Defects of Content headers that come twice with different values."""
+    return [f"{name.replace('-', '_')}_repeated" for name, found in values.items() if len(set(found)) > 1]
+
+
+def preferred_type(values: Sequence[str], payload: str) -> str:
+    """Of several Content-Type headers the one with which no text is lost.
+
+    A multipart whose boundary is in the payload holds parts; plain text shows whatever it is; other
+    text comes before what has none.
+    """
+    kinds = [declared(value, "text/plain").kind for value in values]
+    for value, kind in zip(values, kinds, strict=True):
+        boundary = _with_type(value).get_boundary() if kind.startswith("multipart/") else None
+        if boundary and f"--{boundary}" in payload:
+            return value
+    for wanted in ("text/plain", "text/"):
+        for value, kind in zip(values, kinds, strict=True):
+            if kind.startswith(wanted):
+                return value
+    return values[0]
+
+
+def _with_type(content_type: str) -> Message:
+    part = Message(policy=compat32)
+    part["Content-Type"] = content_type
+    return part
+
+
+def regular_tree(fields: dict[str, list[str]], payload: bytes) -> Tree | None:
+    """The parts of a mail if its multiparts are all built as they must be, else None."""
+    if b"\r" in payload and payload.count(b"\r") != payload.count(b"\r\n"):
+        return None
+    root = mime_headers(fields)
+    return Tree(root, b"", b"", []) if _with_parts(root, payload, 0) else None
+
+
+def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
+    """Give `message` the parts or the text in `payload`; False where that takes a full parser."""
+    kind = declared_by(message).kind
+    if not kind.startswith(("multipart/", "message/")):
+        message.set_payload(payload.decode("ascii", "surrogateescape"))
+        return True
+    boundary = message.get_boundary()
+    if depth > _REGULAR_DEPTH or kind.startswith("message/") or kind == "multipart/digest" or not boundary:
+        return False
+    parts = regular_parts(payload, boundary.encode("ascii", "replace"))
+    if parts is None:
+        return False
+    for part in parts:
+        head = BLOCK.match(part)
+        end = 0 if head is None else head.end()
+        blank_line = _BLANK_LINE.match(part, end)
+        if blank_line is None:
+            return False
+        fields = regular_fields(part[:end])
+        inside = mime_headers(fields)
+        if len(inside) > len(fields) or not _with_parts(inside, part[blank_line.end() :], depth + 1):
+            return False
+        message.attach(inside)
+    return True
+
+
+def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
+    """The parts of any mail as the email package reads them, and what it left out put back."""
+    mime = "".join(f"{name}: {value}\n" for name, value in mime_headers(fields).raw_items())
+    root = message_from_bytes(mime.encode("ascii", "surrogateescape") + b"\n" + payload)
+    defects: list[str] = []
+    kind = declared_by(root).kind
+    text = root.get_payload()
+    guess = _BOUNDARY_GUESS.search(text) if kind.startswith("multipart/") and isinstance(text, str) else None
+    if guess is not None:
+        boundary = guess[1].encode("ascii", "replace").decode()
+        again = message_from_bytes(f'Content-Type: {kind}; boundary="{boundary}"\n\n'.encode() + payload)
+        if again.is_multipart():
+            defects.append("multipart_without_boundary")
+            root = again
+    behind, rest = _repair(root, defects)
+    if any(isinstance(d, StartBoundaryNotFoundDefect) for node in root.walk() for d in node.defects):
+        rest.append(_lost_lines(payload.decode("ascii", "surrogateescape"), root, behind))
+    texts = ["\n".join(text for text in found if text.strip()) for found in (behind, rest)]
+    if any(texts):
+        defects.append("text_outside_parts")
+    below, odd = (text.encode("utf-8", "surrogateescape") for text in texts)
+    return Tree(root, below, odd, defects)
+
+
+def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
+    """Mend the nodes of a tree in place; the texts behind the last part of a multipart, and what is odd there."""
+    behind: list[str] = []
+    rest: list[str] = []
+    stack: list[tuple[Message, int, frozenset[str]]] = [(root, 0, frozenset())]
+    while stack:
+        node, depth, above = stack.pop()
+        if node is not root:
+            found = {name: [str(v) for v in node.get_all(name, [])] for name in CONTENT_FIELDS}
+            defects += repeated_fields(found)
+            if len(set(found["content-type"])) > 1 and not node.is_multipart():
+                _retype(node, found["content-type"])
+        if node.is_multipart() and node.epilogue and node.epilogue.strip():
+            text = _reopened(node, defects) if depth <= _REGULAR_DEPTH else node.epilogue
+            (rest if _HEADERS_AMID.search(text) else behind).append(text)
+        boundary = node.get_boundary() if declared_by(node).kind.startswith("multipart/") else None
+        if boundary:
+            # A delimiter that closes one multipart opens a part of another.
+            if not above.isdisjoint((boundary, f"{boundary}--", boundary.removesuffix("--"))):
+                defects.append("multipart_boundary_ambiguous")
+            above |= {boundary}
+        stack.extend((child, depth + 1, above) for child in children(node))
+    return behind, rest
+
+
+def _retype(node: Message, values: list[str]) -> None:
+    """Give a node without parts the one of its types with which no text is lost, and the parts of that type."""
+    text = payload_text(node)
+    chosen = preferred_type(values, text)
+    del node["content-type"]
+    node["content-type"] = chosen
+    if declared_by(node).kind.startswith("multipart/"):
+        again = message_from_string(f"Content-Type: {chosen}\n\n{text}")
+        node.set_payload(again.get_payload())
+        node.epilogue = again.epilogue
+
+
+def _reopened(node: Message, defects: list[str]) -> str:
+    """Attach the parts that stand behind the closing delimiter of a multipart; the text that is in no part."""
+    boundary, epilogue = node.get_boundary() or "", node.epilogue or ""
+    delimiter = re.compile(rf"^--{re.escape(boundary)}(?:--)?[ \t]*(?=\r?$)", re.M)
+    first = delimiter.search(epilogue)
+    if first is None:
+        return epilogue
+    # Closing delimiters become plain ones, so that one more pass reads all that is behind them.
+    behind = delimiter.sub(lambda _: f"--{boundary}", epilogue[first.start() :])
+    again = message_from_string(f'Content-Type: multipart/mixed; boundary="{quote(boundary)}"\n\n{behind}')
+    found = [
+        part for part in children(again) if len(part) or part.is_multipart() or payload_text(part).strip()
+    ]
+    for part in found:
+        node.attach(part)
+    if found:
+        defects.append("multipart_reopened")
+    return epilogue[: first.start()] if again.is_multipart() else epilogue
+
+
+def _lost_lines(source: str, root: Message, behind: list[str]) -> str:
+    """The lines of `source` that are in no node: the email package drops what follows a wrong delimiter."""
+    kept = Counter(_line_keys("\n".join(behind)))
+    for node in root.walk():
+        if node is not root:
+            kept.update(_line_keys("".join(f"{name}:{value}\n" for name, value in node.raw_items())))
+        kept.update(_line_keys(payload_text(node)))
+    lost: list[str] = []
+    for line in source.splitlines(keepends=True):
+        key = "".join(line.split())
+        if kept[key]:
+            kept[key] -= 1
+        elif key and not key.startswith("--"):
+            lost.append(line)
+    return "".join(lost)
+
+
+def _line_keys(text: str) -> Iterator[str]:
+    return ("".join(line.split()) for line in text.splitlines())
+
+
+def leaves(root: Message, settings: MailSettings, note: Callable[[str], None], first: int) -> Iterator[Leaf]:
+    """The parts that hold no others, in order, without recursion; messages inside count as one part."""
+    stack: list[tuple[Message, int | None, int]] = [(root, None, 0)]
+    index = first - 1
+    while stack:
+        part, alternative, depth = stack.pop()
+        index += 1
+        if index >= settings.max_mime_parts:
+            note("mime_too_many_parts")
+            return
+        said = declared_by(part)
+        kind = said.kind
+        if part.is_multipart() and not kind.startswith("message/"):
+            if depth >= settings.max_mime_depth:
+                note("mime_too_deep")
+                continue
+            inside = index if kind == "multipart/alternative" else alternative
+            for child in reversed(children(part)):
+                stack.append((child, inside, depth + 1))
+            continue
+        yield Leaf(index, part, said, alternative, depth)
+        if kind.startswith("message/") and part.is_multipart():
+            index += sum(1 for _ in part.walk()) - 1
+
+
+def children(part: Message) -> list[Message]:
+    """The parts directly inside a part."""
+    payload = part.get_payload()
+    return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
+
+
+def is_body(leaf: Leaf) -> bool:
+    """Whether a part is shown as the mail's text; a multipart that could not be taken apart is."""
+    if leaf.depth == 0:
+        return leaf.declared.kind.startswith(("text/", "multipart/"))
+    if not leaf.declared.kind.startswith(("text/plain", "text/html", "multipart/")):
+        return False
+    return _disposition(leaf.part) != "attachment" and filename(leaf.part) is None
+
+
+def payload_text(part: Message) -> str:
+    """The undecoded payload of a part that holds no others, bytes that are no ASCII as surrogate escapes."""
+    payload = part._payload  # type: ignore[attr-defined]
+    return payload if isinstance(payload, str) else ""
+
+
+def declared_by(part: Message) -> Declared:
+    """What the Content-Type header of a part says."""
+    return declared(str(part.get("content-type", "")), part.get_default_type())
+
+
+@lru_cache(maxsize=4096)
+def declared(raw: str, default: str) -> Declared:
+    """What a Content-Type header says; most mails of an archive share a handful of them."""
+    part = Message(policy=compat32)
+    part.set_default_type(default)
+    if raw:
+        part["Content-Type"] = raw
+    try:
+        kind = part.get_content_type()
+    except MIME_FAULTS:
+        kind = "text/plain"
+    kind = _NOT_TYPE.sub("", kind)[:MAX_FILENAME_CHARS]
+    body_format = "html" if kind == "text/html" else "plain"
+    if kind == "text/plain" and _param(part, "format").strip().lower() == "flowed":
+        body_format = "flowed_delsp" if _param(part, "delsp").strip().lower() == "yes" else "flowed"
+    return Declared(kind, _param(part, "charset") or None, body_format)
+
+
+@lru_cache(maxsize=1024)
+def encoding_name(raw: str) -> str:
+    """The transfer encoding that a header names, without comments and parameters."""
+    return _COMMENT.sub("", raw).lower().partition(";")[0].strip(" \t\r\n\"'")
+
+
+def _disposition(part: Message) -> str | None:
+    try:
+        return part.get_content_disposition()
+    except MIME_FAULTS:
+        return None
+
+
+def _param(part: Message, name: str) -> str:
+    try:
+        value = part.get_param(name, "")
+        return collapse_rfc2231_value(value) if isinstance(value, tuple) else str(value or "")
+    except MIME_FAULTS:
+        return ""
+
+
+def filename(part: Message) -> str | None:
+    """The name a part goes by, without directories, control characters and what lies over 255 characters."""
+    try:
+        raw = part.get_filename()
+    except MIME_FAULTS:
+        raw = None
+    if not raw:
+        return None
+    name = _PATH.split(header_text(raw))[-1]
+    name = _UNPRINTABLE.sub("", name).strip(" .\t\"'") if name.strip(". ") else ""
+    return name[:MAX_FILENAME_CHARS] or None

@@ -1,0 +1,195 @@
+"""A parsed mail to its rows of the tables `messages` and `attachments`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from transforms.hashing import bytes_sha256, parts_hash
+from transforms.mail.attachments import AttachmentText, attachment_text
+from transforms.mail.dates import effective_time, received_times, sent_date
+from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
+from transforms.mail.mime import ParsedMail, Part
+from transforms.settings.mail import MailSettings
+
+SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
+"""Domain of the ids made for mails that have none; `.invalid` is reserved by RFC 2606."""
+
+_BLANKS = b" \t\n\r\f\v"
+_SINGLE_FIELDS = ("from", "date", "subject", "message-id")
+"""Headers of which a mail has one (RFC 5322 section 3.6); of more, the first counts."""
+_FOOTER_CHARS = 2500
+"""Characters at the end of a body in which a list footer is looked for."""
+_FOOTER = re.compile(
+    r"\n(?:_{30,}\n(?=.*(?:mailing list|list info|listinfo|subscri))"
+    r"|-{20,}\(end of broadcast\)-{20,}\n"
+    r"|-- ?\nSent via \S+ mailing list"
+    r"|-- ?\nTo unsubscribe from this list|-\nTo unsubscribe from this list)",
+    re.S | re.I,
+)
+
+# What Mailman writes in the place of a part that it took out of the copy in its archive.
+_SCRUBBED = re.compile(
+    r"^(?:-{14} next part -{14}\n)?An? .{3,60} (?:was|were) scrubbed\.\.\.\n(?:[A-Z][A-Za-z]+: ?.*(?:\n|\Z))+",
+    re.M,
+)
+
+
+def message_row(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
+    """The row of a mail without the columns of its partition, its place and its size; defects are still added.
+
+    `message_id` is the id of its header, or is made of its `text_hash`.
+    """
+    return {
+        **_times(mail, envelope_at),
+        **_identity(mail),
+        "body": mail.body,
+        "body_format": mail.body_format,
+        "charset_outcome": mail.charset_outcome,
+        "defects": mail.defects,
+    }
+
+
+def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
+    fields = mail.fields
+    sent = sent_date(_first(fields, "date"))
+    received, first_hop = received_times(fields.get("received", ()))
+    effective, quality = effective_time(sent, received, first_hop, envelope_at)
+    if sent.at is None:
+        mail.note("date_unreadable" if _first(fields, "date").strip() else "no_date")
+    elif sent.repaired:
+        mail.note("date_repaired")
+    if sent.at is not None and quality not in ("sent", "sent_repaired"):
+        mail.note("date_implausible")
+    return {"sent_at": sent.at, "received_at": received, "effective_at": effective, "date_quality": quality}
+
+
+def _identity(mail: ParsedMail) -> dict[str, Any]:
+    """Ids, subject and author of a mail, and the hashes by which copies of it are known."""
+    fields = mail.fields
+    for name in _SINGLE_FIELDS:
+        if len(fields.get(name, ())) > 1 and len(set(fields[name])) > 1:
+            mail.note("header_repeated")
+    raw_from, raw_subject = _first(fields, "from"), _first(fields, "subject")
+    if not raw_from.isascii() or not raw_subject.isascii():
+        mail.note("header_8bit")
+    subject = header_text(raw_subject)
+    norm = subject_norm(subject)
+    from_name, from_addr = address(raw_from)
+    text = parts_hash(
+        (
+            from_addr or "",
+            header_text(_first(fields, "date")),
+            norm,
+            without_additions(mail.body).encode().translate(None, _BLANKS),
+        )
+    )
+    hashes = part_hashes(mail.parts)
+    header_id = next(filter(None, map(message_id, fields.get("message-id", ()))), None)
+    if header_id is None:
+        mail.note("no_message_id")
+    ident = header_id or f"{text}@{SYNTHETIC_DOMAIN}"
+    parent = in_reply_to(_last(fields, "in-reply-to"))
+    refs = references(" ".join(fields.get("references", ())))
+    if parent == ident or ident in refs:
+        mail.note("self_reference")
+        parent = None if parent == ident else parent
+        refs = [ref for ref in refs if ref != ident]
+    return {
+        "message_id": ident,
+        "header_message_id": header_id,
+        "text_hash": text,
+        "content_hash": parts_hash((text, *hashes)) if hashes else text,
+        "part_hashes": hashes,
+        "in_reply_to": parent,
+        "refs": refs,
+        "subject": subject,
+        "subject_norm": norm,
+        "from_name": from_name,
+        "from_addr": from_addr,
+    }
+
+
+def part_hashes(parts: Sequence[Part]) -> list[str]:
+    """A hash of the content of each part, in order of the hashes; of equal parts each has another.
+
+    Names and types of parts do not count, nor do line ends, which relays change.
+    """
+    if not parts:
+        return []
+    contents = Counter(_content(part).replace(b"\r\n", b"\n").rstrip(b"\n") for part in parts)
+    return sorted(parts_hash((data, str(n))) for data, count in contents.items() for n in range(count))
+
+
+def _content(part: Part) -> bytes:
+    return part.data if part.text is None else part.text.encode()
+
+
+def without_additions(body: str) -> str:
+    """`body` without what lists put into their copies, so that copies compare equal.
+
+    That is the footer of mailman or majordomo, and the notes of Mailman about parts it took out.
+    """
+    tail = body[-_FOOTER_CHARS:]
+    found = _FOOTER.search(tail)
+    body = body if found is None else body[: len(body) - len(tail) + found.start()]
+    return _SCRUBBED.sub("", body) if "scrubbed..." in tail else body
+
+
+def attachment_rows(mail: ParsedMail, row: dict[str, Any], settings: MailSettings) -> list[dict[str, Any]]:
+    """The rows of the parts of a mail whose own row has its final id; NULs in them are a defect of the mail."""
+    ident, content_hash = row["message_id"], row["content_hash"]
+    rows = []
+    for part in mail.parts:
+        attached, had_nul = _attachment_row(part, ident, content_hash, settings)
+        rows.append(attached)
+        if had_nul:
+            mail.note("nul_removed")
+    return rows
+
+
+def _attachment_row(
+    part: Part, ident: str, content_hash: str, settings: MailSettings
+) -> tuple[dict[str, Any], bool]:
+    data = _content(part)
+    if part.text is not None:
+        read = AttachmentText("text", part.text, None)
+    elif part.reason is not None:
+        read = AttachmentText("other", None, part.reason)
+    else:
+        read = attachment_text(
+            data,
+            filename=part.filename,
+            declared_type=part.declared_type,
+            charset=part.charset,
+            settings=settings,
+        )
+    chars = len(read.text) if read.text is not None else 0
+    longest = settings.max_log_chars if read.content_class == "log" else settings.max_attachment_chars
+    row = {
+        "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
+        "message_id": ident,
+        "part_index": part.position,
+        "filename": part.filename,
+        "declared_type": part.declared_type,
+        "content_class": read.content_class,
+        "text": read.text,
+        "char_count": chars,
+        "byte_count": len(data),
+        "reason": read.reason,
+        "lane": "slow" if chars > longest else "fast",
+    }
+    return row, read.had_nul
+
+
+def _first(fields: dict[str, list[str]], name: str) -> str:
+    values: Sequence[str] = fields.get(name, ())
+    return values[0] if values else ""
+
+
+def _last(fields: dict[str, list[str]], name: str) -> str:
+    values: Sequence[str] = fields.get(name, ())
+    return values[-1] if values else ""
