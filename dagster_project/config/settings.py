@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from dagster_project.config.model_folders import with_folder
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
-from dagster_project.resources.models.transformer import folder_revision
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
@@ -398,20 +398,10 @@ def load_settings(given: str | Path | None = None) -> Settings:
     if "base" in raw:
         raise SettingsError(f"{path}: base: unknown setting")
     try:
-        return _with_weights(Settings(**raw, base=path.resolve().parent))
+        settings = Settings(**raw, base=path.resolve().parent)
+        return settings.model_copy(update={"embedding": with_folder(settings.embedding, settings.base)})
     except ValidationError as error:
         raise SettingsError(_explain(path, raw, error)) from error
-
-
-def _with_weights(settings: Settings) -> Settings:
-    """`settings` with the folder of a model in full and the hash of its files as revision."""
-    embedding = settings.embedding
-    if not embedding.names_folder:
-        return settings
-    folder = (settings.base / Path(embedding.name or "").expanduser()).resolve()
-    revision = embedding.revision or folder_revision(folder)
-    named = embedding.model_copy(update={"name": str(folder), "revision": revision})
-    return settings.model_copy(update={"embedding": named})
 
 
 def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from transforms.settings.models import EmbeddingSettings, SafetySettings
 _BATCH_TEXTS = 256
 """A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""
 _ENCODING = {"convert_to_numpy": True, "show_progress_bar": False}
-_WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py", "*.onnx", "*.onnx_data")
 
 
 class TransformerEmbedder:
@@ -119,16 +116,3 @@ class TransformerEmbedder:
         if settings.onnx_file:
             run_by_onnx(model, settings)
         return model
-
-
-def folder_revision(folder: Path) -> str:
-    """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError without any."""
-    files = sorted({p for pattern in _WEIGHTS for p in folder.rglob(pattern) if p.is_file()})
-    if not files:
-        raise SettingsError(f"{folder} holds no model: embedding.name must name a folder with its files")
-    digest = hashlib.blake2b(digest_size=6)
-    for path in files:
-        digest.update(str(path.relative_to(folder)).encode() + b"\0")
-        with path.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "blake2b").digest())
-    return digest.hexdigest()

@@ -1,0 +1,33 @@
+"""An embedding model that is a folder: its path in full, and a hash of its files as its revision."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from transforms.errors import SettingsError
+from transforms.settings.models import EmbeddingSettings
+
+_WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py", "*.onnx", "*.onnx_data")
+
+
+def with_folder(embedding: EmbeddingSettings, base: Path) -> EmbeddingSettings:
+    """The settings with a folder, relative to `base`, in full and with its revision; others as they are."""
+    if not embedding.names_folder:
+        return embedding
+    folder = (base / Path(embedding.name or "").expanduser()).resolve()
+    revision = embedding.revision or folder_revision(folder)
+    return embedding.model_copy(update={"name": str(folder), "revision": revision})
+
+
+def folder_revision(folder: Path) -> str:
+    """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError without any."""
+    files = sorted({p for pattern in _WEIGHTS for p in folder.rglob(pattern) if p.is_file()})
+    if not files:
+        raise SettingsError(f"{folder} holds no model: embedding.name must name a folder with its files")
+    digest = hashlib.blake2b(digest_size=6)
+    for path in files:
+        digest.update(str(path.relative_to(folder)).encode() + b"\0")
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "blake2b").digest())
+    return digest.hexdigest()
