@@ -11,7 +11,6 @@ import pyarrow as pa
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
 from transforms.schemas.chunks import CHUNK_CONTEXT
-from transforms.settings.mail import ChunkSettings
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class ContextTables:
         )
 
 
-def joined_context(tables: ContextTables, settings: ChunkSettings) -> tuple[pa.Table, pa.Table]:
+def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
     """The `chunk_context` table without sentences, and what `context.restated` returns."""
     return embedded_text.joined_context(
         tables.message_chunks,
@@ -43,7 +42,6 @@ def joined_context(tables: ContextTables, settings: ChunkSettings) -> tuple[pa.T
         tables.messages,
         tables.thread_tree,
         tables.inferred_quotes,
-        settings,
     )
 
 

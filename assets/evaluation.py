@@ -13,7 +13,6 @@ from transforms.evaluation import ground_truth, quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
-from transforms.settings.evaluation import EvaluationSettings
 
 GROUP = "evaluation"
 
@@ -61,9 +60,7 @@ def evaluation_runs_asset() -> dg.AssetsDefinition:
     return evaluation_runs
 
 
-def evaluation_report_asset(
-    settings: EvaluationSettings, changes: dict[str, dict[str, Any]]
-) -> dg.AssetsDefinition:
+def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefinition:
     """The asset `evaluation_report`; `changes` is what each profile changes."""
 
     @dg.asset(
@@ -85,7 +82,6 @@ def evaluation_report_asset(
             _frame(evaluation_runs.to_pyarrow()),
             contents.chunks,
             evaluator.facts(),
-            settings,
             changes,
         )
         written = evaluator.save(report)

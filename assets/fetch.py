@@ -1,7 +1,6 @@
 """Fetching: one asset per source that has a remote, each with its own retries, checks and lag."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -15,13 +14,10 @@ REACHABLE, LAG = "reachable", "lag"
 _HOUR = 3600
 
 
-@dataclass(frozen=True)
-class FetchPolicy:
-    """How often a fetch is repeated, seconds before the first repetition, and the hours of lag that are fine."""
-
-    attempts: int
-    backoff_seconds: float
-    max_lag_hours: float | None
+_ATTEMPTS = 3
+"""Attempts of one run, while the fault is one that may pass."""
+_BACKOFF_SECONDS = 10.0
+"""Seconds before the second attempt; then twice as long each."""
 
 
 def fetched_key(source: str) -> dg.AssetKey:
@@ -29,7 +25,7 @@ def fetched_key(source: str) -> dg.AssetKey:
     return dg.AssetKey([GROUP, source])
 
 
-def fetched_asset(source: str, step: str, kind: str, policy: FetchPolicy) -> dg.AssetsDefinition:
+def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None) -> dg.AssetsDefinition:
     """The asset of a source's fetched files: one fetch, its counts and its lag.
 
     A fault that may pass is repeated, any other fails at once. The check `reachable` tells of both, `lag` warns
@@ -49,8 +45,8 @@ def fetched_asset(source: str, step: str, kind: str, policy: FetchPolicy) -> dg.
         ],
         check_specs=[dg.AssetCheckSpec(name, asset=key) for name in (REACHABLE, LAG)],
         retry_policy=dg.RetryPolicy(
-            max_retries=policy.attempts - 1,
-            delay=policy.backoff_seconds,
+            max_retries=_ATTEMPTS - 1,
+            delay=_BACKOFF_SECONDS,
             backoff=dg.Backoff.EXPONENTIAL,
             jitter=dg.Jitter.PLUS_MINUS,
         ),
@@ -62,11 +58,11 @@ def fetched_asset(source: str, step: str, kind: str, policy: FetchPolicy) -> dg.
         except FetchError as fault:
             lag = remotes.lag_seconds(source)
             yield _reached(key, str(fault))
-            yield _lag(key, lag, policy)
-            raise _failure(fault, lag, context.retry_number < policy.attempts - 1) from None
+            yield _lag(key, lag, max_lag_hours)
+            raise _failure(fault, lag, context.retry_number < _ATTEMPTS - 1) from None
         yield dg.MaterializeResult(asset_key=key, metadata=_facts(found))
         yield _reached(key, None)
-        yield _lag(key, found.lag_seconds, policy)
+        yield _lag(key, found.lag_seconds, max_lag_hours)
 
     return fetch_source
 
@@ -96,11 +92,10 @@ def _reached(key: dg.AssetKey, fault: str | None) -> dg.AssetCheckResult:
     )
 
 
-def _lag(key: dg.AssetKey, lag_seconds: float | None, policy: FetchPolicy) -> dg.AssetCheckResult:
+def _lag(key: dg.AssetKey, lag_seconds: float | None, max_lag_hours: float | None) -> dg.AssetCheckResult:
     """Whether the newest mail or file is young enough; without a limit, or before anything came, it is."""
-    limit = policy.max_lag_hours
     return dg.AssetCheckResult(
-        passed=limit is None or lag_seconds is None or lag_seconds <= limit * _HOUR,
+        passed=max_lag_hours is None or lag_seconds is None or lag_seconds <= max_lag_hours * _HOUR,
         asset_key=key,
         check_name=LAG,
         severity=dg.AssetCheckSeverity.WARN,

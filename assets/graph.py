@@ -46,8 +46,8 @@ def graph_assets(
     return [
         chunk_classes_asset(settings),
         stripes_asset(settings, vectors_version),
-        keywords_asset(settings, term_settings),
-        chunk_keywords_asset(settings, term_settings),
+        keywords_asset(term_settings),
+        chunk_keywords_asset(term_settings),
         prompt_hashes_asset(settings),
         document_graph_asset(settings),
     ]
@@ -83,26 +83,26 @@ def stripes_asset(settings: GraphSettings, vectors_version: str) -> dg.AssetsDef
     )
 
 
-def keywords_asset(settings: GraphSettings, term_settings: TermSettings) -> dg.AssetsDefinition:
+def keywords_asset(term_settings: TermSettings) -> dg.AssetsDefinition:
     """The asset `keywords`, over the whole lake, since authority is that of a term in all of a tree."""
-    version = f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
+    version = f"{keyword_transforms.VERSION}-{term_settings.digest()}"
 
     @dg.asset(group_name=GRAPH.name, **described(KEYWORDS, version, "polars"))
     def keywords(documents: ibis.Table) -> pa.Table:
         pages = documents.select("doc_id", "source", "path", "title", "text", "body_start").to_pyarrow()
-        return keyword_transforms.keywords(pages, settings, term_settings)
+        return keyword_transforms.keywords(pages, term_settings)
 
     return keywords
 
 
-def chunk_keywords_asset(settings: GraphSettings, term_settings: TermSettings) -> dg.AssetsDefinition:
+def chunk_keywords_asset(term_settings: TermSettings) -> dg.AssetsDefinition:
     """The asset `chunk_keywords`."""
     return stage_asset(
         GRAPH,
         "find_keywords",
         {"chunk_keywords": CHUNK_KEYWORDS},
         ["document_chunks", "documents"],
-        f"{keyword_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}",
+        f"{keyword_transforms.VERSION}-{term_settings.digest()}",
         lambda partition, chunks, documents, words: (
             keyword_transforms.chunk_keywords(chunks, documents, _of_source(words, partition), term_settings),
         ),

@@ -30,9 +30,8 @@ from transforms.schemas.relations import (
     THREAD_TREE,
     THREADS,
 )
-from transforms.settings.mail import ChunkSettings, FamilySettings, InferredQuoteSettings, ThreadSettings
+from transforms.settings.mail import ThreadSettings
 from transforms.settings.models import SafetySettings, SentenceSettings
-from transforms.settings.operations import MeasureSettings
 from transforms.settings.search import TermSettings
 from transforms.text import terms
 
@@ -73,30 +72,31 @@ def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     return build_threads
 
 
-def families_asset(settings: FamilySettings) -> dg.AssetsDefinition:
+def families_asset() -> dg.AssetsDefinition:
     """The asset `families`."""
-    version = f"{families_transforms.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GROUP, **described(FAMILIES, version, "polars"))
+    @dg.asset(group_name=GROUP, **described(FAMILIES, families_transforms.VERSION, "polars"))
     def families(
         messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
     ) -> pa.Table:
         columns = ["source", "unit", "message_id", "subject", "from_addr", "from_name", "effective_at"]
         mails = threads_transforms.canonical(messages.select(columns), memberships)
         return families_transforms.families(
-            mails.to_pyarrow(), thread_tree.to_pyarrow(), message_links.to_pyarrow(), settings
+            mails.to_pyarrow(), thread_tree.to_pyarrow(), message_links.to_pyarrow()
         )
 
     return families
 
 
-def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinition:
+def inferred_quotes_asset() -> dg.AssetsDefinition:
     """The multi-asset `inferred_quotes`, `compared_replies`: only what the lake did not compare yet is compared."""
-    version = f"{quotes.VERSION}-{settings.digest()}"
     tables = {"inferred_quotes": INFERRED_QUOTES, "compared_replies": COMPARED_REPLIES}
 
     @dg.multi_asset(
-        name="inferred_quotes", group_name=GROUP, deps=["slow_chunks"], outs=outs(tables, version, "polars")
+        name="inferred_quotes",
+        group_name=GROUP,
+        deps=["slow_chunks"],
+        outs=outs(tables, quotes.VERSION, "polars"),
     )
     def inferred_quotes(
         messages: ibis.Table,
@@ -112,12 +112,11 @@ def inferred_quotes_asset(settings: InferredQuoteSettings) -> dg.AssetsDefinitio
             mails.to_pyarrow(),
             threads_transforms.canonical(named, memberships, "doc_id").to_pyarrow(),
             thread_tree.to_pyarrow(),
-            settings,
         )
         before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
         known = lake.stored("compared_replies", COMPARED_REPLIES.names)
         again = quotes.not_compared(pairs, None if before is None else known)
-        found = quoted_in(again, messages, memberships, chunks, settings)
+        found = quoted_in(again, messages, memberships, chunks)
         if before is None:
             return found, pairs
         return quotes.with_kept(before, pairs, again, found), pairs
@@ -130,7 +129,6 @@ def quoted_in(
     messages: ibis.Table,
     memberships: ibis.Table,
     chunks: ibis.Table,
-    settings: InferredQuoteSettings,
 ) -> pa.Table:
     """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are read."""
     if not pairs.num_rows:
@@ -153,7 +151,6 @@ def quoted_in(
         mails.semi_join(wanted, "message_id").to_pyarrow(),
         own.semi_join(wanted, own.doc_id == wanted.message_id).to_pyarrow(),
         pairs,
-        settings,
     )
 
 
@@ -198,14 +195,13 @@ def document_links_asset() -> dg.AssetsDefinition:
 
 
 def chunk_context_asset(
-    settings: ChunkSettings,
     term_settings: TermSettings,
     sentence_settings: SentenceSettings,
     safety: SafetySettings,
     kinds: Mapping[str, str],
 ) -> dg.AssetsDefinition:
     """The multi-asset `chunk_context`, `context_terms`; `kinds` says by source which sentence its chunks get."""
-    version = f"{context_transforms.VERSION}-{settings.digest()}-{term_settings.digest()}"
+    version = f"{context_transforms.VERSION}-{term_settings.digest()}"
     told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
     if told:
         used = safety.digest() if "gemini" in told.values() else ""
@@ -244,12 +240,10 @@ def chunk_context_asset(
             threads=threads,
             inferred_quotes=inferred_quotes,
         )
-        added, restated = joined_context(tables, settings)
+        added, restated = joined_context(tables)
         if told:
             placed = placed_chunks(tables, told)
-            made, report = chunk_sentences(
-                placed, told, sentence_settings, safety, language_model, answer_cache
-            )
+            made, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
             context.add_output_metadata(report.metadata(), output_name="chunk_context")
             added = told_context(tables, added, made)
         return added, terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
@@ -257,11 +251,12 @@ def chunk_context_asset(
     return build_chunk_context
 
 
-def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
+def corpus_measures_asset() -> dg.AssetsDefinition:
     """The asset `corpus_measures`, its values also as metadata."""
-    version = f"{measures.VERSION}-{settings.digest()}"
 
-    @dg.asset(group_name=GROUP, deps=["slow_chunks"], **described(CORPUS_MEASURES, version, "polars"))
+    @dg.asset(
+        group_name=GROUP, deps=["slow_chunks"], **described(CORPUS_MEASURES, measures.VERSION, "polars")
+    )
     def corpus_measures(
         context: dg.AssetExecutionContext,
         messages: ibis.Table,
@@ -275,8 +270,7 @@ def corpus_measures_asset(settings: MeasureSettings) -> dg.AssetsDefinition:
         measured = measures.measures_of_lake(
             measures.LakeTables(
                 messages, memberships, message_blocks, message_chunks, attachments, thread_tree, chunk_context
-            ),
-            settings,
+            )
         )
         context.add_output_metadata(measures.as_metadata(measured))
         return measured

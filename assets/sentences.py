@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from assets.protocols import AnswerCache, LanguageModel
 from transforms.embedding import context_sentences
-from transforms.settings.models import SafetySettings, SentenceSettings
+from transforms.settings.models import SafetySettings
 
 
 @dataclass
@@ -56,7 +56,6 @@ class SentenceEstimate:
 def estimate_sentences(
     placed: pa.Table,
     kinds: Mapping[str, str],
-    settings: SentenceSettings,
     safety: SafetySettings,
     model: LanguageModel,
     cache: AnswerCache,
@@ -64,13 +63,11 @@ def estimate_sentences(
     """What `chunk_sentences` would ask for now, and what it would return if nobody was there to answer."""
     known = context_sentences.structural_sentences(placed)
     mask = _wanted(placed, kinds)
-    asked, _ = context_sentences.requests(
-        placed.filter(mask), known.filter(mask), model.model, settings, safety
-    )
+    asked, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), model.model, safety)
     answers = cache.known(sorted({r.key for r in asked}))
     prompts = [
         context_sentences.prompt(part)
-        for part in _batches(_unanswered(asked, answers), settings.batch_chunks)
+        for part in _batches(_unanswered(asked, answers), context_sentences.BATCH_CHUNKS)
     ]
     tokens, dollars = model.most(prompts, context_sentences.INSTRUCTION)
     missing = sum(r.key not in answers for r in asked)
@@ -81,7 +78,6 @@ def estimate_sentences(
 def chunk_sentences(
     placed: pa.Table,
     kinds: Mapping[str, str],
-    settings: SentenceSettings,
     safety: SafetySettings,
     model: LanguageModel,
     cache: AnswerCache,
@@ -97,7 +93,7 @@ def chunk_sentences(
     mask = _wanted(placed, kinds)
     written: dict[str, str] = {}
     if pc.any(mask).as_py():
-        written = _written(placed.filter(mask), known.filter(mask), settings, safety, model, cache, report)
+        written = _written(placed.filter(mask), known.filter(mask), safety, model, cache, report)
     made = _made(known, written)
     report.kinds.update(made.column("sentence_kind").to_pylist())
     return made, report
@@ -141,23 +137,22 @@ def _batches(
 def _written(
     placed: pa.Table,
     known: pa.Table,
-    settings: SentenceSettings,
     safety: SafetySettings,
     model: LanguageModel,
     cache: AnswerCache,
     report: SentenceReport,
 ) -> dict[str, str]:
     """The model's usable sentence of each chunk that has one, by its id."""
-    asked, report.found = context_sentences.requests(placed, known, model.model, settings, safety)
+    asked, report.found = context_sentences.requests(placed, known, model.model, safety)
     answers = cache.known(sorted({r.key for r in asked}))
     missing = _unanswered(asked, answers)
     refused: list[context_sentences.Request] = []
-    size = settings.batch_chunks
+    size = context_sentences.BATCH_CHUNKS
     whole = len(missing) - len(missing) % size
     for part, count in ((missing[:whole], size), (missing[whole:], len(missing) - whole)):
-        refused += _ask(part, count, model, settings, cache, answers, report)
+        refused += _ask(part, count, model, cache, answers, report)
     # What is refused in a batch may be one chunk of it: the others are asked about by themselves.
-    report.refused = len(_ask(refused, 1, model, settings, cache, answers, report))
+    report.refused = len(_ask(refused, 1, model, cache, answers, report))
     report.asked = len(missing)
     report.unusable = sum(not answers.get(r.key, "x") for r in missing)
     return {r.chunk_id: answers[r.key] for r in asked if answers.get(r.key)}
@@ -167,7 +162,6 @@ def _ask(
     asked: Sequence[context_sentences.Request],
     size: int,
     model: LanguageModel,
-    settings: SentenceSettings,
     cache: AnswerCache,
     answers: dict[str, str],
     report: SentenceReport,
@@ -191,14 +185,12 @@ def _ask(
         if answer.value is None:
             refused += batch
             continue
-        made = dict(_usable(batch, answer.value.sentences, settings))
+        made = dict(_usable(batch, answer.value.sentences))
         cache.store(made)
         answers |= made
     return refused
 
 
-def _usable(
-    batch: Sequence[context_sentences.Request], said: Sequence[str], settings: SentenceSettings
-) -> Iterable[tuple[str, str]]:
+def _usable(batch: Sequence[context_sentences.Request], said: Sequence[str]) -> Iterable[tuple[str, str]]:
     for request, sentence in zip(batch, said, strict=True):
-        yield request.key, context_sentences.usable(sentence, request.data["text"], settings) or ""
+        yield request.key, context_sentences.usable(sentence, request.data["text"]) or ""

@@ -60,7 +60,6 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "hybrid, score": {"strategy": "hybrid", "pick": "score"},
     "hybrid, mmr": {"strategy": "hybrid", "pick": "mmr"},
     "adaptive (100), mmr": {"strategy": "adaptive", "pick": "mmr"},
-    "adaptive (10), mmr": {"strategy": "adaptive", "pick": "mmr", "adaptive_messages": 10},
     "default": {},
 }
 

@@ -286,7 +286,7 @@ def graph_tables(made: Embedded, settings: GraphSettings) -> GraphTables:
     chunks = with_vectors(made)
     classes = chunk_classes(made.documents, made.chunks, settings)
     near = chunk_similarities(chunks, classes, settings)
-    words = keywords(made.documents, settings, TermSettings())
+    words = keywords(made.documents, TermSettings())
     return GraphTables(
         made.documents,
         chunks,

@@ -35,7 +35,7 @@ from dagster_project.composition import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.search.search_index import CODE_CANDIDATES, CODE_RESCORED, SearchIndex
 from transforms.embedding.sign_codes import CodeScores
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -165,9 +165,9 @@ def measured_weft(path: Path) -> dict[str, Any]:
         "way": index.vector_path,
         "peak": peak(),
     }
-    settings, held = index.settings, index.arrays.vectors
+    held = index.arrays.vectors
     found = [
-        CodeScores(query, held, None, settings.code_candidates, settings.code_rescored).best(_NEAREST)
+        CodeScores(query, held, None, CODE_CANDIDATES, CODE_RESCORED).best(_NEAREST)
         for query in index.embedder.embed_queries(asked[::2])
     ]
     return result | {"recall": recall(found, held.vectors, index.embedder.embed_queries(asked[::2]))}

@@ -32,7 +32,6 @@ SINGLE: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     "no feedback": {"feedback_weight": 0.0},
     "feedback 0.5": {"feedback_weight": 0.5},
-    "feedback of 8 chunks": {"feedback_chunks": 8},
     "rank fusion, threads 0.6": {"fusion": "rrf"},
     "rank fusion, threads 0": {"fusion": "rrf", "thread_weight": 0.0},
     "reranked by features": {"rerank": "features"},
@@ -44,7 +43,6 @@ SINGLE: dict[str, dict[str, Any]] = {
     "title weight 1": {"title_weight": 1.0},
     "title weight 4": {"title_weight": 4.0},
     "quote weight 0": {"quote_weight": 0.0},
-    "BM25 k1 1.2": {"bm25_k1": 1.2},
     "candidates 200 and 100": {"candidates_lexical": 200, "candidates_vector": 100},
 }
 LEXICAL, THREAD = (0.5, 0.6, 0.7, 0.8), (0.0, 0.3, 0.6, 1.0)

@@ -29,6 +29,7 @@ from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_units import SeenUnits, units_in_lake
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.locks import lane_lock
+from transforms.embedding import context_sentences
 from transforms.retrieval import bm25
 from transforms.schemas.registry import lake_tables
 
@@ -75,7 +76,7 @@ def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) ->
     """The language model that writes sentences, if a source wants it."""
     return make_language_model(
         settings.sentences.name if "gemini" in settings.sentence_kinds().values() else None,
-        settings.sentences.batch_chunks,
+        context_sentences.BATCH_CHUNKS,
         settings.gemini,
         settings.safety,
         budget,
@@ -93,9 +94,6 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "conversations",
         "terms",
         "threads",
-        "families",
-        "inferred_quotes",
-        "measures",
         "graph",
         "sentences",
     )

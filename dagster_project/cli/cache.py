@@ -45,7 +45,7 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     Where a sentence is still to be written, the text that is counted has as long a one as is taken.
     """
     tables = _context_tables(settings)
-    added, _ = joined_context(tables, settings.chunks)
+    added, _ = joined_context(tables)
     kinds = settings.sentence_kinds()
     told = {source: kind for source, kind in kinds.items() if kind != "off"}
     writing = SentenceEstimate()
@@ -53,7 +53,6 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
         writing, made = estimate_sentences(
             placed_chunks(tables, told),
             told,
-            settings.sentences,
             settings.safety,
             make_sentence_writer(settings),
             make_answer_cache(settings),
@@ -64,7 +63,7 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
         make_embedder(settings.embedding, settings.gemini, settings.safety),
         make_embedding_cache(settings),
     )
-    longer = writing.missing * (settings.sentences.sentence_chars // _CHARS_OF_TOKEN)
+    longer = writing.missing * (context_sentences.SENTENCE_CHARS // _CHARS_OF_TOKEN)
     price = settings.gemini.price_per_million_tokens if settings.embedding.is_remote else 0.0
     more = replace(
         embedding, tokens=embedding.tokens + longer, dollars=embedding.dollars + longer * price / 1e6
@@ -132,7 +131,7 @@ def _prune_answers(settings: Settings, other_models: bool) -> int:
     placed = placed_chunks(_context_tables(settings))
     own = settings.sentences.name
     known = context_sentences.structural_sentences(placed)
-    asked, _ = context_sentences.requests(placed, known, own, settings.sentences, settings.safety)
+    asked, _ = context_sentences.requests(placed, known, own, settings.safety)
     used = {r.key.rpartition("/")[2] for r in asked}
     gone = [
         key

@@ -386,7 +386,7 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
 
     settings = load_settings(config)
     folder = settings.root / "index"
-    found = disclosure.prompted(folder, query, settings.graph.prompt_distance, limit) if static else []
+    found = disclosure.prompted(folder, query, limit) if static else []
     if not found:
         click.get_current_context().invoke(
             search, queries=(query,), config=config, as_json=as_json, limit=limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from dagster_project.config.model_folders import with_folder
+from dagster_project.config.replaced import REPLACED
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
@@ -27,8 +28,6 @@ from transforms.settings.evaluation import EvaluationSettings
 from transforms.settings.mail import (
     BlockSettings,
     ChunkSettings,
-    FamilySettings,
-    InferredQuoteSettings,
     MailSettings,
     ThreadSettings,
 )
@@ -42,9 +41,7 @@ from transforms.settings.models import (
 from transforms.settings.operations import (
     AlertSettings,
     IndexSettings,
-    MeasureSettings,
     OperationsSettings,
-    WatchSettings,
 )
 from transforms.settings.search import (
     BUILT_IN_PROFILES,
@@ -60,7 +57,7 @@ DEFAULT_CONFIG = "weft.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class _Named(StageSettings):
+class NamedSource(StageSettings):
     """What every source has."""
 
     @classmethod
@@ -68,11 +65,13 @@ class _Named(StageSettings):
         """The kinds of source that these settings are for."""
         return get_args(cls.model_fields["kind"].annotation)
 
-    name: str = Field(description="name of the source; the part of a partition before the slash")
+    name: str = Field(description="name; the part of a partition before the slash")
     sentence: SentenceKind | None = Field(
-        None, description="the sentence before a chunk's embedded text; default: `sentences.kind`"
+        None, description="sentence before the embedded text; none: `sentences.kind`"
     )
-    path: str | None = None
+    path: str | None = Field(
+        None, description="file, folder or glob; with `fetch` below what is fetched, by default all of it"
+    )
 
     @field_validator("name")
     @classmethod
@@ -92,7 +91,7 @@ class _Named(StageSettings):
         return getattr(self, "fetch", None)
 
     @model_validator(mode="after")
-    def _has_a_place(self) -> _Named:
+    def _has_a_place(self) -> NamedSource:
         if self.path is None and self.remote is None:
             raise ValueError("give a path, or say with fetch where its files come from")
         if self.path and self.remote and (Path(self.path).is_absolute() or ".." in Path(self.path).parts):
@@ -102,25 +101,19 @@ class _Named(StageSettings):
         return self
 
 
-class SourceSettings(_Named):
+class SourceSettings(NamedSource):
     """One place that mail comes from."""
 
     kind: Literal["mbox", "maildir", "eml", "public_inbox"] = Field(
-        description="how mails are stored there; public_inbox: git repositories in its v2 format"
-    )
-    path: str | None = Field(
-        None,
-        description="file, folder or glob, of a public inbox the folder that holds git/0.git, or a bare "
-        "repository; relative to the settings file, or with `fetch` to what is fetched (default: all of it)",
+        description="how mails are stored (public_inbox: v2)"
     )
     fetch: MailRemote | None = Field(None, description="where its files are fetched from, see below")
     list_id: str | None = Field(
-        None, description="mailing list; default: the file name before its date, else the source's name"
+        None, description="mailing list; none: the file name before its date, else the source's name"
     )
     grain: Literal["auto", "month", "year", "archive"] = Field(
         "month",
-        description="what one partition holds: a month or year of mail (auto: a month of the youngest year there "
-        "is mail of, and each year before whole), or one archive file (of a public inbox: one epoch)",
+        description="what one partition holds; auto: months of the youngest year, and whole years before",
     )
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"
@@ -141,32 +134,26 @@ class SourceSettings(_Named):
         return "mail"
 
 
-class DocumentSourceSettings(_Named):
+class DocumentSourceSettings(NamedSource):
     """One folder of notes or of documentation."""
 
     kind: Literal["vault", "tree"] = Field(
-        description="vault: notes that link to each other by name, as Obsidian keeps them; tree: any folder of documents"
-    )
-    path: str | None = Field(
-        None,
-        description="the root folder; relative to the settings file, or with `fetch` to what is fetched (default: all "
-        "of it)",
+        description="notes that link by name, as in Obsidian; or any documents"
     )
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
         tuple(f"*.{ending}" for ending in DOCUMENT_FORMATS),
-        description="patterns of files that are read; one without a slash counts at any depth",
+        description="patterns of files that are read; without a slash at any depth",
     )
     exclude: tuple[str, ...] = Field(
         ("node_modules/", "__pycache__/", "All Tasks.md"),
-        description="patterns of files, and with a slash at the end of folders, that are left out; "
-        "hidden ones always are",
+        description="patterns of files, or with a last slash of folders, that are left out",
     )
     grain: Literal["whole", "folder"] = Field(
-        "whole", description="what one partition holds: the whole folder, or each of its top-level folders"
+        "whole", description="the whole folder, or each of its top-level folders"
     )
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
-        None, description="how documents become chunks; default: `document_chunks.chunker`"
+        None, description="how documents become chunks; none: `document_chunks.chunker`"
     )
 
     @property
@@ -184,28 +171,21 @@ def known_zone(name: str) -> str:
     return name
 
 
-class ConversationSourceSettings(_Named):
+class ConversationSourceSettings(NamedSource):
     """Chats: exported files or folders of one program."""
 
-    kind: Literal["conversation"] = Field(description="conversation: chats of people")
-    path: str | None = Field(
-        None,
-        description="file, folder or glob; relative to the settings file, or with `fetch` to what is fetched (default: "
-        "all of it)",
-    )
+    kind: Literal["conversation"] = Field(description="chats of people")
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Literal["auto", "whatsapp", "slack", "discord", "mbox", "table"] = Field(
         "auto",
-        description="whatsapp: exported .txt; slack: folder of an export; discord: JSON of DiscordChatExporter; "
-        "mbox: each thread is a conversation; table: .parquet, .jsonl or .csv with timestamp, author, message; "
-        "auto: by the name and the content of each file. All of them may be in a .zip",
+        description="what the files are; auto: by name and content; all may be in a .zip",
     )
     timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
-        "auto", description="order of day, month and year in WhatsApp exports; auto: what the numbers allow"
+        "auto", description="order of dates in WhatsApp exports; auto: what the numbers allow"
     )
     windows: WindowSettings = Field(WindowSettings(), description="how conversations are cut into windows")
-    pseudonyms: bool = Field(True, description="replace the names of people; see storage.pseudonym_key")
+    pseudonyms: bool = Field(True, description="replace the names of people; see `storage.pseudonym_key`")
 
     @field_validator("timezone")
     @classmethod
@@ -226,19 +206,15 @@ AnySource = Annotated[
 class StorageSettings(StageSettings):
     """Where what Weft makes is kept."""
 
-    root: str = Field(
-        "data", description="folder of lake/, index/, cache/ and dagster/; relative to the file"
-    )
-    lake: str | None = Field(None, description="URI of the lake; default: lake/ below root")
+    root: str = Field("data", description="folder of lake, index, cache and dagster")
+    lake: str | None = Field(None, description="URI of the lake; none: lake/ below root")
     sources: str | None = Field(
         None,
-        description="folder of what is fetched for sources with `fetch`; relative to the file; default: sources/ below "
-        "root",
+        description="folder of what is fetched; none: sources/ below root",
     )
     pseudonym_key: str = Field(
         "pseudonym.key",
-        description="file with the key of pseudonyms, made when it is needed; relative to the file; outside lake and "
-        "index; WEFT_PSEUDONYM_KEY, if set, is the key itself",
+        description="file with the key of pseudonyms; WEFT_PSEUDONYM_KEY, if set, is the key itself",
     )
 
     _checked_address = field_validator("lake")(without_credentials)
@@ -257,9 +233,6 @@ class Settings(StageSettings):
     conversations: ConversationSettings = ConversationSettings()
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
-    families: FamilySettings = FamilySettings()
-    inferred_quotes: InferredQuoteSettings = InferredQuoteSettings()
-    measures: MeasureSettings = MeasureSettings()
     graph: GraphSettings = GraphSettings()
     sentences: SentenceSettings = SentenceSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
@@ -270,7 +243,6 @@ class Settings(StageSettings):
     alerts: AlertSettings = AlertSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
-    watch: WatchSettings = WatchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     profiles: dict[str, dict[str, Any]] = Field(
         {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
@@ -397,11 +369,26 @@ def load_settings(given: str | Path | None = None) -> Settings:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if "base" in raw:
         raise SettingsError(f"{path}: base: unknown setting")
+    if gone := [f"{path}: {place}: {REPLACED[key]}" for place, key in _keys(raw) if key in REPLACED]:
+        raise SettingsError("\n".join(gone))
     try:
         settings = Settings(**raw, base=path.resolve().parent)
         return settings.model_copy(update={"embedding": with_folder(settings.embedding, settings.base)})
     except ValidationError as error:
         raise SettingsError(_explain(path, raw, error)) from error
+
+
+def _keys(value: object, place: str = "", key: str = "") -> Iterator[tuple[str, str]]:
+    """Every key below `value`: where it stands, and its name in REPLACED."""
+    if isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _keys(inner, f"{place}.{number}", key)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            here, named = f"{place}.{name}".lstrip("."), f"{key}.{name}".lstrip(".")
+            # What a profile changes are keys of [search].
+            yield here, re.sub(r"^profiles\.[^.]+\.", "search.", named)
+            yield from _keys(inner, here, named)
 
 
 def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:

@@ -24,30 +24,24 @@ class RemoteSettings(StageSettings):
 
     user_variable: str | None = Field(
         None,
-        description="environment variable that holds the user's name (of an object store: the access key)",
+        description="environment variable with the user's name (object store: the access key)",
     )
     password_variable: str | None = Field(
-        None, description="environment variable that holds the password (of an object store: the secret key)"
+        None, description="environment variable with the password (object store: the secret key)"
     )
     token_variable: str | None = Field(
-        None, description="environment variable that holds a token, in place of name and password"
+        None, description="environment variable with a token, in place of both"
     )
-    requests_per_minute: int = Field(60, gt=0, description="requests that are sent in any minute")
+    requests_per_minute: int = Field(60, gt=0, description="requests sent in any minute")
     timeout_seconds: float = Field(30, gt=0, description="seconds to wait for a connection or the next bytes")
     time_limit_seconds: float = Field(
-        1200, gt=0, description="seconds of one fetch; what is missing then comes with the next one"
+        1200, gt=0, description="seconds of one fetch; the next one brings what is missing"
     )
     max_bytes: int = Field(
         2 << 30, gt=0, description="bytes of one file, mail or pack of git; a larger one is not fetched"
     )
-    attempts: int = Field(
-        3, gt=0, le=10, description="attempts of one run, while the fault is one that may pass"
-    )
-    backoff_seconds: float = Field(
-        10, ge=0, description="seconds before the second attempt; then twice as long each"
-    )
     max_lag_hours: float | None = Field(
-        None, gt=0, description="the check `lag` warns when the newest mail or file is older than this"
+        None, gt=0, description="age of the newest mail or file from which the check `lag` warns"
     )
 
     @field_validator("user_variable", "password_variable", "token_variable")
@@ -96,18 +90,14 @@ def _refuse_open_credentials(remote: RemoteSettings, url: str) -> None:
 class HttpRemote(RemoteSettings):
     """Monthly mbox archives over HTTP, for sources of kind mbox."""
 
-    kind: Literal["http"] = Field(description="http: one mbox file per month at an address")
+    kind: Literal["http"] = Field(description="one mbox file per month")
     url: str = Field(
-        description="address with `{year}` and `{month:02}` (or `{month_name}`, as January) and, for several "
-        "lists, `{list}`; compressed files are recognised"
+        description="address with `{year}`, `{month:02}` or `{month_name}`, and for several lists `{list}`"
     )
     since: str = Field(pattern=_MONTH, description="first month, as `2004-01`")
-    until: str | None = Field(None, pattern=_MONTH, description="last month; default: the current one")
+    until: str | None = Field(None, pattern=_MONTH, description="last month; none: the current one")
     lists: tuple[str, ...] = Field(
-        (), description="lists that stand for `{list}`; default: `list_id` or the source's name"
-    )
-    closed_after_days: int = Field(
-        3, ge=0, description="days after its end at which a month is fetched for the last time"
+        (), description="what stands for `{list}`; none: `list_id` or the source's name"
     )
     recheck_days: int = Field(
         30, ge=0, description="days after which a closed month is asked for again; 0: never"
@@ -152,24 +142,22 @@ class HttpRemote(RemoteSettings):
 class ImapRemote(RemoteSettings):
     """One folder of an IMAP server, for sources of kind maildir."""
 
-    kind: Literal["imap"] = Field(description="imap: the mails of one folder, read without changing it")
+    kind: Literal["imap"] = Field(description="the mails of one folder, read without changing it")
     host: str = Field(min_length=1, description="name of the server")
-    port: int | None = Field(
-        None, gt=0, lt=65536, description="port; default: 993, or 143 unless tls is `tls`"
-    )
+    port: int | None = Field(None, gt=0, lt=65536, description="none: 993, or 143 unless tls is `tls`")
     tls: Literal["tls", "starttls", "off"] = Field(
         "tls", description="encryption; off is possible on this machine alone"
     )
     ca_file: str | None = Field(
         None,
-        description="certificates that are trusted, PEM; relative to the settings file; default: the system's",
+        description="certificates that are trusted, PEM; none: the system's",
     )
     folder: str = Field("INBOX", min_length=1, description="folder on the server")
     requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
     max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
     since: date | None = Field(None, description="only mails that arrived there on this day or later")
     expunged: Literal["delete", "keep"] = Field(
-        "delete", description="what becomes of a mail here that is no longer in the folder there"
+        "delete", description="what becomes of a mail here that is no longer there"
     )
 
     @model_validator(mode="after")
@@ -189,10 +177,9 @@ class ImapRemote(RemoteSettings):
 class GitRemote(RemoteSettings):
     """Repositories of a public-inbox (v2 format), for sources of kind public_inbox."""
 
-    kind: Literal["git"] = Field(description="git: repositories of a public-inbox")
+    kind: Literal["git"] = Field(description="repositories of a public-inbox")
     url: str = Field(
-        description="address of the repository (https, ssh, git, http or file); with `{epoch}` of all epochs, as "
-        "`https://lore.kernel.org/linux-erofs/{epoch}`"
+        description="address; with `{epoch}` of all epochs, as `https://lore.kernel.org/linux-erofs/{epoch}`"
     )
 
     @field_validator("url")
@@ -213,11 +200,11 @@ class GitRemote(RemoteSettings):
 class ObjectRemote(RemoteSettings):
     """A prefix of an object store, or another folder, for any kind of source but public_inbox."""
 
-    kind: Literal["objects"] = Field(description="objects: all files below a prefix")
+    kind: Literal["objects"] = Field(description="all files below a prefix")
     url: str = Field(description="`s3://bucket/prefix` (extra `s3`) or `file:///folder`")
     requests_per_minute: int = Field(1200, gt=0, description="files that are copied in any minute")
     endpoint: str | None = Field(None, description="address of an S3 service other than Amazon's")
-    region: str | None = Field(None, description="region of the bucket; default: as the environment says")
+    region: str | None = Field(None, description="none: as the environment says")
     anonymous: bool = Field(False, description="send no credentials")
 
     @field_validator("url")

@@ -17,6 +17,8 @@ from dagster_project.orchestration.outcomes import FailedCheck, Interrupted
 from transforms.errors import BusyError, WeftError
 from transforms.settings.operations import AlertSettings
 
+_TIMEOUT_SECONDS = 30.0
+"""What the command, or the post, may take."""
 _LOG = logging.getLogger("weft.alerts")
 
 
@@ -62,17 +64,17 @@ def alert_lost_run(settings: AlertSettings, root: Path, job: str, run_id: str) -
     send(settings, _payload("run_lost", root, job=job, run_id=run_id))
 
 
-def send(settings: AlertSettings, payload: Mapping[str, Any]) -> list[str]:
-    """Hand the payload to the command and to the URL; what kept it from arriving, which is logged too.
+def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _TIMEOUT_SECONDS) -> list[str]:
+    """Hand the payload to the command and to the URL, each for some `seconds`; what kept it from arriving.
 
     An alert that cannot be delivered never fails what it tells about.
     """
     body = json.dumps(payload, sort_keys=True).encode()
     faults = []
     if settings.command:
-        faults.append(_run(settings.command, body, settings.timeout_seconds))
+        faults.append(_run(settings.command, body, seconds))
     if settings.url or settings.url_env:
-        faults.append(_post(settings, body))
+        faults.append(_post(settings, body, seconds))
     found = [fault for fault in faults if fault]
     for fault in found:
         _LOG.warning("an alert was not delivered: %s", fault)
@@ -117,7 +119,7 @@ def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
     return f"alerts.command {command[0]} ended with {done.returncode}" if done.returncode else None
 
 
-def _post(settings: AlertSettings, body: bytes) -> str | None:
+def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
     """Why the URL did not take the payload; None if it did. The URL is not told: it may be a secret."""
     url = settings.url or os.environ.get(settings.url_env or "", "")
     if not url.startswith(("http://", "https://")):
@@ -125,5 +127,5 @@ def _post(settings: AlertSettings, body: bytes) -> str | None:
     # Most runs send nothing, and need not load what it takes.
     from dagster_project.resources.remotes.webhook import post
 
-    fault = post(url, body, settings.timeout_seconds)
+    fault = post(url, body, seconds)
     return f"the URL of alerts {fault}" if fault else None

@@ -11,7 +11,7 @@ from assets import graph
 from assets.conversations import context_assets, conversation_assets
 from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
-from assets.fetch import FetchPolicy, fetched_asset
+from assets.fetch import fetched_asset
 from assets.mail import mail_assets, slow_assets
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.readiness import readiness_asset
@@ -37,7 +37,7 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             source.name,
             source.fetch_step,
             remote.kind,
-            FetchPolicy(remote.attempts, remote.backoff_seconds, remote.max_lag_hours),
+            remote.max_lag_hours,
         )
         for source in settings.sources
         if (remote := source.remote)
@@ -50,7 +50,7 @@ def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     return [
         evaluation_queries_asset(),
         evaluation_runs_asset(),
-        evaluation_report_asset(settings.evaluation, changes),
+        evaluation_report_asset(changes),
     ]
 
 
@@ -90,16 +90,15 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
             threads_asset(settings.threads),
             message_links_asset(),
             document_links_asset(),
-            families_asset(settings.families),
-            inferred_quotes_asset(settings.inferred_quotes),
+            families_asset(),
+            inferred_quotes_asset(),
             chunk_context_asset(
-                settings.chunks,
                 settings.terms,
                 settings.sentences,
                 settings.safety,
                 settings.sentence_kinds(),
             ),
-            corpus_measures_asset(settings.measures),
+            corpus_measures_asset(),
             embeddings_asset(settings.embedding, settings.safety),
             *graph.graph_assets(
                 settings.graph, settings.terms, embeddings_version(settings.embedding, settings.safety)

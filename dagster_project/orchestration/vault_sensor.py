@@ -18,9 +18,14 @@ from dagster_project.orchestration.run_status import run_under_way
 from dagster_project.resources.sources.trees import tree_files
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
-from transforms.settings.operations import WatchSettings
 
 SENSOR = "vault_edits"
+_INTERVAL_SECONDS = 10
+"""Seconds between two looks; a look reads names, sizes and times."""
+_QUIET_SECONDS = 10.0
+"""Seconds without another edit before a run is asked for."""
+_LONGEST_WAIT_SECONDS = 40.0
+"""Seconds after the first edit at which a run is asked for though edits go on: with the build it stays under a minute."""
 
 
 class Looked(BaseModel):
@@ -37,12 +42,12 @@ class Looked(BaseModel):
         first = now if self.first_edit is None else self.first_edit
         return Looked(fingerprint=fingerprint, first_edit=first, last_edit=now)
 
-    def is_settled(self, now: float, settings: WatchSettings) -> bool:
+    def is_settled(self, now: float) -> bool:
         """True if edits wait and none came for a while, or if the first has waited long enough."""
         if self.first_edit is None or self.last_edit is None:
             return False
-        is_quiet = now - self.last_edit >= settings.quiet_seconds
-        return is_quiet or now - self.first_edit >= settings.longest_wait_seconds
+        is_quiet = now - self.last_edit >= _QUIET_SECONDS
+        return is_quiet or now - self.first_edit >= _LONGEST_WAIT_SECONDS
 
 
 def documents_fingerprint(settings: Settings) -> str:
@@ -72,7 +77,7 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
     @dg.sensor(
         name=SENSOR,
         job_name=REFRESH,
-        minimum_interval_seconds=settings.watch.interval_seconds,
+        minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
     )
@@ -83,7 +88,7 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
         context.update_cursor(looked.model_dump_json())
         if looked.first_edit is None:
             return dg.SkipReason("no document was edited")
-        if not looked.is_settled(now, settings.watch):
+        if not looked.is_settled(now):
             return dg.SkipReason("edits are still coming in")
         if going := run_under_way(context.instance, settings.root, REFRESH):
             return dg.SkipReason(f"edits wait for the end of run {going.run_id}")

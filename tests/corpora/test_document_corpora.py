@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
+from transforms.settings.documents import DocumentSettings
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_every_heading_that_another_parser_finds_is_a_node_or_has_nothing_under_
 
 def test_chunks_and_exclusions_hold_all_that_is_no_heading(documents: pa.Table):
     nodes = document_nodes(documents)
-    made = tree_chunks(documents, nodes, DocumentChunkSettings())
+    made = tree_chunks(documents, nodes)
     assert made.chunks.num_rows == nodes.num_rows
     assert len(set(made.chunks["chunk_id"].to_pylist())) == nodes.num_rows
     spans = [

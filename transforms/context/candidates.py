@@ -17,11 +17,15 @@ from transforms.settings.search import TermSettings
 from transforms.text.terms import counted_terms, stems
 
 VERSION = "1"
+_ADAPTIVE_MESSAGES = 100
+"""Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
+_MMR_LAMBDA = 0.6
+"""Weight of relevance against likeness (egregora)."""
 _SHARPNESS = 4
 
 
 def asked_with(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
-    """The queries: `window_id`, `query` and `text`, by the strategy of the settings (seed 003, future 1 and 2).
+    """The queries: `window_id`, `query` and `text`, by the strategy of the settings (egregora).
 
     `windows` has doc_id, message_count and text (all that is said); `chunks` has doc_id,
     chunk_index and text.
@@ -36,7 +40,7 @@ def asked_with(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSet
     elif settings.strategy == "chunks":
         whole = whole.clear()
     elif settings.strategy == "adaptive":
-        whole = whole.filter(pl.col("messages") <= settings.adaptive_messages)
+        whole = whole.filter(pl.col("messages") <= _ADAPTIVE_MESSAGES)
         parts = parts.join(whole, on="window_id", how="anti")
     made = pl.concat([whole.drop("messages"), parts])
     return made.filter(pl.col("text").str.contains(r"[\p{L}\p{N}]")).sort("window_id", "query")
@@ -132,7 +136,7 @@ def ordered(
     ).group_by("window_id", maintain_order=True):
         if settings.pick == "mmr":
             assert vectors is not None
-            order = _mmr(rows, vectors, settings.mmr_lambda)
+            order = _mmr(rows, vectors, _MMR_LAMBDA)
         elif settings.pick == "coverage":
             order = _coverage(rows, candidates.filter(pl.col("window_id") == window))
         elif settings.pick == "rounds":

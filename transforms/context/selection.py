@@ -18,6 +18,10 @@ from transforms.hashing import bytes_sha256
 from transforms.schemas.conversations import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
 from transforms.settings.conversations import ContextSettings
 
+_EQUAL_SIMILARITY = 0.95
+"""Cosine from which, with dedup_strategy = "semantic", texts are equal."""
+_PASSAGE_CHARS = 400
+"""Characters of a passage in the block of related posts (egregora)."""
 VERSION = f"1.{steps.VERSION}.{block.VERSION}"
 NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"
 
@@ -49,7 +53,7 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
         )
     elif settings.dedup_strategy == "semantic":
         kept = steps.deduplicated(candidates, n=len(candidates) or 1)
-        kept = steps.unlike(kept, vectors(kept.get_column("chunk_id").to_list()), settings.dedup_similarity)
+        kept = steps.unlike(kept, vectors(kept.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY)
     else:
         kept = steps.deduplicated(candidates, settings.dedup_max_per_doc)
     near = vectors(kept.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
@@ -92,7 +96,7 @@ def window_context(
                 "result_count": len(candidates.filter(pl.col("window_id") == window)),
                 "document_count": len(mine),
                 "final_count": len(best),
-                "block": block.related_posts(best, settings.passage_chars),
+                "block": block.related_posts(best, _PASSAGE_CHARS),
                 "records": [_record(p) for p in best],
                 "compiled": made.block,
                 "manifest": json.dumps(context_manifest(made, question, facts, settings), sort_keys=True),

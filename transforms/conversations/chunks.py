@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.conversations.pseudonyms import is_pseudonym
-from transforms.conversations.query_chunks import TokenCounter, TokenPiece, token_pieces
+from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenCounter, TokenPiece, token_pieces
 from transforms.conversations.windows import consolidated, without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
@@ -20,6 +20,8 @@ from transforms.settings.conversations import ConversationSettings
 from transforms.text.offsets import Offsets
 
 VERSION = "1"
+_NEIGHBOUR_TURNS = 2
+"""Turns before and behind a turn that the lexical index reads with it: alone it has few words."""
 _WORD = re.compile(r"[^\W_]")
 
 
@@ -47,9 +49,9 @@ def conversation_chunks(
             if not _WORD.search(turn["text"]):
                 excluded.append(_exclusion(turn, place))
             elif settings.index in ("both", "turns"):
-                own.append(_turn(said, number, place, settings))
+                own.append(_turn(said, number, place))
         if settings.index in ("both", "windows"):
-            pieces = token_pieces(made.markdown, settings.query_tokens, settings.overlap_tokens, count)
+            pieces = token_pieces(made.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
             begins = [r[0] for r in made.ranges]
             for piece in pieces:
                 first = said[max(0, bisect_left(begins, piece.start + 1) - 1)] if said else None
@@ -75,11 +77,9 @@ def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _turn(
-    said: Sequence[Mapping[str, Any]], number: int, place: tuple[int, int], settings: ConversationSettings
-) -> dict[str, Any]:
+def _turn(said: Sequence[Mapping[str, Any]], number: int, place: tuple[int, int]) -> dict[str, Any]:
     turn = said[number]
-    reach = settings.neighbour_turns
+    reach = _NEIGHBOUR_TURNS
     around = [*said[max(0, number - reach) : number], *said[number + 1 : number + 1 + reach]]
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = _speaker(turn)

@@ -16,6 +16,8 @@ from transforms.text.offsets import Offsets
 from transforms.text.splits import splits
 
 VERSION = "1"
+OVERLAP_TOKENS = 150
+"""Tokens that neighbours repeat of each other, in whole paragraphs (egregora)."""
 _PARAGRAPH = re.compile(r"\n{2,}")
 _JOIN_TOKENS = 2
 _SHRINK = 0.95
@@ -107,7 +109,7 @@ def conversation_query_chunks(
     seen: dict[str, int] = {}
     for window in windows.to_pylist():
         text = window["markdown"]
-        pieces = token_pieces(text, settings.query_tokens, settings.overlap_tokens, count)
+        pieces = token_pieces(text, settings.query_tokens, OVERLAP_TOKENS, count)
         offsets = Offsets(text)
         for number, piece in enumerate(pieces):
             said = text[piece.start : piece.end]

@@ -27,6 +27,8 @@ from transforms.text.charsets import decode_text
 
 VERSION = "2"
 
+_MAX_RST_BYTES = 1 << 20
+"""Bytes; a larger reStructuredText file is set aside, docutils is slow."""
 _CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -123,10 +125,14 @@ def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings
         raise _FileFaultError("duplicate: the path was given twice")
     if _format(file.path) is None:
         raise _FileFaultError(f"unknown_format: known extensions are {', '.join(DOCUMENT_FORMATS)}")
-    name = "max_rst_bytes" if _format(file.path) == "rst" else "max_document_bytes"
-    limit = getattr(settings, name)
-    if len(file.data) > limit:
-        raise _FileFaultError(f"too_large: {len(file.data)} bytes, DocumentSettings.{name} is {limit}")
+    if len(file.data) > settings.max_document_bytes:
+        raise _FileFaultError(
+            f"too_large: {len(file.data)} bytes, documents.max_document_bytes is {settings.max_document_bytes}"
+        )
+    if _format(file.path) == "rst" and len(file.data) > _MAX_RST_BYTES:
+        raise _FileFaultError(
+            f"too_large: {len(file.data)} bytes of reStructuredText, the cap is {_MAX_RST_BYTES}"
+        )
 
 
 def _format(path: str) -> str | None:

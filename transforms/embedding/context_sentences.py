@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, create_model
 
 from transforms.hashing import text_hash
-from transforms.settings.models import SafetySettings, SentenceSettings
+from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened
 
 VERSION = "1"
@@ -33,6 +33,14 @@ INSTRUCTION = (
     "words, plain text. Write one sentence per chunk, in their order."
 )
 _FACTS = ("description", "from_name", "from_addr", "thread_subject", "document_title")
+BATCH_CHUNKS = 10
+"""Chunks per prompt (SecondBrain)."""
+SENTENCE_CHARS = 300
+"""A longer sentence is not taken."""
+_LOOKBACK, _BEFORE_CHARS = 2, 300
+"""Chunks before a chunk that are shown with it (SecondBrain), and characters of each."""
+_TEXT_CHARS = 2000
+"""Characters of the chunk that are shown."""
 _SCRIPT_SHARE = 0.5
 
 
@@ -142,7 +150,7 @@ class Request:
 
 
 def requests(
-    placed: pa.Table, sentences: pa.Table, model: str, settings: SentenceSettings, safety: SafetySettings
+    placed: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
 ) -> tuple[list[Request], Counter[str]]:
     """What is asked about each chunk of `placed`: its place, the chunks before it, its text, cut to their lengths.
 
@@ -156,15 +164,15 @@ def requests(
     )
     frame = pl.DataFrame(placed.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
     before = [
-        pl.col("text_display").shift(n).over("doc_id", "attachment_id").str.slice(0, settings.before_chars)
-        for n in range(settings.lookback, 0, -1)
+        pl.col("text_display").shift(n).over("doc_id", "attachment_id").str.slice(0, _BEFORE_CHARS)
+        for n in range(_LOOKBACK, 0, -1)
     ]
     made = frame.select(
         "chunk_id",
         before=pl.concat_list([pl.lit([], dtype=pl.List(pl.String)), *before])
         .list.drop_nulls()
         .list.join("\n…\n"),
-        text=pl.col("text_display").str.slice(0, settings.text_chars),
+        text=pl.col("text_display").str.slice(0, _TEXT_CHARS),
     ).join(pl.DataFrame(sentences), on="chunk_id", maintain_order="left")
     found = []
     for chunk_id, earlier, text, place in made.iter_rows():
@@ -191,16 +199,16 @@ def prompt(batch: Sequence[Request]) -> dict[str, Any]:
     return {"chunks": [{"number": n, **request.data} for n, request in enumerate(batch, 1)]}
 
 
-def usable(sentence: str, text: str, settings: SentenceSettings) -> str | None:
+def usable(sentence: str, text: str) -> str | None:
     """The sentence on one line; None if it is empty, too long or not in the script of the chunk's text.
 
     The language itself is not told: a sentence in Latin letters on a text in Cyrillic ones is found,
     one in French on an English text is not.
     """
     line = " ".join(sentence.split())
-    if not 10 <= len(line) <= settings.sentence_chars or not re.search(r"[^\W\d_]", line):
+    if not 10 <= len(line) <= SENTENCE_CHARS or not re.search(r"[^\W\d_]", line):
         return None
-    script = _script(text[: settings.text_chars])
+    script = _script(text[:_TEXT_CHARS])
     return line if script is None or _share(line, script) >= _SCRIPT_SHARE else None
 
 

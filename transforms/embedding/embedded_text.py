@@ -11,9 +11,10 @@ from transforms.hashing import text_hash
 from transforms.mail.threads import threads
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
 from transforms.schemas.table import TEXT
-from transforms.settings.mail import ChunkSettings
 
 VERSION = "3"
+_PARENT_CHARS = 800
+"""Characters of the answered mail that a short reply without anchor is embedded with."""
 _SUBSTANCE = re.compile(r"[^\W_]")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
@@ -24,24 +25,23 @@ def joined_context(
     messages: ibis.Table,
     tree: ibis.Table,
     quotes: ibis.Table,
-    settings: ChunkSettings,
 ) -> tuple[pa.Table, pa.Table]:
     """The table `chunk_context` without sentences, and the result of `restated`, of the lake's mail.
 
     `chunks` and `messages` have a row for every copy of a mail; `quotes` is `inferred_quotes`.
     """
     published = threads.canonical(chunks, memberships, "doc_id")
-    parents = parent_texts(published, tree, settings).to_pyarrow()
+    parents = parent_texts(published, tree).to_pyarrow()
     bodies = threads.canonical(messages.select("source", "unit", "message_id", "body"), memberships)
     needed = bodies.semi_join(quotes, "message_id").to_pyarrow()
     own = restated(requoted(published, quotes).to_pyarrow(), needed)
-    return chunk_context(parents, own, settings), own
+    return chunk_context(parents, own), own
 
 
-def parent_texts(chunks: ibis.Table, tree: ibis.Table, settings: ChunkSettings) -> ibis.Table:
+def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHARS) -> ibis.Table:
     """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
 
-    Columns chunk_id, title, text_lex and context (at most `parent_chars` characters of the authored
+    Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
     text of the first chunk of the mail above it in `thread_tree`). Seed 000, rule 5.
     """
     body = chunks.filter(chunks.attachment_id.isnull())
@@ -55,7 +55,7 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, settings: ChunkSettings) 
     return (
         joined.mutate(nth=ibis.row_number().over(first))
         .filter(lambda t: t.nth == 0)
-        .select("chunk_id", "title", "text_lex", context=lambda t: t.said.left(settings.parent_chars))
+        .select("chunk_id", "title", "text_lex", context=lambda t: t.said.left(chars))
         .order_by("chunk_id")
     )
 
@@ -116,7 +116,7 @@ def _parted(text: str, gone: set[str]) -> tuple[str, str]:
     return _MANY_BREAKS.sub("\n\n", "\n".join(kept)).strip("\n"), "\n".join(moved)
 
 
-def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings) -> pa.Table:
+def chunk_context(parents: pa.Table, restated: pa.Table) -> pa.Table:
     """The `chunk_context` table from the results of `parent_texts` and `restated`."""
     own = {r["chunk_id"]: r for r in restated.to_pylist()}
     rows = {i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"]) for i, r in own.items()}
@@ -126,7 +126,7 @@ def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings
         if said is None or not said["is_quote"]:
             reply = said["text_lex"] if said else row["text_lex"]
             kind = "parent_unquoted" if said else "parent"
-            rows[chunk_id] = (context, kind, _embedded(row["title"], context, reply, settings))
+            rows[chunk_id] = (context, kind, _embedded(row["title"], context, reply))
     ordered = sorted(rows.items())
     table = pa.table(
         {
@@ -142,8 +142,8 @@ def chunk_context(parents: pa.Table, restated: pa.Table, settings: ChunkSettings
     return CHUNK_CONTEXT.conform(table)
 
 
-def _embedded(title: str, context: str, reply: str, settings: ChunkSettings) -> str:
-    subject = f"Subject: {title}\n\n" if settings.embed_subject and title else ""
+def _embedded(title: str, context: str, reply: str) -> str:
+    subject = f"Subject: {title}\n\n" if title else ""
     return f"{subject}In reply to:\n{context.strip()}\n\nReply:\n{reply.strip()}"
 
 

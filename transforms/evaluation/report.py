@@ -24,9 +24,10 @@ from transforms.evaluation.quality import (
 )
 from transforms.retrieval.labels import LABELS, NOTHING
 from transforms.retrieval.pipeline import STAGES
-from transforms.settings.evaluation import EvaluationSettings
 
 _NEARLY_ALL = 0.8
+_PASSAGE_BYTES = 5000
+"""Bytes of retrieved text that passages are looked for in."""
 FORMAT = 3
 """Version of the report."""
 
@@ -88,15 +89,15 @@ def report(
     runs: pl.DataFrame,
     contents: pl.DataFrame,
     facts: pl.DataFrame,
-    settings: EvaluationSettings,
     profiles: Mapping[str, Mapping[str, Any]],
+    passage_bytes: int = _PASSAGE_BYTES,
 ) -> dict[str, Any]:
     """Everything that an evaluation found, ready for JSON; the same input gives the same report.
 
     `queries` is `schemas.EVALUATION_QUERIES`, `contents` the chunks of `judgements.Contents`, `facts` that
     of `retrieved_measures`, `profiles` what each profile changes, the baseline first.
     """
-    values = quality(runs, judged, contents.drop_nulls("byte_start"), settings.passage_bytes, profiles)
+    values = quality(runs, judged, contents.drop_nulls("byte_start"), passage_bytes, profiles)
     derived = derived_tags(judged, facts)
     tags = {
         row["query_id"]: list(dict.fromkeys([*row["tags"], *derived.get(row["query_id"], [])]))

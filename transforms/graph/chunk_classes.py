@@ -36,7 +36,7 @@ def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings
     frame = frame.with_columns(code_line_count=counts, is_code_text="is_code").with_columns(
         is_code_lines=lines
     )
-    rule = "is_code_text" if settings.code_rule == "text" else "is_code_lines"
+    rule = "is_code_text" if settings.profile == "data" else "is_code_lines"
     return CHUNK_CLASSES.conform(frame.with_columns(is_code=rule).select(CHUNK_CLASSES.names).to_arrow())
 
 

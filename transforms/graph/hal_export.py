@@ -108,7 +108,7 @@ class _Graph:
         self.code = _column_by_id(tables.classes, "is_code")
         self.keywords = _lists_by_chunk(tables.keywords, ("keyword", "score"))
         self.prompts = _lists_by_chunk(tables.prompts, ("simhash",))
-        self.similar = similar_documents(tables.chunks, settings)
+        self.similar = similar_documents(tables.chunks)
         self.links, self.linked_from = self._relations(tables.links)
 
     def document_files(self, doc_id: str) -> dict[str, bytes]:

@@ -16,7 +16,6 @@ from transforms.documents.markdown import outline
 from transforms.graph.prompt_hashes import is_question_list
 from transforms.hashing import parts_hash
 from transforms.schemas.graph import CHUNK_KEYWORDS, KEYWORDS
-from transforms.settings.documents import GraphSettings
 from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
 
@@ -32,6 +31,8 @@ BOUND_SHARE = 0.3
 COMMON_SHARE = 0.6
 """Share of the pages from which a single word is no keyword, in a tree of some pages."""
 SOME_PAGES = 5
+_MAX_KEYWORDS = 50
+"""Keywords that are computed for a source without `_keywords/words.md`."""
 COMPOUND_FACTOR = 1.5
 RARITY = ((0.1, 2.0), (0.25, 1.5))
 """Shares of the pages below which a term counts more."""
@@ -71,12 +72,12 @@ _COMMON = (
 _FUNCTION_WORDS = frozenset(_COMMON.split())
 
 
-def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSettings) -> pa.Table:
+def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_KEYWORDS) -> pa.Table:
     """The keywords of all trees, as `schemas.KEYWORDS`, best first in each folder.
 
     A document at `_keywords/words.md` lists those of the folder it stands in: rows of a table whose
     first column is the term and whose last is the score. For the other documents of a source the best
-    `max_keywords` are computed as such lists say: count × heading × kind × rarity, over the pages of
+    `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
     the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
     """
     frame = _pages(documents)
@@ -96,8 +97,8 @@ def keywords(documents: pa.Table, settings: GraphSettings, term_settings: TermSe
     covered = {(row["source"], row["folder"]) for row in listed}
     parts = [KEYWORDS.from_rows(listed)]
     for (source,), pages in frame.filter(~pl.col("is_list")).group_by("source", maintain_order=True):
-        if (source, "") not in covered and settings.max_keywords:
-            parts.append(_computed(str(source), pages, settings.max_keywords, term_settings))
+        if (source, "") not in covered and most:
+            parts.append(_computed(str(source), pages, most, term_settings))
     made = pl.concat([_frame(part) for part in parts]).unique(["source", "folder", "keyword"], keep="first")
     order = ["source", "folder", "score", "keyword"]
     return KEYWORDS.conform(made.sort(order, descending=[False, False, True, False]).to_arrow())

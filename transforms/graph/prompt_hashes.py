@@ -1,7 +1,7 @@
 """Questions that chunks answer, as 64-bit SimHashes: a search that needs no vector of the query.
 
-What is here: reading `qa-pairs.md`, the hash, which question belongs to which chunk (seed 004,
-experimental there). What is not: vectors, which come from the embedder.
+What is here: reading `qa-pairs.md`, the hash, which question belongs to which chunk (experimental in
+the Information Graph). What is not: vectors, which come from the embedder.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ VERSION = "1"
 
 FILE_NAME = "qa-pairs.md"
 BITS = 64
+MOST_BITS = 12
+"""Bits by which a query and a stored question may differ and count as the same."""
+_PROMPT_SIMILARITY = 0.5
+"""Cosine from which, with prompts = "threshold", a chunk keeps a question."""
 
 _QUESTION = re.compile(
     r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?Q(?:uestion)?[ \t]*\d*[.:](?:\*\*|__)?[ \t]*(.*)"
@@ -165,10 +169,9 @@ def _near(
     asked_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
     scores = np.round(asked_vectors @ embedded[numbers].astype(np.float64).T, DECIMALS)
     if settings.prompts == "top":
-        ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
-        kept = ranks < settings.prompt_top
+        kept = np.arange(len(numbers)) == scores.argmax(axis=1)[:, None]
     else:
-        kept = scores >= settings.prompt_similarity
+        kept = scores >= _PROMPT_SIMILARITY
     asked = group.select("question", "asked_in").rows()
     for number, (question, _) in enumerate(asked):
         kept[number] |= [(question, chunks[n]["chunk_id"]) in own for n in numbers]

@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.graph.stripes import DECIMALS, matrix
-from transforms.settings.documents import GraphSettings
 
+_PERCENTILE = 90.0
+"""Percentile of all pairs above which documents are similar (Information Graph)."""
+_MOST = 5
+"""Similar documents that a document names (Information Graph)."""
 _ROWS_AT_ONCE = 1024
 _SAMPLE = 1000
 """Documents whose pairs the percentile is taken of; every n-th where there are more."""
@@ -22,20 +25,20 @@ class Similar(NamedTuple):
     similarity: float
 
 
-def similar_documents(chunks: pa.Table, settings: GraphSettings) -> dict[str, list[Similar]]:
-    """By document the documents most like it, at most `similar_documents`, best first.
+def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
+    """By document the documents most like it, at most _MOST, best first.
 
     `chunks` is the result of `stripes.embedded_chunks`. Similar are documents whose similarity is above
     the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds.
     """
     names, first = np.unique(chunks.column("doc_id").to_numpy(zero_copy_only=False), return_index=True)
-    if len(names) < 2 or not settings.similar_documents:
+    if len(names) < 2:
         return {}
     means = np.add.reduceat(matrix(chunks.column("vector")).astype(np.float64), first, axis=0)
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
-    threshold = _threshold(means, settings.similar_percentile)
+    threshold = _threshold(means)
     found: dict[str, list[Similar]] = {}
-    most = min(settings.similar_documents, len(names) - 1)
+    most = min(_MOST, len(names) - 1)
     for start in range(0, len(names), _ROWS_AT_ONCE):
         scores = np.round(means[start : start + _ROWS_AT_ONCE] @ means.T, DECIMALS)
         own = np.arange(len(scores))
@@ -49,9 +52,9 @@ def similar_documents(chunks: pa.Table, settings: GraphSettings) -> dict[str, li
     return found
 
 
-def _threshold(means: np.ndarray, percentile: float) -> float:
+def _threshold(means: np.ndarray) -> float:
     sample = means[:: -(-len(means) // _SAMPLE)]
     if len(sample) < 2:
         sample = means[:2]
     pairs = (sample @ sample.T)[np.triu_indices(len(sample), 1)]
-    return round(float(np.percentile(pairs, percentile)), DECIMALS)
+    return round(float(np.percentile(pairs, _PERCENTILE)), DECIMALS)

@@ -61,6 +61,12 @@ def _embedded_as(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     return joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
 
 
+_COSINE_WEIGHT = 0.7
+"""What vectors count in a mixed similarity; words count the rest (Information Graph)."""
+_TECHNICAL_TITLES = ["quick reference", "api reference", "command reference", "cheat sheet", "cheatsheet"]
+"""Words in the heading of a technical baseline (Information Graph, whose published data never has the first)."""
+
+
 def stripes_of(
     chunks: pa.Table, classes: pa.Table, context: ibis.Table, embeddings: ibis.Table, settings: GraphSettings
 ) -> tuple[pa.Table, pa.Table]:
@@ -96,8 +102,7 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
     )
     if settings.similarity == "mixed":
         pairs = pairs.with_columns(jaccard=_jaccards(frame, ones, others))
-    weight = settings.cosine_weight
-    mixed = weight * pl.col("cosine") + (1 - weight) * pl.col("jaccard")
+    mixed = _COSINE_WEIGHT * pl.col("cosine") + (1 - _COSINE_WEIGHT) * pl.col("jaccard")
     pairs = pairs.with_columns(similarity=pl.coalesce(mixed, "cosine").round(DECIMALS))
     return CHUNK_SIMILARITIES.conform(
         pairs.sort("doc_id", "baseline", "chunk_index").select(CHUNK_SIMILARITIES.names).to_arrow()
@@ -129,12 +134,12 @@ def stripe(orders: pa.Table, doc_id: str, count: int, baseline: str = "conceptua
 def _baselines(frame: pl.DataFrame, settings: GraphSettings) -> pl.DataFrame:
     """Columns doc_id, baseline, baseline_index and baseline_row."""
     index = pl.col("chunk_index")
-    if settings.baseline == "class":
+    if settings.profile == "data":
         conceptual = pl.coalesce(index.filter(~pl.col("is_code")).min(), index.min())
         technical = index.filter(pl.col("is_code")).min()
     else:
         named = pl.col("heading_path").list.last().str.to_lowercase()
-        is_technical = named.str.contains_any(list(settings.technical_titles)).fill_null(False)
+        is_technical = named.str.contains_any(_TECHNICAL_TITLES).fill_null(False)
         conceptual = index.min()
         technical = index.filter((index == 1) & is_technical).min()
     found = frame.group_by("doc_id").agg(conceptual=conceptual, technical=technical)

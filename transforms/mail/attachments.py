@@ -9,9 +9,10 @@ import zlib
 from typing import NamedTuple
 
 from transforms.mail.html_text import html_text
-from transforms.settings.mail import MailSettings
 from transforms.text.charsets import decode_text
 
+_MAX_RATIO = 250
+"""Decompressed : stored above which what is over _BOMB_FLOOR bytes is a bomb."""
 _BOMB_FLOOR = 16 << 20
 """Bytes of output up to which no compression ratio is suspicious."""
 _BLOCK = 1 << 20
@@ -80,12 +81,12 @@ def attachment_text(
     filename: str | None,
     declared_type: str,
     charset: str | None,
-    settings: MailSettings,
+    max_bytes: int,
 ) -> AttachmentText:
     """Class and text of the decoded bytes of one attached part.
 
     The content decides, not the declared type: patches travel as octet-stream. A single file under
-    gzip, bzip2 or xz is read through, within `max_attachment_bytes` and `max_compression_ratio`; tar
+    gzip, bzip2 or xz is read through, within `max_bytes` and a ratio of sizes; tar
     and zip are archives and have no text. Line ends become LF.
     """
     if declared_type in _SIGNATURES:
@@ -96,7 +97,7 @@ def attachment_text(
     for _ in range(_MAX_LAYERS):
         if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
             break
-        data, reason = _decompressed(data, settings)
+        data, reason = _decompressed(data, max_bytes)
         name = re.sub(r"\.(?:gz|bz2|xz|z)\Z", "", name, flags=re.I)
         charset = None
         if reason is not None:
@@ -158,31 +159,29 @@ def _binary_kind(data: bytes, declared_type: str) -> AttachmentText | None:
     return None
 
 
-def _decompressed(data: bytes, settings: MailSettings) -> tuple[bytes, str | None]:
+def _decompressed(data: bytes, limit: int) -> tuple[bytes, str | None]:
     """The first file inside compressed `data`, or the reason why it is not read; cut data gives its start."""
     out = bytearray()
-    limit = settings.max_attachment_bytes
     rest = data
     try:
         while rest.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
-            rest = _one_member(rest, out, len(data), settings)
+            rest = _one_member(rest, out, len(data), limit)
             if len(out) > limit:
                 return b"", f"compression bomb: more than {limit} bytes inside {len(data)}"
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
         if not out:
             return b"", f"broken archive: {error}"
-    if len(out) > _BOMB_FLOOR and len(out) > len(data) * settings.max_compression_ratio:
-        return b"", f"compression bomb: more than {settings.max_compression_ratio} times {len(data)} bytes"
+    if _is_bomb(out, len(data)):
+        return b"", f"compression bomb: more than {_MAX_RATIO} times {len(data)} bytes"
     return bytes(out), None
 
 
-def _one_member(data: bytes, out: bytearray, stored: int, settings: MailSettings) -> bytes:
+def _one_member(data: bytes, out: bytearray, stored: int, limit: int) -> bytes:
     """Append one compressed member to `out`, stopping just above the limits; what stands behind it."""
-    limit = settings.max_attachment_bytes
     if data.startswith(b"\x1f\x8b"):
         gzip = zlib.decompressobj(wbits=31)
         block = data
-        while not gzip.eof and len(out) <= limit and not _is_bomb(out, stored, settings):
+        while not gzip.eof and len(out) <= limit and not _is_bomb(out, stored):
             piece = gzip.decompress(block, _BLOCK)
             out += piece
             block = gzip.unconsumed_tail
@@ -191,7 +190,7 @@ def _one_member(data: bytes, out: bytearray, stored: int, settings: MailSettings
         return gzip.unused_data if gzip.eof else b""
     other = bz2.BZ2Decompressor() if data.startswith(b"BZh") else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
     block = data
-    while not other.eof and len(out) <= limit and not _is_bomb(out, stored, settings):
+    while not other.eof and len(out) <= limit and not _is_bomb(out, stored):
         piece = other.decompress(block, _BLOCK)
         out += piece
         block = b""
@@ -200,5 +199,5 @@ def _one_member(data: bytes, out: bytearray, stored: int, settings: MailSettings
     return other.unused_data if other.eof else b""
 
 
-def _is_bomb(out: bytearray, stored: int, settings: MailSettings) -> bool:
-    return len(out) > _BOMB_FLOOR and len(out) > stored * settings.max_compression_ratio
+def _is_bomb(out: bytearray, stored: int) -> bool:
+    return len(out) > _BOMB_FLOOR and len(out) > stored * _MAX_RATIO

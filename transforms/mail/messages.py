@@ -103,7 +103,7 @@ def read_mail(
     for mail in raw:
         fault = mail.fault or _size_fault(mail, settings)
         data, envelope_at = _without_envelope(mail)
-        parsed = None if fault else parsed_mail(data, settings, quick=quick)
+        parsed = None if fault else parsed_mail(data, quick=quick)
         if parsed is None:
             quarantine.add(_set_aside(mail, fault or "not_mail: no header that mails have"))
             continue
@@ -213,7 +213,7 @@ def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
     if len(mail.data) <= settings.max_message_bytes:
         return None
     limit = settings.max_message_bytes
-    return f"too_large: {len(mail.data)} bytes, MailSettings.max_message_bytes is {limit}"
+    return f"too_large: {len(mail.data)} bytes, mail.max_message_bytes is {limit}"
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:

@@ -34,7 +34,6 @@ from transforms.mail.mime_tree import (
     repeated_fields,
 )
 from transforms.mail.transfer_encodings import IDENTITY, transfer_decoded
-from transforms.settings.mail import MailSettings
 from transforms.text.charsets import decode_text, holds
 
 
@@ -48,6 +47,10 @@ class Part(NamedTuple):
     data: bytes
     text: str | None
     reason: str | None
+
+
+_MAX_DEPTH = 32
+"""Nesting of MIME parts; deeper parts get no text."""
 
 
 @dataclass
@@ -67,7 +70,7 @@ class ParsedMail:
             self.defects.append(defect)
 
 
-def parsed_mail(data: bytes, settings: MailSettings, *, quick: bool = True) -> ParsedMail | None:
+def parsed_mail(data: bytes, *, quick: bool = True) -> ParsedMail | None:
     """The mail in `data`, None if it has no header that mails have; what is broken is repaired and noted.
 
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
@@ -84,7 +87,7 @@ def parsed_mail(data: bytes, settings: MailSettings, *, quick: bool = True) -> P
     mail = ParsedMail(headers.fields, defects=list(headers.defects))
     payload = data[headers.body_start :]
     try:
-        _read_payload(mail, payload, settings, quick)
+        _read_payload(mail, payload, quick)
     except MIME_FAULTS as error:
         return _undecoded(headers.fields, payload, error)
     return mail
@@ -99,7 +102,7 @@ def _undecoded(fields: dict[str, list[str]], payload: bytes, error: BaseExceptio
     return mail
 
 
-def _read_payload(mail: ParsedMail, payload: bytes, settings: MailSettings, quick: bool) -> None:
+def _read_payload(mail: ParsedMail, payload: bytes, quick: bool) -> None:
     fields = mail.fields
     for name in CONTENT_FIELDS:
         if name in fields and len(fields[name]) > 1:
@@ -119,7 +122,7 @@ def _read_payload(mail: ParsedMail, payload: bytes, settings: MailSettings, quic
         mail.note("mime_too_deep")
         mail.parts.append(Part(0, None, top.kind, None, payload, None, "nested too deeply"))
         return
-    _read_tree(tree, mail, settings, 0)
+    _read_tree(tree, mail, 0, _MAX_DEPTH)
 
 
 def _choose_type(mail: ParsedMail, payload: bytes) -> None:
@@ -132,10 +135,10 @@ def _choose_type(mail: ParsedMail, payload: bytes) -> None:
         mail.fields["content-type"] = [mail.fields["content-type"][chosen]]
 
 
-def _read_tree(tree: Tree, mail: ParsedMail, settings: MailSettings, first: int) -> None:
+def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
     for defect in tree.defects:
         mail.note(defect)
-    found = list(leaves(tree.root, settings, mail.note, first))
+    found = list(leaves(tree.root, levels, mail.note, first))
     # An alternative that has text needs no second rendering of it.
     has_plain = {
         leaf.alternative
@@ -151,7 +154,7 @@ def _read_tree(tree: Tree, mail: ParsedMail, settings: MailSettings, first: int)
         if kind == "text/html" and shown and leaf.alternative in has_plain:
             continue
         if kind.startswith("message/") and leaf.part.is_multipart():
-            mail.parts.append(_inner_message(leaf, kind, mail, settings))
+            mail.parts.append(_inner_message(leaf, kind, mail, levels))
             continue
         if kind.startswith("multipart/"):
             mail.note("multipart_without_boundary")
@@ -193,7 +196,7 @@ def _attach(mail: ParsedMail, leaf: Leaf, data: bytes) -> None:
         mail.parts.append(Part(leaf.position, filename(leaf.part), kind, charset, data, None, None))
 
 
-def _inner_message(leaf: Leaf, kind: str, mail: ParsedMail, settings: MailSettings) -> Part:
+def _inner_message(leaf: Leaf, kind: str, mail: ParsedMail, levels: int) -> Part:
     """A mail inside the mail, as text: its main headers, then its body; its own parts are attached too."""
     texts: list[str] = []
     for inner in _inner_mails(leaf.part, kind, mail):
@@ -201,9 +204,8 @@ def _inner_message(leaf: Leaf, kind: str, mail: ParsedMail, settings: MailSettin
         shown = ("from", "date", "subject") if kind == "message/rfc822" else tuple(fields)
         lines = [f"{name.capitalize()}: {fields[name]}\n" for name in shown if name in fields]
         inside = ParsedMail()
-        if leaf.depth + 1 < settings.max_mime_depth and kind != "message/delivery-status":
-            nested = settings.model_copy(update={"max_mime_depth": settings.max_mime_depth - leaf.depth - 1})
-            _read_tree(Tree(inner, b"", b"", []), inside, nested, leaf.position + 1)
+        if leaf.depth + 1 < levels and kind != "message/delivery-status":
+            _read_tree(Tree(inner, b"", b"", []), inside, leaf.position + 1, levels - leaf.depth - 1)
         mail.parts.extend(inside.parts)
         for defect in inside.defects:
             mail.note(defect)

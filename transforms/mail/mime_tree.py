@@ -20,7 +20,6 @@ from typing import NamedTuple
 from transforms.mail.header_block import BLOCK, MIME_FAULTS, regular_fields
 from transforms.mail.headers import MAX_FIELD_CHARS, header_text
 from transforms.mail.regular_multipart import regular_parts
-from transforms.settings.mail import MailSettings
 
 CONTENT_FIELDS = ("content-type", "content-transfer-encoding", "content-disposition")
 _BLANK_LINE = re.compile(rb"\r?\n")
@@ -254,20 +253,24 @@ def _line_keys(text: str) -> Iterator[str]:
     return ("".join(line.split()) for line in text.splitlines())
 
 
-def leaves(root: Message, settings: MailSettings, note: Callable[[str], None], first: int) -> Iterator[Leaf]:
+_MAX_PARTS = 1000
+"""Parts of one mail that are looked at."""
+
+
+def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) -> Iterator[Leaf]:
     """The parts that hold no others, in order, without recursion; messages inside count as one part."""
     stack: list[tuple[Message, int | None, int]] = [(root, None, 0)]
     index = first - 1
     while stack:
         part, alternative, depth = stack.pop()
         index += 1
-        if index >= settings.max_mime_parts:
+        if index >= _MAX_PARTS:
             note("mime_too_many_parts")
             return
         said = declared_by(part)
         kind = said.kind
         if part.is_multipart() and not kind.startswith("message/"):
-            if depth >= settings.max_mime_depth:
+            if depth >= levels:
                 note("mime_too_deep")
                 continue
             inside = index if kind == "multipart/alternative" else alternative

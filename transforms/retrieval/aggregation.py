@@ -1,4 +1,4 @@
-"""Parts of a document to the section that holds enough of them (seed 002, phase 3)."""
+"""Parts of a document to the section that holds enough of them (ra)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ import polars as pl
 
 from transforms.retrieval.hits import Context, Step, best_first, parted, unchanged
 from transforms.settings.search import SearchSettings
+
+_THRESHOLD = 0.5
+"""Share of the children of a heading that must be hits (ra)."""
+_SIBLINGS = {"after_elbow": 1, "before_elbow": 2}
+"""Children that must be hits at least: as ra, and as its later version."""
 
 
 class Node(NamedTuple):
@@ -39,10 +44,10 @@ class Match:
 def aggregated(matches: Iterable[Match], nodes: Mapping[str, Node], settings: SearchSettings) -> list[Match]:
     """Matches, one per node, with siblings gathered to their parent, best first, ties by id.
 
-    From the deepest up: where at least `aggregation_threshold` of a parent's children match, and
-    `aggregation_siblings` of them, the parent takes their place, and may itself be gathered with its
+    From the deepest up: where at least half of a parent's children match, in ra's later version
+    two of them, the parent takes their place, and may itself be gathered with its
     siblings then. Last, a match goes into an ancestor that is a match too. A match that stands for others
-    has the best of their scores or the root of the sum of their squares, its own included. The order of
+    has the best of their scores, in the later version the root of the sum of their squares, its own included. The order of
     `matches` makes no difference.
     """
     standing = {match.node_id: match for match in sorted(matches, key=lambda m: m.node_id)}
@@ -55,7 +60,7 @@ def aggregated(matches: Iterable[Match], nodes: Mapping[str, Node], settings: Se
                 children.setdefault(parent, []).append(standing[name])
         for parent, siblings in children.items():
             share = len(siblings) / nodes[siblings[0].node_id].sibling_count
-            if share >= settings.aggregation_threshold and len(siblings) >= settings.aggregation_siblings:
+            if share >= _THRESHOLD and len(siblings) >= _SIBLINGS[settings.aggregation]:
                 _gather(standing, parent, siblings, settings)
     for name in sorted(standing, key=lambda n: (-nodes[n].depth, n)):
         above = next((a for a in _ancestors(name, nodes) if a in standing), None)
@@ -76,7 +81,7 @@ def _gather(
 
 
 def _score(scores: Sequence[float], settings: SearchSettings) -> float:
-    return max(scores) if settings.aggregation_score == "max" else math.hypot(*sorted(scores))
+    return max(scores) if settings.aggregation == "after_elbow" else math.hypot(*sorted(scores))
 
 
 def _ancestors(name: str, nodes: Mapping[str, Node]) -> Iterator[str]:

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.retrieval.top_k import top_k
-from transforms.settings.search import CandidateSettings, SearchSettings
+from transforms.settings.search import SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
+K1, B = 1.5, 0.75
+"""Term saturation and length normalisation, as bm25s has them; scores are compared with its own."""
 _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
@@ -80,31 +82,23 @@ class Weighed:
 
 
 def field_weights(settings: SearchSettings) -> dict[str, float]:
-    """Weight of one occurrence of a term in each field; parent context counts as quoted text."""
+    """Weight of one occurrence of a term in each field; parent context counts as quoted text, and what a diff removes,
+    or names, less than what it adds."""
     return {
         "title": settings.title_weight,
-        "text": settings.text_weight,
+        "text": 1.0,
         "quote": settings.quote_weight,
         "context": settings.quote_weight,
-        "file": settings.file_weight,
-        "function": settings.function_weight,
-        "added": settings.added_weight,
-        "removed": settings.removed_weight,
+        "file": 0.3,
+        "function": 0.3,
+        "added": 1.0,
+        "removed": 0.5,
     }
 
 
-_AFTER_LEXICAL = {
-    "candidates_lexical", "candidates_vector", "hnsw_ef_search", "fusion", "lexical_weight", "rrf_k",
-    "thread_weight", "log_weight", "diagnostic_pattern", "vector_search", "exact_max_chunks",
-    "code_candidates", "code_rescored", "feedback_weight", "feedback_support", "feedback_kinds",
-    "feedback_chunks", "feedback_terms",
-    *(SearchSettings.model_fields.keys() - CandidateSettings.model_fields.keys()),
-}  # fmt: skip
-
-
 def lexical_key(settings: SearchSettings) -> str:
-    """Equal for settings that give the same BM25 scores: every value but those known to act later."""
-    return settings.model_dump_json(exclude=_AFTER_LEXICAL)
+    """Equal for settings that give the same BM25 scores: the weights and the words left out."""
+    return settings.model_dump_json(include={"title_weight", "quote_weight", "stopwords"})
 
 
 def idf(df: int, chunk_count: int) -> float:
@@ -127,7 +121,7 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     average = float(length.mean(dtype=np.float64)) if length.size else 0.0
     if not average:
         return Weighed(np.zeros_like(frequency), np.ones_like(length))
-    return Weighed(frequency, settings.bm25_k1 * (1 - settings.bm25_b + settings.bm25_b * length / average))
+    return Weighed(frequency, K1 * (1 - B + B * length / average))
 
 
 @dataclass(frozen=True)

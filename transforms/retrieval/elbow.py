@@ -9,6 +9,11 @@ import polars as pl
 from transforms.retrieval.hits import Context, Step, parted, place
 from transforms.settings.search import SearchSettings
 
+_CUTOFF = 0.5
+"""Score : score of the hit above, below which the list ends (ra)."""
+_MAXIMUM = 20
+"""Hits where no elbow is found (ra)."""
+
 
 def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
     """How many of the scores, best first, stand before the elbow, `maximum` at most.
@@ -31,7 +36,7 @@ def before_elbow(hits: pl.DataFrame, context: Context, settings: SearchSettings)
     """The hits of each query before the elbow of their scores."""
     counts = pl.DataFrame(
         [
-            (query, elbow(group["score"].to_list(), settings.elbow_cutoff, settings.elbow_maximum))
+            (query, elbow(group["score"].to_list(), _CUTOFF, _MAXIMUM))
             for (query,), group in hits.group_by("query", maintain_order=True)
         ],
         schema={"query": pl.Int32, "_count": pl.Int32},

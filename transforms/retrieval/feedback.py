@@ -10,6 +10,14 @@ import polars as pl
 from transforms.retrieval.bm25 import Postings, Weighed, field_weights, idf
 from transforms.settings.search import SearchSettings
 
+_SUPPORT = 0.35
+"""Lexical score : the most a chunk could get, from which the best chunk holds the words of a query."""
+CHUNKS = 5
+"""Candidates whose terms are added to a query."""
+KINDS = ("message", "attachment")
+"""Kinds of source that all of these must be of; neither chat nor a mixture, where it hurt."""
+_TERMS = 20
+"""Terms that are added."""
 _FEWEST = 2
 """Chunks that must hold a term; one that a single chunk holds finds no other."""
 
@@ -22,7 +30,7 @@ def is_wanted(best: float, most: float, settings: SearchSettings) -> bool:
     somewhere looks for that place, and the words around it lead away (measured in docs/evaluation.md).
     """
     used = settings.fusion == "blend" and settings.feedback_weight > 0
-    return used and 0 < best < settings.feedback_support * most
+    return used and 0 < best < _SUPPORT * most
 
 
 def expanded_terms(
@@ -31,8 +39,9 @@ def expanded_terms(
     postings: Postings,
     weights: Weighed,
     settings: SearchSettings,
+    most: int = _TERMS,
 ) -> dict[str, float]:
-    """What each term counts: those asked for and `feedback_terms` of those of the first candidates, RM3's mixture.
+    """What each term counts: those asked for and `most` of those of the first candidates, RM3's mixture.
 
     `counted` has the terms of these chunks (`terms.numbered_terms`). A term is worth the sum of what it would add to their
     BM25 scores; the worths are made to sum to 1 (Abdul-Jaleel et al., TREC 2004). The asked terms count
@@ -44,9 +53,7 @@ def expanded_terms(
     norm = pl.Series(weights.norm[held.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
     saturated = held.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
     shares = saturated.group_by("term").agg(pl.col("share").sum()).filter(pl.col("share") > 0)
-    best = worthiest(
-        shares.sort("share", "term", descending=[True, False]), postings, settings.feedback_terms
-    )
+    best = worthiest(shares.sort("share", "term", descending=[True, False]), postings, most)
     total = sum(worth for worth, _ in best)
     counts = dict.fromkeys(known, 1 - settings.feedback_weight)
     for worth, term in best:

@@ -14,6 +14,17 @@ import pyarrow as pa
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
+_RRF_K = 60
+"""Rank constant of reciprocal rank fusion (Cormack, Clarke and Buettcher 2009)."""
+_LOG_WEIGHT = 0.7
+"""Factor on the score of logs and build output, unless the query is diagnostic."""
+_DIAGNOSTIC = (
+    r"\b(?:ERROR|FATAL|PANIC|WARNING|NOTICE|BUG|KASAN|SIG[A-Z]{3,5}|[A-Za-z]+(?:Error|Exception))\b|0x[0-9a-f]+|"
+    r"(?i:\b(?:logs?|dmesg|segfault|segmentation fault|core dump(?:ed)?|stack ?trace|back ?trace|traceback|call trace|"
+    r"oops|panic|crash(?:es|ed)?|assertion|undefined reference|exit code|build fail(?:s|ed|ure)?)\b)"
+)
+"""A query that this finds something in is diagnostic."""
+
 FUSED = {
     "query": pl.Int32,
     "chunk_no": pl.Int64,
@@ -59,9 +70,9 @@ def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ordered, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def is_diagnostic(query: str, settings: SearchSettings) -> bool:
+def is_diagnostic(query: str) -> bool:
     """True if a query looks for what a program said: logs then count in full (seed 000)."""
-    return re.search(settings.diagnostic_pattern, query) is not None
+    return re.search(_DIAGNOSTIC, query) is not None
 
 
 class Scores(Protocol):
@@ -141,7 +152,7 @@ class Fusion:
         if self.settings.fusion == "rrf":
             lists = (self.by_lexical, self.by_vector)
             parts = [
-                np.where(ranks > 0, 1.0 / (self.settings.rrf_k + np.maximum(ranks, 1)), 0.0)
+                np.where(ranks > 0, 1.0 / (_RRF_K + np.maximum(ranks, 1)), 0.0)
                 for ranks in (_ranks(chunks, ordered) for ordered in lists)
             ]
             return self._weighed(chunks, parts[0] + parts[1])
@@ -164,7 +175,7 @@ class Fusion:
     def _weighed(self, chunks: np.ndarray, fused: np.ndarray) -> np.ndarray:
         if self.logs is None:
             return fused
-        return np.where(self.logs[chunks], self.settings.log_weight * fused, fused)
+        return np.where(self.logs[chunks], _LOG_WEIGHT * fused, fused)
 
 
 def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""What a search says of its own result without knowing the right one (seed 001 §6.1)."""
+"""What a search says of its own result without knowing the right one (SecondBrain)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import polars as pl
 
 from transforms.settings.search import SearchSettings
 
+_WORDS = 0.85
+"""Share of the query's words, rare ones weighing more, from which a hit needs no cosine."""
+_SUPPORT = 0.3
+"""The same share from which a hit is borne out by words."""
 NOTHING = "NO_RESULTS"
 LABELS = ("PASS", "HALLUCINATION_RISK", "IRRELEVANT", NOTHING)
 
@@ -21,19 +25,19 @@ def runtime_label(
 ) -> str:
     """The label of the hits of one query, given their cosine, the share of its words they hold, and a model's scores.
 
-    A hit is near if it is similar (`label_similarity`) or holds the words (`label_words`): the name of a function
+    A hit is near if it is similar (`label_similarity`) or holds the words (_WORDS): the name of a function
     or a version means nothing to most models. It is borne out if the model's score reaches `label_rerank`, or
-    without a model (`reranks` is None) if it holds enough of the words (`label_support`).
+    without a model (`reranks` is None) if it holds enough of the words (_SUPPORT).
     PASS if one hit is both; NO_RESULTS if none is near; HALLUCINATION_RISK if one is very similar and none is
     borne out; else IRRELEVANT.
     """
     borne = (
-        [s >= settings.label_support for s in supports]
+        [s >= _SUPPORT for s in supports]
         if reranks is None
         else [r >= settings.label_rerank for r in reranks]
     )
     near = [
-        similarity >= settings.label_similarity or support >= settings.label_words
+        similarity >= settings.label_similarity or support >= _WORDS
         for similarity, support in zip(similarities, supports, strict=True)
     ]
     if any(n and b for n, b in zip(near, borne, strict=True)):

@@ -66,7 +66,7 @@ def stages(settings: SearchSettings) -> list[Stage]:
         (settings.weak_share > 0, Stage("strong", gates.strong_enough)),
         (gathers == "off", documents),
         (True, Stage("pool", pooled)),
-        (settings.normalise_sources, Stage("sources", by_source)),
+        (gathers == "before_elbow", Stage("sources", by_source)),
         (settings.rerank != "off", Stage("reranked", reranked)),
         (gathers == "before_elbow", gather),
         (settings.elbow, Stage("elbow", elbow.before_elbow)),

@@ -9,8 +9,29 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from transforms.settings.search import QuerySettings
-
+_TURNS = 4
+"""Turns before a query that are looked at."""
+_TURN_CHARS = 1000
+"""Characters of each that a language model reads."""
+_ENTITIES = 5
+"""Names that are added at most."""
+_SHORT_WORDS = 1
+"""A query of so many words or fewer leans on the turns."""
+_LEANING = (
+    r"(?i)\b(?:it|its|they|them|their|theirs|this|that|these|those|there|he|she|him|her|his|hers|one|ones|same|former|"
+    r"latter|above|else|instead|other)\b|^\W*(?:and|but|or|so|then|what about|how about|why|also)\b"
+)
+"""A query that this finds something in leans on the turns."""
+# fmt: off
+_FILLER = frozenset((
+    "about", "after", "again", "also", "because", "been", "before", "could", "does", "doing", "from", "have", "having",
+    "here", "into", "just", "know", "like", "maybe", "more", "much", "need", "only", "please", "really", "should", "some",
+    "something", "tell", "than", "thank", "thanks", "that", "their", "them", "then", "there", "these", "they", "thing",
+    "this", "those", "very", "want", "well", "were", "what", "when", "where", "which", "while", "will", "with", "would",
+    "under", "your",
+))
+# fmt: on
+"""Words of a turn that are never added."""
 INSTRUCTION = (
     "You rewrite the last question of a conversation so that it can be searched for without the conversation. `turns` "
     "are the turns before it, oldest first, `query` is the question. Answer with `query`, the question with pronouns "
@@ -44,40 +65,37 @@ class Rewritten(BaseModel):
     entities: list[Annotated[str, StringConstraints(strip_whitespace=True, max_length=100)]]
 
 
-def leans_on_turns(query: str, settings: QuerySettings) -> bool:
+def leans_on_turns(query: str) -> bool:
     """True if a query points at something that it does not name, or is too short to name it."""
-    return (
-        re.search(settings.leaning_pattern, query) is not None or len(query.split()) <= settings.short_words
-    )
+    return re.search(_LEANING, query) is not None or len(query.split()) <= _SHORT_WORDS
 
 
-def by_rules(query: str, turns: Sequence[str], settings: QuerySettings) -> Standalone:
+def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     """The query with the names of things of the turns, the last turn's first; as it is where it needs none.
 
     Names are what is quoted, identifiers, paths, versions, and capitalised words inside of a
     sentence; where a conversation has none, the long words of its last turn. Pronouns stay: they
     cost a search nothing.
     """
-    if not turns or not leans_on_turns(query, settings):
+    if not turns or not leans_on_turns(query):
         return Standalone(query, query)
-    recent = list(reversed(turns[-settings.turns :]))
+    recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
-    stop = set(settings.filler)
-    words = [w for w in _WORD.findall(recent[0]) if w.lower() not in stop]
+    words = [w for w in _WORD.findall(recent[0]) if w.lower() not in _FILLER]
     added = _new(names, query) or _new(words, query)
-    return _with(query, query, added[: settings.entities], "rules")
+    return _with(query, query, added[:_ENTITIES], "rules")
 
 
-def by_model(query: str, answer: Rewritten, label: str, settings: QuerySettings) -> Standalone:
+def by_model(query: str, answer: Rewritten, label: str) -> Standalone:
     """The query as a language model rewrote it, on one line, with the entities that it left out."""
     rewritten = " ".join(answer.query.split())
     entities = [" ".join(e.split()) for e in answer.entities]
-    return _with(query, rewritten, _new(entities, rewritten)[: settings.entities], label)
+    return _with(query, rewritten, _new(entities, rewritten)[:_ENTITIES], label)
 
 
-def prompt(query: str, turns: Sequence[str], settings: QuerySettings) -> dict[str, Any]:
+def prompt(query: str, turns: Sequence[str]) -> dict[str, Any]:
     """The data of a prompt: the last turns, each cut, and the query."""
-    return {"turns": [t[: settings.turn_chars] for t in turns[-settings.turns :]], "query": query}
+    return {"turns": [t[:_TURN_CHARS] for t in turns[-_TURNS:]], "query": query}
 
 
 def _new(names: Sequence[str], query: str) -> list[str]:

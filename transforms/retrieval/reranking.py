@@ -6,15 +6,24 @@ What is here is pure; models that give scores are in dagster_project/resources/m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from transforms.settings.search import RerankSettings
-
+WEIGHTS = {"exact": 0.0, "title": 0.1, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05}
+"""What the parts of a score count beside the fused one; `exact` hurt where it was measured."""
+_KINDS = {"attachment_segment": -0.1}
+"""What is added for a kind of chunk."""
+_HALF_LIFE_DAYS = 180
+"""Days after which recency counts half."""
+_RECENCY = (
+    r"(?i)\b(?:latest|newest|most recent|recent(?:ly)?|lately|current(?:ly)?|nowadays|today|up[- ]to[- ]date|"
+    r"this (?:week|month|year)|last (?:few )?(?:days?|weeks?|months?|year))\b"
+)
+"""A query that this finds something in asks for what is new."""
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "reranker": pl.String,
@@ -60,7 +69,7 @@ def scores_shape(count: int) -> type[Scores]:
 
 
 def passages_prompt(query: str, titles: Sequence[str], texts: Sequence[str], chars: int) -> dict[str, Any]:
-    """The data of a prompt: the query and the first `chars` characters of each passage (seed 001)."""
+    """The data of a prompt: the query and the first `chars` characters of each passage."""
     passages = [
         {"number": n, "title": title[:chars], "text": text[:chars]}
         for n, (title, text) in enumerate(zip(titles, texts, strict=True), 1)
@@ -74,7 +83,10 @@ def clamped(scores: Sequence[float]) -> np.ndarray:
 
 
 def features(
-    candidates: pl.DataFrame, queries: Sequence[str], diagnostic: Sequence[bool], settings: RerankSettings
+    candidates: pl.DataFrame,
+    queries: Sequence[str],
+    diagnostic: Sequence[bool],
+    weights: Mapping[str, float] = WEIGHTS,
 ) -> pl.DataFrame:
     """Columns query, rank and one per part of a score, already weighed, of candidates (CANDIDATES).
 
@@ -85,12 +97,12 @@ def features(
     asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`:
     the weight of the chunk's kind. `log`: 1 for a log, unless the query is diagnostic.
     """
-    fresh = [re.search(settings.recency_pattern, q) is not None for q in queries]
+    fresh = [re.search(_RECENCY, q) is not None for q in queries]
     score, when = pl.col("score"), pl.col("effective_at")
     low, high = score.min().over("query"), score.max().over("query")
     days = (when.max().over("query") - when).dt.total_seconds() / 86_400
     others = pl.len().over("query", "thread") - 1
-    kinds = pl.col("chunk_kind").replace_strict(dict(settings.kinds), default=0.0, return_dtype=pl.Float64)
+    kinds = pl.col("chunk_kind").replace_strict(_KINDS, default=0.0, return_dtype=pl.Float64)
     asked = pl.col("query").replace_strict(dict(enumerate(fresh)), default=False, return_dtype=pl.Boolean)
     excused = pl.col("query").replace_strict(
         dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
@@ -100,14 +112,14 @@ def features(
         "query",
         "rank",
         fused=pl.when(high > low).then((score - low) / (high - low)).otherwise(0.0),
-        exact=settings.exact_weight * pl.col("exact").fill_null(0.0),
-        title=settings.title_weight * pl.col("in_title").fill_null(0.0),
-        phrase=settings.phrase_weight * pl.col("phrase").fill_null(0.0),
-        thread=settings.thread_weight * (1 - 1 / (1 + others)),
-        recency=settings.recency_weight
-        * pl.when(asked).then((0.5 ** (days / settings.half_life_days)).fill_null(0.0)).otherwise(0.0),
+        exact=weights["exact"] * pl.col("exact").fill_null(0.0),
+        title=weights["title"] * pl.col("in_title").fill_null(0.0),
+        phrase=weights["phrase"] * pl.col("phrase").fill_null(0.0),
+        thread=weights["thread"] * (1 - 1 / (1 + others)),
+        recency=weights["recency"]
+        * pl.when(asked).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
         kind=kinds,
-        log=-settings.log_weight * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
+        log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
     )
 
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from transforms.hashing import text_hash
+
+Value = TypeVar("Value")
+Internal = Annotated[Value, "internal"]
+"""A value that a profile, a benchmark or a test sets; the settings file cannot."""
 
 
 class StageSettings(BaseModel):
     """Base of all stage settings: immutable; an unknown name is an error, and no fault repeats a value, maybe a secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @classmethod
+    def internal(cls) -> set[str]:
+        """The fields that the settings file cannot set."""
+        return {name for name, field in cls.model_fields.items() if "internal" in field.metadata}
 
     def digest(self) -> str:
         """Hash of all values; what a stage's code version is derived from."""

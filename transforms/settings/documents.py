@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transforms.settings.base import StageSettings, without_credentials
+from transforms.settings.base import Internal, StageSettings, without_credentials
 
 DOCUMENT_FORMATS = {
     "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
@@ -21,9 +21,6 @@ class DocumentSettings(StageSettings):
     """How files become documents."""
 
     max_document_bytes: int = Field(16 << 20, gt=0, description="bytes; a larger file is set aside")
-    max_rst_bytes: int = Field(
-        1 << 20, gt=0, description="bytes; a larger reStructuredText file is set aside (docutils is slow)"
-    )
 
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
@@ -39,36 +36,27 @@ class DocumentChunkSettings(StageSettings):
     found most in `benchmarks/passages.py`. A size that is given holds in both.
     """
 
-    profile: Literal["recommended", "seed"] = Field("recommended", description="which sizes are the default")
+    profile: Literal["recommended", "seed"] = Field(
+        "recommended", description="seed: the sizes of the SecondBrain design"
+    )
     chunker: Literal["tree", "sections", "semantic"] = Field(
         "sections",
-        description="tree: one chunk per heading (seed 002); sections: pieces of about one size that keep to "
-        "headings, lists and code (seed 001); semantic: sections gathered by tokens (seed 004)",
+        description="about one size (SecondBrain), one per heading (ra), gathered by tokens (Information Graph)",
     )
-    target_chars: int = Field(700, gt=0, description="sections: characters; longer text is split (seed 700)")
-    overlap_chars: int = Field(
-        0, ge=0, description="sections: characters a chunk repeats of the one before (seed 100)"
-    )
-    min_chars: int = Field(
-        100, ge=0, description="sections: characters; what is shorter joins a neighbour (seed 100)"
-    )
-    context_chars: int = Field(
-        400, ge=0, description="characters around a chunk that the lexical index reads with it (seed 0)"
-    )
-    embed_headings: bool = Field(True, description="put title and headings before the text that is embedded")
-    code_share: float = Field(
-        0.5, gt=0, le=1, description="lines of code : lines with text from which a chunk is code (seed 004)"
-    )
-    semantic_min_tokens: int = Field(
-        250, gt=0, description="semantic: tokens from which an equal or higher heading begins a chunk"
-    )
-    semantic_deep_tokens: int = Field(
-        500, gt=0, description="semantic: tokens from which a deeper heading begins a chunk"
-    )
-    semantic_max_tokens: int = Field(750, gt=0, description="semantic: tokens that no further line may pass")
-    strict: bool = Field(
-        False, description="semantic: repeat the faults of the original, lost tails included"
-    )
+    target_chars: int = Field(700, gt=0, description="sections: characters; longer text is split")
+    strict: bool = Field(False, description="semantic: with the faults of the original, lost tails included")
+    overlap_chars: Internal[int] = Field(0, ge=0)
+    """Characters that a section repeats of the one before (SecondBrain: 100)."""
+    min_chars: Internal[int] = Field(100, ge=0)
+    """Characters; a shorter section joins a neighbour (SecondBrain: 100)."""
+    context_chars: Internal[int] = Field(400, ge=0)
+    """Characters around a chunk that the lexical index reads with it (SecondBrain: 0)."""
+    semantic_min_tokens: Internal[int] = Field(250, gt=0)
+    """Tokens from which an equal or higher heading begins a chunk (Information Graph)."""
+    semantic_deep_tokens: Internal[int] = Field(500, gt=0)
+    """Tokens from which a deeper heading begins a chunk (Information Graph)."""
+    semantic_max_tokens: Internal[int] = Field(750, gt=0)
+    """Tokens that no further line may pass (Information Graph)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -79,53 +67,20 @@ class DocumentChunkSettings(StageSettings):
 
 
 class GraphSettings(StageSettings):
-    """How documents become a graph of files that is read without a server (defaults: seed 004)."""
+    """How documents become a graph of files that is read without a server (Information Graph)."""
 
     enabled: bool = Field(False, description="make the stripes and export the graph of all documents")
     similarity: Literal["cosine", "mixed"] = Field(
-        "cosine",
-        description="how chunks are compared: by vectors, or with the Jaccard similarity of words too",
+        "cosine", description="compare chunks by vectors, or by vectors and shared words"
     )
-    cosine_weight: float = Field(0.7, ge=0, le=1, description="mixed: weight of the vectors")
-    code_rule: Literal["text", "lines"] = Field(
-        "text",
-        description="what a chunk of code is: text, by `document_chunks.code_share` of the lines with text (as the "
-        "design's published data); lines, more than half of all lines (as its text says)",
-    )
-    baseline: Literal["class", "title"] = Field(
-        "class",
-        description="what chunks are compared with: class, the first of text and the first of code (as the design's "
-        "published data); title, the first, and the second if its heading is one of `technical_titles`",
-    )
-    technical_titles: tuple[str, ...] = Field(
-        ("quick reference", "api reference", "command reference", "cheat sheet", "cheatsheet"),
-        description="title: words in the heading of a technical baseline",
-    )
-    max_keywords: int = Field(
-        50, ge=0, description="keywords that are computed for a source without `_keywords/words.md`"
+    profile: Literal["data", "text"] = Field(
+        "data",
+        description="rules of code and baselines as the design's published data, or its text, has them",
     )
     prompts: Literal["off", "top", "threshold"] = Field(
-        "off",
-        description="which chunks keep the hashes of questions from `qa-pairs.md`: top, those nearest to each question; "
-        "threshold, all near enough (experimental; docs/graph.md says why it is off)",
+        "off", description="chunks that keep questions of `qa-pairs.md`: the nearest, or all near enough"
     )
-    prompt_top: int = Field(1, gt=0, description="top: chunks that keep a question")
-    prompt_similarity: float = Field(
-        0.5, ge=-1, le=1, description="threshold: cosine from which a chunk keeps a question"
-    )
-    prompt_distance: int = Field(
-        12,
-        ge=0,
-        le=64,
-        description="bits by which a query and a stored question may differ and count as the same",
-    )
-    similar_percentile: float = Field(
-        90.0, ge=0, le=100, description="percentile of all pairs above which documents are similar"
-    )
-    similar_documents: int = Field(5, ge=0, description="similar documents that a document names")
-    base_url: str | None = Field(
-        None, description="where the graph will be served, for absolute addresses; default: relative ones"
-    )
+    base_url: str | None = Field(None, description="where the graph is served; none: relative addresses")
     origins: tuple[str, ...] = Field(
         (),
         exclude=True,  # No table or file depends on it, so it is no part of the digest.

@@ -10,18 +10,12 @@ from transforms.settings.base import StageSettings
 class EvaluationSettings(StageSettings):
     """How quality is measured."""
 
-    queries: tuple[str, ...] = Field(
-        (), description="YAML files of queries and right answers; relative to the settings file"
-    )
+    queries: tuple[str, ...] = Field((), description="YAML files of queries and right answers")
     profiles: tuple[str, ...] = Field(
         ("default", "lexical", "vector", "rrf"),
-        description="profiles that are measured; the first is the one that others are compared with",
-    )
-    passage_bytes: int = Field(
-        5000, gt=0, description="bytes of retrieved text that passages are looked for in"
+        description="profiles to measure; the first is the baseline",
     )
     publish_check: bool = Field(
         False,
-        description="refuse to publish when nDCG@10 of the first profile drops beyond its 95 % interval "
-        "against the published version",
+        description="refuse to publish when nDCG@10 of the first drops beyond its 95 % interval",
     )

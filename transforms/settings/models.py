@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
-from transforms.settings.base import StageSettings, without_credentials
+from transforms.settings.base import Internal, StageSettings, without_credentials
 from transforms.settings.search import GEMINI_LANGUAGE_NAME
 
 _STATIC_NAME = "wordllama-l2-supercat"
@@ -23,43 +23,32 @@ class EmbeddingSettings(StageSettings):
 
     model: Literal["static", "transformer", "gemini"] = Field(
         "static",
-        description="static: the model inside the wordllama package; transformer: a sentence-transformers model, "
-        "run here (extra `transformer`); gemini: Google's service (extra `gemini`)",
+        description="the model inside the wordllama package, a sentence-transformers model, or Google's service",
     )
     name: str | None = Field(
         None,
-        description=f"transformer: folder or name on the Hugging Face hub; gemini: default {_GEMINI_NAME}; "
-        "static has one only",
+        description="transformer: folder or name on the hub; gemini: none for gemini-embedding-001",
     )
     revision: str | None = Field(
-        None, description="transformer: commit of the hub; for a folder Weft takes the hash of its files"
+        None, description="transformer: commit of the hub; a folder's is the hash of its files"
     )
     dimensions: int = Field(
         _STATIC_DIMENSIONS,
         gt=0,
-        description=f"width of the vectors: {_STATIC_DIMENSIONS} for static, what its card says for a transformer, "
-        f"{', '.join(map(str, _GEMINI_DIMENSIONS))} for gemini (default {_GEMINI_DIMENSIONS[0]})",
+        description="width of the vectors: a transformer's as its card says; gemini: 768, 1536 or 3072",
     )
     max_tokens: int | None = Field(
         None,
         gt=0,
-        description="tokens of a text that are embedded; default: all for static, the model's own limit for a "
-        f"transformer, {_GEMINI_MAX_TOKENS} for gemini (the service's limit)",
+        description="tokens of a text that are embedded; none: what the model takes",
     )
     document_prefix: str | None = Field(
-        None, description="transformer: put before each text; default: what the model's files say"
+        None, description="transformer: put before texts; none: what its files say"
     )
-    query_prefix: str | None = Field(None, description="transformer: the same for queries")
+    query_prefix: str | None = Field(None, description="the same for queries")
     onnx_file: str | None = Field(
         None,
-        description="transformer: file of the model's folder, such as onnx/model_quint8_avx2.onnx, that ONNX Runtime "
-        "runs in place of PyTorch (extra `onnx`)",
-    )
-    offline: bool = Field(
-        False, description="transformer: never look on the hub, use what was downloaded before"
-    )
-    batch_texts: int = Field(
-        2048, gt=0, description="texts per batch of a model run here; each batch is stored when it is done"
+        description="transformer: file of the model that ONNX Runtime runs (extra `onnx`)",
     )
 
     @model_validator(mode="before")
@@ -131,58 +120,49 @@ class EmbeddingSettings(StageSettings):
 
 
 class GeminiSettings(StageSettings):
-    """How Google's service is called; the key is taken from GEMINI_API_KEY or GOOGLE_API_KEY alone."""
+    """How Google's service is called; its key is in GEMINI_API_KEY or GOOGLE_API_KEY."""
 
     base_url: str | None = Field(
-        None, description="another address of the service; default: Google's, or GOOGLE_GEMINI_BASE_URL"
+        None, description="another address; none: Google's, or GOOGLE_GEMINI_BASE_URL"
     )
-    requests_per_minute: int = Field(
-        3000, gt=0, description="quota; every text of a batch counts as one (3000: Google's first paid tier)"
-    )
-    tokens_per_minute: int = Field(1_000_000, gt=0, description="quota (1,000,000: Google's first paid tier)")
-    concurrency: int = Field(8, gt=0, description="requests under way at once")
-    request_texts: int = Field(100, gt=0, le=100, description="texts per request (the service takes 100)")
-    request_tokens: int = Field(
-        20_000, gt=0, description="tokens per request; one longer text goes alone (Google's limit elsewhere)"
-    )
-    timeout_seconds: float = Field(60, gt=0, description="for one request, from sending to the last byte")
-    attempts: int = Field(8, gt=0, description="for one request, before the run gives up")
-    backoff_seconds: float = Field(
-        1, gt=0, description="longest first pause after a fault; doubles each time, drawn at random"
-    )
-    max_backoff_seconds: float = Field(
-        60, gt=0, description="longest pause that the service does not ask for"
-    )
+    requests_per_minute: int = Field(3000, gt=0, description="quota; every text of a batch counts as one")
+    tokens_per_minute: int = Field(1_000_000, gt=0, description="quota")
     time_limit_seconds: float = Field(
-        7200, gt=0, description="for all requests of a run; then it ends with what is stored"
+        7200, gt=0, description="all requests of a run; then it ends with what is stored"
     )
     budget_tokens: int = Field(
-        20_000_000, ge=0, description="tokens a run may need; one that needs more ends before it asks for any"
+        20_000_000, ge=0, description="tokens of a run; one that needs more ends before it asks"
     )
-    price_per_million_tokens: float = Field(
-        0.15, ge=0, description="US dollars, for estimates (0.15: Google's list price of 2025 and 2026)"
-    )
-    prompt_price_per_million: float = Field(
-        0.30, ge=0, description="US dollars for tokens sent to a language model (Google's list price of 2025)"
-    )
-    answer_price_per_million: float = Field(
-        2.50, ge=0, description="US dollars for tokens it thinks and answers (Google's list price of 2025)"
-    )
+    price_per_million_tokens: float = Field(0.15, ge=0, description="US dollars, for estimates")
+    concurrency: Internal[int] = 8
+    """Requests under way at once."""
+    request_texts: Internal[int] = 100
+    """Texts per request: what the service takes."""
+    request_tokens: Internal[int] = 20_000
+    """Tokens per request, Google's limit elsewhere; one longer text goes alone."""
+    timeout_seconds: Internal[float] = 60
+    """For one request, from sending to the last byte."""
+    attempts: Internal[int] = 8
+    """For one request, before the run gives up."""
+    backoff_seconds: Internal[float] = 1
+    """Longest first pause after a fault; doubles each time, drawn at random."""
+    max_backoff_seconds: Internal[float] = 60
+    """Longest pause that the service does not ask for."""
 
     _checked_address = field_validator("base_url")(without_credentials)
 
 
 class SafetySettings(StageSettings):
-    """What is done with secrets and personal data in texts that are sent to a service; no other text is scanned.
+    """What is done with secrets and personal data in texts that are sent to a service.
 
     mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
     """
 
     secrets: Literal["mask", "hold", "send"] = Field(
-        "mask", description="keys, tokens, passwords, private keys: mask them, hold the text back, or send it"
+        "mask", description="keys, tokens, passwords: mask them, hold the text back, or send it"
     )
-    emails: Literal["mask", "hold", "send"] = Field("mask", description="e-mail addresses, the same")
-    phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers, the same")
+    emails: Literal["mask", "hold", "send"] = Field("mask", description="e-mail addresses")
+    phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers")
 
 
 SentenceKind = Literal["off", "structural", "gemini"]
@@ -193,15 +173,7 @@ class SentenceSettings(StageSettings):
 
     kind: SentenceKind = Field(
         "off",
-        description="for sources that say no `sentence` themselves. structural: from author, date, thread, headings; "
-        "gemini: written by a language model of Google's service (extra `gemini`)",
+        description="for sources without `sentence`: from what is known of a chunk, or by a language model",
     )
     name: str = Field(GEMINI_LANGUAGE_NAME, description="gemini: the language model")
-    lexical: bool = Field(False, description="index the terms of a sentence, too, in the field `context`")
-    batch_chunks: int = Field(10, gt=0, description="chunks per request (seed 001)")
-    lookback: int = Field(
-        2, ge=0, le=3, description="chunks before a chunk that are shown with it (seed 001)"
-    )
-    before_chars: int = Field(300, gt=0, description="characters of each of them")
-    text_chars: int = Field(2000, gt=0, description="characters of the chunk that are shown")
-    sentence_chars: int = Field(300, gt=0, description="a longer sentence is not taken")
+    lexical: bool = Field(False, description="index the terms of a sentence, too")

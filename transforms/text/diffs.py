@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import polars as pl
 
-from transforms.settings.mail import ChunkSettings
 from transforms.text.pieces import Piece, line_windows
 
 DIFF_MARK = (
@@ -70,22 +69,25 @@ def first_diff(text: str, start: int, end: int) -> int | None:
     return None if found is None else found.start()
 
 
-def diff_pieces(text: str, start: int, end: int, settings: ChunkSettings) -> Iterator[Piece]:
+def diff_pieces(
+    text: str, start: int, end: int, pack_chars: int, patch_chars: int, patch_hunks: int
+) -> Iterator[Piece]:
     """Pieces of a diff that cover it without overlap: by file, else by hunk, else by lines.
 
     A file's diff is one piece up to `patch_chars` characters and `patch_hunks` hunks. Above, its
-    hunks are packed up to `message_chars`, and a hunk over `patch_chars` is cut at lines.
+    hunks are packed up to `pack_chars`, and a hunk over `patch_chars` is cut at lines.
     """
     files = file_starts(text, start, end)
     for a, b in pairwise(sorted({start, *files, end})):
         name = file_name(text, a, b)
         # Plain `diff` output has no hunks that could be counted so cheaply; its length decides.
         count = text.count("\n@@ -", a, b) + text.count("\n***************", a, b)
-        if b - a <= settings.patch_chars and count <= settings.patch_hunks:
+        if b - a <= patch_chars and count <= patch_hunks:
             yield Piece(a, b, name)
         else:
             hunks = [(m.start(), m.group()) for m in DIFF_HUNK.finditer(text, a, b)]
-            yield from _hunk_pieces(text, a, b, name, hunks, settings)
+            for c, d, hunk in _hunk_ranges(text, (a, b), hunks, min(pack_chars, patch_chars), patch_chars):
+                yield Piece(c, d, name, hunk)
 
 
 def file_starts(text: str, start: int, end: int) -> list[int]:
@@ -124,23 +126,24 @@ def file_name(text: str, start: int, end: int) -> str:
     return ""
 
 
-def _hunk_pieces(
-    text: str, start: int, end: int, name: str, hunks: list[tuple[int, str]], settings: ChunkSettings
-) -> Iterator[Piece]:
+def _hunk_ranges(
+    text: str, diff: tuple[int, int], hunks: list[tuple[int, str]], pack: int, bound: int
+) -> Iterator[tuple[int, int, str]]:
+    """Hunks packed up to `pack` characters, those over `bound` cut at lines, with the header of a hunk that is cut."""
+    start, end = diff
     edges = [start, *(a for a, _ in hunks if a > start), end]
     headers = dict(hunks)
-    pack, bound = min(settings.message_chars, settings.patch_chars), settings.patch_chars
     begin = edges[0]
     for a, b in pairwise(edges):
         if b - begin > pack and a > begin and (begin in headers or a != edges[1]):
-            yield Piece(begin, a, name)
+            yield begin, a, ""
             begin = a
         if b - begin > bound:
             for number, (c, d) in enumerate(line_windows(text, begin, b, bound)):
-                yield Piece(c, d, name, headers.get(a, "") if number else "")
+                yield c, d, headers.get(a, "") if number else ""
             begin = b
     if begin < end:
-        yield Piece(begin, end, name)
+        yield begin, end, ""
 
 
 def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:

@@ -18,6 +18,8 @@ from transforms.schemas.chunks import TERMS
 from transforms.settings.search import TermSettings
 
 VERSION = "4"
+MAX_TERM_CHARS = 64
+"""Characters; longer tokens are cut."""
 _CODED = {"code": pl.Int64, "term": pl.String}
 _TEXT_AT_ONCE = 1 << 23
 """Bytes of text whose words are counted at once; they take some twenty times as much memory."""
@@ -85,7 +87,7 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
 
 def stems(words: list[str], settings: TermSettings) -> list[str]:
     """The terms that lower-case words become."""
-    cut = [w[: settings.max_term_chars] for w in words]
+    cut = [w[:MAX_TERM_CHARS] for w in words]
     return cut if settings.stemmer == "none" else list(_stemmer(settings.stemmer).stemWords(cut))
 
 
@@ -128,7 +130,7 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     With these rows a word becomes its term without a stemmer; every other word is its own term.
     """
     words = _found(texts, WORD)
-    forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, settings.max_term_chars))
+    forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, MAX_TERM_CHARS))
     distinct = forms.get_column("term").unique().sort()
     changed = (
         distinct.to_frame("form")
@@ -185,7 +187,7 @@ def _whole(compounds: _Found, settings: TermSettings) -> pl.DataFrame:
         )
         .with_columns(pl.col("term").str.to_lowercase())
         .filter(~pl.col("term").str.contains(HOST))
-        .with_columns(pl.col("term").str.replace(DIFF_PREFIX, "").str.slice(0, settings.max_term_chars))
+        .with_columns(pl.col("term").str.replace(DIFF_PREFIX, "").str.slice(0, MAX_TERM_CHARS))
     )
 
 
@@ -356,4 +358,4 @@ def _whole_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
     names = [
         re.sub(DIFF_PREFIX, "", name) for name, (host, slash, _) in split if not slash or "." not in host
     ]
-    return [name[: settings.max_term_chars] for name in names]
+    return [name[:MAX_TERM_CHARS] for name in names]

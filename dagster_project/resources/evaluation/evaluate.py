@@ -65,7 +65,6 @@ def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = N
         frame_of(evaluator.run(truth.queries)),
         held.chunks,
         evaluator.facts(),
-        settings.evaluation,
         changes,
     )
 

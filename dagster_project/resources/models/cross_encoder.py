@@ -62,7 +62,7 @@ class CrossEncoderScorer:
                 self.name,
                 device="cpu",
                 revision=None if is_folder else settings.revision,
-                local_files_only=settings.offline or is_folder,
+                local_files_only=is_folder,
             )
         except (OSError, ValueError) as error:
             raise SettingsError(

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from google.genai.client import AsyncClient
 
 
+_PROMPT_PRICE, _ANSWER_PRICE = 0.30, 2.50
+"""US dollars per million tokens sent, and thought and answered: Google's list price of 2025, for estimates."""
+
+
 class GeminiLanguageModel:
     """A Gemini model that answers in JSON of a schema, at temperature 0; each answer is validated here again.
 
@@ -61,8 +65,7 @@ class GeminiLanguageModel:
         return sent + said, self._dollars(sent, said)
 
     def _dollars(self, sent: int, said: int) -> float:
-        prices = self.service.settings
-        return (sent * prices.prompt_price_per_million + said * prices.answer_price_per_million) / 1e6
+        return (sent * _PROMPT_PRICE + said * _ANSWER_PRICE) / 1e6
 
     def _job(
         self, number: int, prompt: str, tokens: int, shape: type[Shape], instruction: str

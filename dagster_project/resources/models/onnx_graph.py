@@ -52,9 +52,7 @@ def graph_file(settings: EmbeddingSettings) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        found = hf_hub_download(
-            settings.name, settings.onnx_file, revision=settings.revision, local_files_only=settings.offline
-        )
+        found = hf_hub_download(settings.name, settings.onnx_file, revision=settings.revision)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise SettingsError(
             f"embedding.onnx_file = {settings.onnx_file!r} is not to be had of {settings.name} "

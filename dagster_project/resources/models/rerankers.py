@@ -19,6 +19,8 @@ from transforms.settings.search import RerankSettings
 
 _FEATURES = "features"
 _REASON_CHARS = 200
+_PASSAGE_CHARS = 500
+"""Characters of each hit that a language model reads (SecondBrain)."""
 _SCORE_TOKENS = 2048
 """Room for the answer; models that think first need most of it for that."""
 _ATTEMPTS = 2
@@ -43,7 +45,7 @@ class Reranker:
         limit: int,
     ) -> pl.DataFrame:
         """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`."""
-        parts = reranking.features(candidates, queries, diagnostic, self.settings)
+        parts = reranking.features(candidates, queries, diagnostic)
         if self.scorer is None:
             return reranking.reordered(ranked, reranking.feature_scores(parts, _FEATURES), limit)
         scores, fault = [], None
@@ -125,4 +127,4 @@ def make_reranker(
     }
     hurried = gemini.model_copy(update=quick)
     model = GeminiLanguageModel(settings.language_model, hurried, _SCORE_TOKENS, safety)
-    return Reranker(settings, LanguageModelScorer(model, settings.passage_chars))
+    return Reranker(settings, LanguageModelScorer(model, _PASSAGE_CHARS))

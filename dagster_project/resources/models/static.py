@@ -21,6 +21,8 @@ from transforms.settings.models import EmbeddingSettings, SafetySettings
 
 _CAPITALS = string.ascii_uppercase.encode()
 _LETTERS = string.ascii_letters.encode()
+_BATCH_TEXTS = 2048
+"""Texts per batch; each batch is stored when it is done."""
 _MOST_AT_ONCE = 8
 """Batches in memory at once, some 30 MB each."""
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -43,7 +45,7 @@ class StaticEmbedder:
         self.model = settings.model_id
         self.dimensions = settings.dimensions
         self.max_tokens = settings.token_limit
-        self.batch_texts = settings.batch_texts
+        self.batch_texts = _BATCH_TEXTS
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text, int64."""

@@ -23,7 +23,7 @@ class TransformerEmbedder:
     """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit length.
 
     `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched when
-    it is first needed, unless `settings.offline`.
+    it is first needed, unless HF_HUB_OFFLINE is set.
     """
 
     is_paid = False
@@ -35,7 +35,7 @@ class TransformerEmbedder:
     def __init__(self, settings: EmbeddingSettings):
         self.settings = settings
         self.model, self.dimensions = settings.model_id, settings.dimensions
-        self.batch_texts = min(settings.batch_texts, _BATCH_TEXTS)
+        self.batch_texts = _BATCH_TEXTS
         self._loaded: Any = None
 
     @property
@@ -99,7 +99,7 @@ class TransformerEmbedder:
                 settings.name,
                 device="cpu",
                 revision=None if settings.names_folder else settings.revision,
-                local_files_only=settings.offline or settings.names_folder,
+                local_files_only=settings.names_folder,
             )
         except (OSError, ValueError) as error:
             raise SettingsError(

@@ -163,14 +163,14 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
         "asked",
         "k := 10",
         *defaults,
-        f"k1 := {_double(search.bm25_k1)}",
-        f"b := {_double(search.bm25_b)}",
+        f"k1 := {_double(bm25.K1)}",
+        f"b := {_double(bm25.B)}",
     ]
     frequency = " + ".join(f"{field}_weight * p.{field}_tf" for field in weights)
     length = " + ".join(f"{field}_weight * l.{field}_length" for field in weights)
     mean = " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights)
     stop = ", ".join(_literal(word) for word in terms.stems(list(search.stopwords), term_settings))
-    cut = int(term_settings.max_term_chars)
+    cut = terms.MAX_TERM_CHARS
     humps = "word"
     for hump in terms.HUMPS:
         humps = f"regexp_replace({humps}, {_literal(hump)}, '\\1_\\2', 'g')"

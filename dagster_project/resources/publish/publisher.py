@@ -47,6 +47,9 @@ from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
+_REBUILD_SHARE = 0.25
+"""Share of the postings; when more came or went since all tables were built in full, the next publish builds them so
+again, which puts the inverted index in order and frees what is unused."""
 _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more came since the last rebuild, they cost a query nothing."""
 
@@ -150,7 +153,7 @@ class DuckDBPublisher:
         with _opened(previous) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
         since = int(facts["postings_since_rebuild"])
-        much = max(_LEAST_REBUILT, self.index.rebuild_share * json.loads(facts["rows"])["postings"])
+        much = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
         return facts["vector_search"] != "hnsw" and self.index.ann_min_vectors is None and since <= much
 
     def _build(

@@ -32,6 +32,8 @@ from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
+_CLOSED_AFTER_DAYS = 3
+"""Days after its end at which a month is fetched for the last time: mail of its last hours comes late."""
 _FIRST_BYTES = 1 << 12
 _MOST_LZMA_BYTES = 256 << 20
 """Memory for the first bytes of an .xz file, whose header says how much it wants."""
@@ -69,7 +71,7 @@ def is_due(archive: Archive, known: Mapping[str, Any], remote: HttpRemote, now: 
     checked_at = parsed_time(known.get("checked_at"))
     if checked_at is None or known.get("address") != text_hash(archive.url):
         return True
-    if checked_at < archive.ends_at + timedelta(days=remote.closed_after_days):
+    if checked_at < archive.ends_at + timedelta(days=_CLOSED_AFTER_DAYS):
         return True
     return remote.recheck_days > 0 and now - checked_at >= timedelta(days=remote.recheck_days)
 

@@ -28,6 +28,10 @@ from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
+_OVERFETCH = 4
+"""Times the candidates that are asked of the HNSW index, since own documents are left out of what it finds."""
+_LEXICAL_TERMS = 25
+"""Terms of a query chunk that are asked lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
@@ -128,7 +132,7 @@ class IndexForContext:
             texts,
             known,
             self.index.chunk_count,
-            settings.lexical_terms,
+            _LEXICAL_TERMS,
             self.index.settings.stopwords,
             self.index.term_settings,
         )
@@ -191,7 +195,7 @@ class IndexForContext:
     ) -> fusion.Scores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = self.index.chunk_count - len(self.index.unembedded)
-        wanted = min(settings.candidates * settings.overfetch, embedded)
+        wanted = min(settings.candidates * _OVERFETCH, embedded)
         near = self.index.hnsw_scores(query, wanted)
         if left_out is not None:
             near.nearest = near.nearest[~np.isin(near.nearest, left_out)]

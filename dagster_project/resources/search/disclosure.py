@@ -11,7 +11,7 @@ import numpy as np
 from dagster_project.resources.search.lookup import COMPARED
 from dagster_project.resources.search.search_index import query_current
 from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.graph.prompt_hashes import distances, simhash
+from transforms.graph.prompt_hashes import MOST_BITS, distances, simhash
 from transforms.retrieval.query_language import bounded
 
 _NAMED = """
@@ -59,8 +59,8 @@ def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual"
     return [{"doc_id": doc_id, **row} for row in rows]
 
 
-def prompted(folder: Path, query: str, most_bits: int, limit: int) -> list[Prompted]:
-    """The chunks of stored questions that differ from the query by at most `most_bits`, nearest first.
+def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
+    """The chunks of stored questions that differ from the query by at most MOST_BITS, nearest first.
 
     Of one question the chunk comes first in which it is answered.
     """
@@ -70,7 +70,7 @@ def prompted(folder: Path, query: str, most_bits: int, limit: int) -> list[Promp
         return []
     bits = distances(stored.column("simhash").to_numpy(), wanted)
     names = stored.column("question").to_pylist()
-    near = {names[place]: int(bits[place]) for place in np.flatnonzero(bits <= most_bits)}
+    near = {names[place]: int(bits[place]) for place in np.flatnonzero(bits <= MOST_BITS)}
     rows = query_current(folder, _PROMPTED, {"questions": sorted(near)}).to_pylist()
     found = [
         Prompted(

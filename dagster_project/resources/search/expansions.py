@@ -23,7 +23,7 @@ def expansions(
     made: list[list[dict[str, Any]]] = [[] for _ in hits]
     keys = {"chunk_ids": [hit["chunk_id"] for hit in hits], "node_ids": [hit["node_id"] for hit in hits]}
     for kind in settings.expand:
-        most = {"most": settings.expand_links} if kind == "links" else {}
+        most = {"most": _LINKS} if kind == "links" else {}
         cursor = connection.execute(_STATEMENTS[kind], keys | most)
         names = [column[0] for column in cursor.description or ()]
         for row in cursor.fetchall():
@@ -42,6 +42,8 @@ def _bounded(found: dict[str, Any], chars: int) -> dict[str, Any]:
     return {**found, "citation": cited(place, start, end), "byte_start": start, "byte_end": end, "text": text}
 
 
+_LINKS = 3
+"""Links of a hit that are followed, one step."""
 _HITS = """
 WITH hits AS (
   SELECT unnest(range(len($chunk_ids))) AS hit, unnest($chunk_ids::VARCHAR[]) AS chunk_id,

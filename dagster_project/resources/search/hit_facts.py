@@ -41,7 +41,7 @@ class Judging:
     def reranked(self, hits: pl.DataFrame, passages: pl.DataFrame) -> pl.DataFrame:
         """Hits in their new order; `passages` has what `reranking.CANDIDATES` adds to them."""
         assert self.reranker is not None
-        diagnostic = [fusion.is_diagnostic(q, self.settings) for q in self.queries]
+        diagnostic = [fusion.is_diagnostic(q) for q in self.queries]
         local, asked = (f.with_columns(pl.col("query") - self.first) for f in (hits, passages))
         again = self.reranker.reranked(local, asked, self.queries, diagnostic, len(hits))
         return again.with_columns(pl.col("query") + self.first)

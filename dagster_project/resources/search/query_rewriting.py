@@ -13,6 +13,8 @@ from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import QuerySettings
 
 _REASON_CHARS = 200
+_SECONDS = 5.0
+"""What the language model may take; then the rules decide."""
 _ATTEMPTS = 2
 
 
@@ -27,17 +29,17 @@ class QueryRewriter:
         settings = self.settings
         if settings.rewrite == "off" or not turns:
             return Standalone(query, query)
-        ruled = query_rewriting.by_rules(query, turns, settings)
+        ruled = query_rewriting.by_rules(query, turns)
         if self.model is None:
             return ruled
-        asked = query_rewriting.prompt(query, turns, settings)
+        asked = query_rewriting.prompt(query, turns)
         try:
             (answer,) = self.model.answers([asked], Rewritten, query_rewriting.INSTRUCTION)
         except WeftError as fault:
             return self._ruled(ruled, str(fault))
         if answer.value is None:
             return self._ruled(ruled, answer.refusal or "no answer")
-        return query_rewriting.by_model(query, answer.value, self.model.model, settings)
+        return query_rewriting.by_model(query, answer.value, self.model.model)
 
     def _ruled(self, ruled: Standalone, reason: str) -> Standalone:
         assert self.model is not None
@@ -49,8 +51,8 @@ def make_rewriter(settings: QuerySettings, gemini: GeminiSettings, safety: Safet
     if settings.rewrite != "gemini":
         return QueryRewriter(settings)
     quick = {
-        "time_limit_seconds": settings.seconds,
-        "timeout_seconds": min(settings.seconds, gemini.timeout_seconds),
+        "time_limit_seconds": _SECONDS,
+        "timeout_seconds": min(_SECONDS, gemini.timeout_seconds),
         "attempts": min(_ATTEMPTS, gemini.attempts),
     }
     return QueryRewriter(

@@ -166,7 +166,7 @@ class ExportReader:
 
     def _zipped(self, export: Export) -> Iterator[Chat]:
         """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the files one by one."""
-        with ZippedExport(export.files[0], self.settings) as archive:
+        with ZippedExport(export.files[0], self.settings.max_chat_bytes) as archive:
             if archive.repeated:
                 why = "duplicate: the archive has several files of that name; the first is read"
                 yield Chat(

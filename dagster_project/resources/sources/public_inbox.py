@@ -126,7 +126,7 @@ def _by_repository(mails: Iterable[InboxMail]) -> Iterator[tuple[Path, list[Inbo
 def _read(mail: InboxMail, objects: Objects, limit: int) -> RawMail:
     found = objects.read(mail.blob, "blob", limit)
     if found.fault == TOO_LARGE:
-        fault = f"too_large: {found.size} bytes, MailSettings.max_message_bytes is {limit}"
+        fault = f"too_large: {found.size} bytes, mail.max_message_bytes is {limit}"
         return RawMail(mail.place, b"", fault=fault)
     if found.fault:
         return RawMail(mail.place, b"", fault=_fault(found.fault, mail.blob, mail.repository))

@@ -26,7 +26,6 @@ _MEMBERS: dict[str, Callable[[], Any]] = {
 COMPRESSED = tuple(_MEMBERS)
 """Endings of the names of compressed files."""
 _BROKEN = (zlib.error, lzma.LZMAError, MemoryError)
-_PLAUSIBLE_EXPANSION = 16 << 20
 _BLOCK = 1 << 17
 
 
@@ -55,6 +54,15 @@ def bounded(path: Path, cap: int, setting: str) -> bytes:
     return data
 
 
+_PLAUSIBLE_BYTES, _PLAUSIBLE_RATIO = 16 << 20, 250
+"""What compressed text may become, whatever its size; and decompressed : stored above that."""
+
+
+def plausible_bytes(stored: int) -> int:
+    """Bytes that `stored` compressed bytes may become; what becomes more is made to fill the memory."""
+    return max(_PLAUSIBLE_BYTES, stored * _PLAUSIBLE_RATIO)
+
+
 def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     """The bytes of a file, decompressed by its ending under the caps of size and ratio.
 
@@ -66,9 +74,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     data = bytearray()
     with opened(path) as stream:
         stored = os.fstat(stream.fileno()).st_size
-        cap = min(
-            settings.max_archive_bytes, max(_PLAUSIBLE_EXPANSION, stored * settings.max_compression_ratio)
-        )
+        cap = min(settings.max_archive_bytes, plausible_bytes(stored))
         try:
             with closing(_decompressed(stream, _MEMBERS[path.suffix])) as blocks:
                 for block in blocks:
@@ -76,7 +82,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
                     if len(data) > cap:
                         raise TooLargeError(
                             f"compression_bomb: {stored:,} bytes expand to more than {cap:,}; raise "
-                            "mail.max_archive_bytes or mail.max_compression_ratio if the archive is sound"
+                            "mail.max_archive_bytes, or decompress it, if the archive is sound"
                         )
         except (EOFError, OSError, *_BROKEN) as error:
             return bytes(data), why_unreadable(error)

@@ -9,11 +9,9 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from dagster_project.resources.sources.reading_files import opened
+from dagster_project.resources.sources.reading_files import opened, plausible_bytes
 from transforms.errors import ChatFormatError
-from transforms.settings.conversations import ConversationSettings
 
-_PLAUSIBLE_EXPANSION = 16 << 20
 _BLOCK = 1 << 20
 _ENCRYPTED = 1
 _BROKEN = (
@@ -35,8 +33,8 @@ class ZippedExport:
     (`path_traversal`), as no export does. Pictures and other media in it are never read.
     """
 
-    def __init__(self, path: Path, settings: ConversationSettings):
-        self._settings, self._left = settings, settings.max_chat_bytes
+    def __init__(self, path: Path, max_bytes: int):
+        self._left = max_bytes
         self._members: dict[str, zipfile.ZipInfo] = {}
         self.repeated: list[str] = []
         """Names that several files have; the first of each is read."""
@@ -80,13 +78,12 @@ class ZippedExport:
         """The bytes of a file.
 
         ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if what
-        was read of the archive passes `max_chat_bytes` or `max_compression_ratio` (`too_large`).
+        was read of the archive passes `max_bytes` or is more than `plausible_bytes` (`too_large`).
         """
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ChatFormatError("encrypted: the archive needs a password")
-        plausible = max(_PLAUSIBLE_EXPANSION, member.compress_size * self._settings.max_compression_ratio)
-        cap = min(self._left, plausible)
+        cap = min(self._left, plausible_bytes(member.compress_size))
         content = bytearray()
         try:
             with self._archive.open(member) as stream:
@@ -94,8 +91,8 @@ class ZippedExport:
                     content += block
                     if len(content) > cap:
                         raise ChatFormatError(
-                            f"too_large: the archive unpacks to more than {cap:,} bytes; raise "
-                            "conversations.max_chat_bytes or max_compression_ratio if it is sound"
+                            f"too_large: the archive unpacks to more than {cap:,} bytes; "
+                            "raise conversations.max_chat_bytes, or unpack it, if it is sound"
                         )
         except _BROKEN as error:
             raise ChatFormatError(f"no_zip: {name} is broken: {error}") from error

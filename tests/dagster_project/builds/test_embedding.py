@@ -34,13 +34,13 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 def with_gemini(work: Workspace, url: str, **settings: object) -> Workspace:
     """The workspace with the model gemini at `url`."""
-    quick = {"base_url": url, "backoff_seconds": 0.01, "attempts": 2, **settings}
+    given = {"base_url": url, **settings}
     lines = [
         "",
         "[embedding]",
         'model = "gemini"',
         "[gemini]",
-        *(f"{k} = {json.dumps(v)}" for k, v in quick.items()),
+        *(f"{k} = {json.dumps(v)}" for k, v in given.items()),
     ]
     work.config.write_text(work.config.read_text() + "\n".join(lines) + "\n")
     return work

@@ -40,7 +40,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         {"name": "dev", "kind": "mbox", "path": "mail/*"},
         DOCS,
         graph={"enabled": True, "prompts": "top"},
-        document_chunks={"min_chars": 1},
+        document_chunks={"chunker": "tree"},
     )
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
     work.put("docs/guide/manual.md", MANUAL)

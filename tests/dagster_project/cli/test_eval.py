@@ -140,13 +140,13 @@ def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Works
         (["run", "--profile", "nosuch"], "no profile is called 'nosuch'; known are default, lexical", 2),
         (["run", "--tag", "nosuch"], "no query has the tag 'nosuch'; there are chat, first, mail, second", 2),
         (["run", "--queries", "nosuch.yaml"], "nosuch.yaml cannot be read as ground truth", 2),
-        (["sweep", "--set", "rrf_k"], "write NAME=VALUE,VALUE", 2),
+        (["sweep", "--set", "lexical_weight"], "write NAME=VALUE,VALUE", 2),
         (["sweep", "--set", "nosuch=1"], "nosuch", 2),
         (["sweep"], "give --set or --build", 2),
         (["sweep", "--build", "sources.path=x"], "write SECTION.KEY", 2),
         (["sweep", "--build", "chunks.nosuch=x"], "--build chunks: nosuch", 2),
-        (["sweep", "--set", "rrf_k=-1"], "rrf_k", 2),
-        (["sweep", "--set", "rrf_k=1", "--measure", "luck"], "known are nDCG@10", 2),
+        (["sweep", "--set", "lexical_weight=-1"], "lexical_weight", 2),
+        (["sweep", "--set", "lexical_weight=1", "--measure", "luck"], "known are nDCG@10", 2),
     ],
 )
 def test_faults_say_what_is_known(measured: Workspace, arguments: list[str], said: str, code: int):
@@ -163,21 +163,24 @@ def test_without_queries_the_remedy_is_named(built: Workspace):
 def test_a_profile_of_the_settings_is_checked_when_they_are_read(built: Workspace):
     text = built.config.read_text()
     built.config.write_text(
-        f"{text}\n[profiles.mine]\nrrf_k = 5\nfusion = 'rrf'\n[evaluation]\nprofiles = ['mine']\n"
+        f"{text}\n[profiles.mine]\nlimit = 5\nfusion = 'rrf'\n[evaluation]\nprofiles = ['mine']\n"
     )
-    assert load_settings(built.config).profile("mine") == SearchSettings(rrf_k=5, fusion="rrf")
-    built.config.write_text(f"{text}\n[profiles.mine]\nrrf_kk = 5\n")
-    with pytest.raises(SettingsError, match="profile 'mine': rrf_kk"):
+    assert load_settings(built.config).profile("mine") == SearchSettings(limit=5, fusion="rrf")
+    built.config.write_text(f"{text}\n[profiles.mine]\nlimitt = 5\n")
+    with pytest.raises(SettingsError, match="profile 'mine': limitt"):
         load_settings(built.config)
 
 
 def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Workspace):
-    done = weft(measured, "sweep", "--set", "lexical_weight=0,1", "--set", "bm25_k1=0.9,1.5,2", "--json")
+    done = weft(measured, "sweep", "--set", "lexical_weight=0,1", "--set", "quote_weight=0.1,0.3,2", "--json")
     rows = json.loads(done.stdout)
     assert len(rows) == 6
     assert [r["mean"] for r in rows] == sorted((r["mean"] for r in rows), reverse=True)
     assert rows[0]["frontier"]
-    assert {r["profile"] for r in rows} >= {"lexical_weight=0 bm25_k1=0.9", "lexical_weight=1 bm25_k1=2"}
+    assert {r["profile"] for r in rows} >= {
+        "lexical_weight=0 quote_weight=0.1",
+        "lexical_weight=1 quote_weight=2",
+    }
     (kept,) = (measured.settings.root / "eval").glob("sweep-*.json")
     again = json.loads(kept.read_text())
     assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in rows]
@@ -188,8 +191,8 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
 def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace):
     text = measured.config.read_text()
     everything = (
-        "[profiles.everything]\nrerank = 'features'\nelbow = true\naggregation = 'after_elbow'\ndiversity = 0.3\n"
-        "collapse_duplicates = true\ncollapse_threads = true\nsimilarity_threshold = 0.1\nnormalise_sources = true\n"
+        "[profiles.everything]\nrerank = 'features'\nelbow = true\naggregation = 'before_elbow'\ndiversity = 0.3\n"
+        "collapse_duplicates = true\ncollapse_threads = true\nsimilarity_threshold = 0.1\n"
     )
     measured.config.write_text(f"{text}\n{everything}")
     try:
@@ -198,7 +201,7 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace)
         said = weft(measured, "run", "--no-page", *chosen).output
     finally:
         measured.config.write_text(text)
-    own = ["gated", "sources", "reranked", "elbow", "aggregated", "unique", "diverse", "one_per_thread"]
+    own = ["gated", "sources", "reranked", "aggregated", "elbow", "unique", "diverse", "one_per_thread"]
     assert [stage for stage in found["stages_of"]["everything"] if stage in own] == own
     assert not set(own) & set(found["stages_of"]["default"])
     for profile, stages in found["stages_of"].items():
@@ -213,7 +216,7 @@ def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(meas
     arguments = [
         "sweep",
         "--build",
-        "chunks.min_authored_chars=90",
+        "mail.max_message_bytes=1",
         "--set",
         "lexical_weight=0.5,0.7",
         "--json",
@@ -221,7 +224,7 @@ def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(meas
     rows = json.loads(weft(measured, *arguments).stdout)
     assert [r["mean"] for r in rows] == [0.0, 0.0]
     assert {r["profile"] for r in rows} == {
-        f"chunks.min_authored_chars=90 lexical_weight={w}" for w in ("0.5", "0.7")
+        f"mail.max_message_bytes=1 lexical_weight={w}" for w in ("0.5", "0.7")
     }
     assert (measured.index / "CURRENT").resolve() == before
     assert not measured.plan().publish
@@ -230,9 +233,9 @@ def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(meas
 def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     settings = load_settings(measured.config)
     profiles = {
-        "first": SearchSettings(bm25_k1=0.5),
-        "middle": SearchSettings(bm25_k1=2.0, stopwords=()),
-        "last": SearchSettings(bm25_k1=0.5, fusion="rrf", thread_weight=0),
+        "first": SearchSettings(quote_weight=0.5),
+        "middle": SearchSettings(quote_weight=2.0, stopwords=()),
+        "last": SearchSettings(quote_weight=0.5, fusion="rrf", thread_weight=0),
     }
     asked = [q["query"] for q in queries()]
     index = open_index(settings)
@@ -303,11 +306,11 @@ def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
     with_queries(built, "publish_check = true\n")
     before = (built.index / "CURRENT").resolve()
     text = built.config.read_text()
-    built.config.write_text(f"{text}\n[terms]\nmax_term_chars = 60\n")
+    built.config.write_text(f'{text}\n[terms]\nstemmer = "porter"\n')
     assert built.build().published, "what answers as well as before is published"
     better = (built.index / "CURRENT").resolve()
     assert better != before
-    built.config.write_text(f"{text}\n[terms]\nmax_term_chars = 60\n[chunks]\nmin_authored_chars = 90\n")
+    built.config.write_text(f'{text}\n[terms]\nstemmer = "porter"\n[mail]\nmax_message_bytes = 1\n')
     with pytest.raises(CheckFailedError, match=r"nothing was published: nDCG@10 of profile default fell by"):
         built.build()
     assert (built.index / "CURRENT").resolve() == better

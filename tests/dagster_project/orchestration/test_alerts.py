@@ -120,7 +120,7 @@ def test_what_cannot_be_delivered_is_said_in_time_and_fails_nothing(
     if "url" in settings:
         settings["url"] = settings["url"].replace("URL", receiver.url("")).replace("//slow", "/slow")
     begun = time.monotonic()
-    faults = send(AlertSettings(**settings, timeout_seconds=0.5), {"event": "x"})
+    faults = send(AlertSettings(**settings), {"event": "x"}, seconds=0.5)
     assert [fault in found for found in faults] == [True], faults
     assert time.monotonic() - begun < 30
     assert receiver.url() not in "".join(faults)

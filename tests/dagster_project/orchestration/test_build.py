@@ -198,7 +198,7 @@ def test_damaged_arrays_are_made_anew_and_told(built: Workspace):
 @pytest.mark.parametrize(
     ("sections", "remade"),
     [
-        ({"chunks": {"message_chars": 40, "overlap_chars": 10}}, CHUNKS),
+        ({"chunks": {"message_chars": 40}}, CHUNKS),
         ({"terms": {"stemmer": "porter"}}, ("message_terms",)),
         ({"mail": {"max_message_bytes": 300}}, (*MAIL, "message_blocks", *CHUNKS, *REFERENCES)),
         ({"index": {"keep_versions": 1}}, ()),
@@ -225,7 +225,7 @@ def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     plan = built.plan()
     assert plan.publish and not plan.stale
     sources = [{"name": s.name, "kind": s.kind, "path": s.path} for s in built.settings.sources]
-    built.configure(*sources, chunks={"message_chars": 40, "overlap_chars": 10}, terms={"stemmer": "porter"})
+    built.configure(*sources, chunks={"message_chars": 40}, terms={"stemmer": "porter"})
     result = built.build()
     assert "messages" not in result.stages
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}

@@ -116,8 +116,8 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
 @pytest.mark.parametrize(
     ("section", "tables"),
     [
-        ({"mail": {"max_mime_depth": 8}}, ["messages"]),
-        ({"blocks": {"min_code_lines": 3}}, ["message_blocks"]),
+        ({"mail": {"max_attachment_bytes": 999}}, ["messages"]),
+        ({"blocks": {"unmarked_history": True}}, ["message_blocks"]),
         ({"chunks": {"message_chars": 900}}, ["message_chunks", "slow_chunks"]),
         ({"documents": {"max_document_bytes": 999}}, ["documents"]),
         ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),

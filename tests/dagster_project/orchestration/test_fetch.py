@@ -35,7 +35,7 @@ def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
     """A source that is fetched from the server."""
     fetch = {
         "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01", "until": "2004-01",
-        "recheck_days": 1, "backoff_seconds": 0.01, "requests_per_minute": 10_000, **changes,
+        "recheck_days": 1, "requests_per_minute": 10_000, **changes,
     }  # fmt: skip
     return {"name": "remote-list", "kind": "mbox", "fetch": fetch}
 
@@ -46,6 +46,11 @@ def work(tmp_path: Path, server: Archives) -> Workspace:
     made = Workspace(tmp_path / "work")
     made.write("local.2004-01.mbox", discussion(100, 3, "shell"))
     return made.configure({"name": "local", "kind": "mbox", "path": "mail/*"}, remote_source(server))
+
+
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)
 
 
 def run_fetch(work: Workspace) -> dg.ExecuteInProcessResult:

@@ -86,7 +86,7 @@ THREE_TOPICS = found(
 def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
     topics = {"paris": [1.0, 0, 0], "bug": [0, 1.0, 0], "recipe": [0, 0, 1.0]}
     vectors = {c: np.array(topics[c.split("-")[0]]) for c in THREE_TOPICS["chunk_id"]}
-    settings = ContextSettings(pick=pick, mmr_lambda=0.5)  # type: ignore[arg-type]
+    settings = ContextSettings(pick=pick)  # type: ignore[arg-type]
     made = ordered(THREE_TOPICS, deduplicated(THREE_TOPICS), settings, vectors)
     assert made["chunk_id"].to_list()[:3] == first
     assert made["place"].to_list() == list(range(1, 8))

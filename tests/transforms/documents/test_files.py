@@ -176,7 +176,7 @@ FAULTS = [
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
     ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
-    ("large rst", "n.rst", b"abc", {"max_rst_bytes": 2}, "too_large"),
+    ("large rst", "n.rst", b"abc\n" * (1 << 18) + b"a", {}, "too_large"),
     ("lone surrogate", "n\udcff.md", b"abc", {}, "bad_path"),
     ("page without text", "n.html", b"<script>x</script>", {}, "empty"),
     ("rst with an endless line", "n.rst", b"a " * 6000, {}, "unreadable"),

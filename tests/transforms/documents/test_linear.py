@@ -20,7 +20,7 @@ from transforms.graph.keywords import chunk_keywords, keywords
 from transforms.graph.stripes import chunk_similarities, stripe_orders
 from transforms.schemas.graph import PROMPT_HASHES
 from transforms.schemas.relations import LINKS
-from transforms.settings.documents import DocumentChunkSettings, GraphSettings
+from transforms.settings.documents import GraphSettings
 from transforms.settings.search import TermSettings
 
 FEW, TIMES, ALLOWED = 250, 10, 25
@@ -38,13 +38,13 @@ class Corpus:
         self.documents: pa.Table = read(self.files).documents
         self.nodes = document_nodes(self.documents)
         self.references = document_references(self.documents)
-        self.chunks = tree_chunks(self.documents, self.nodes, DocumentChunkSettings()).chunks.sort_by(
+        self.chunks = tree_chunks(self.documents, self.nodes).chunks.sort_by(
             [("doc_id", "ascending"), ("chunk_index", "ascending")]
         )
         self.embedded = with_vectors(self.chunks)
         self.classes = chunk_classes(self.documents, self.chunks, GRAPH)
         self.similarities = chunk_similarities(self.embedded, self.classes, GRAPH)
-        self.keywords = keywords(self.documents, GRAPH, TermSettings())
+        self.keywords = keywords(self.documents, TermSettings())
 
     def folders(self) -> list[Folder]:
         """The exported graph."""
@@ -75,9 +75,9 @@ STAGES: dict[str, Callable[[Corpus], object]] = {
     "document_links": lambda c: document_links(c.references, c.documents, c.nodes),
     "chunk_classes": lambda c: chunk_classes(c.documents, c.chunks, GRAPH),
     "stripes": lambda c: stripe_orders(chunk_similarities(c.embedded, c.classes, GRAPH)),
-    "keywords": lambda c: keywords(c.documents, GRAPH, TermSettings()),
+    "keywords": lambda c: keywords(c.documents, TermSettings()),
     "keywords and files of the graph": Corpus.folders,
-    "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes, DocumentChunkSettings()),
+    "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes),
 }
 
 

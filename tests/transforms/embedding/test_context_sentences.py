@@ -17,9 +17,8 @@ from transforms.schemas.documents import DOCUMENTS
 from transforms.schemas.mail import MESSAGES
 from transforms.schemas.relations import THREAD_TREE, THREADS
 from transforms.schemas.table import Table
-from transforms.settings.models import SafetySettings, SentenceSettings
+from transforms.settings.models import SafetySettings
 
-SETTINGS = SentenceSettings()
 DAY, WRITTEN = datetime(2024, 1, 2, tzinfo=UTC), datetime(2023, 5, 6, tzinfo=UTC)
 
 
@@ -91,9 +90,7 @@ def asked(
     *chunks: dict[str, Any], safety: SafetySettings = SafetySettings()
 ) -> list[context_sentences.Request]:
     rows = placed(*chunks)
-    return context_sentences.requests(
-        rows, context_sentences.structural_sentences(rows), "model", SETTINGS, safety
-    )[0]
+    return context_sentences.requests(rows, context_sentences.structural_sentences(rows), "model", safety)[0]
 
 
 def test_a_chunk_is_shown_with_those_before_it_in_its_document_and_no_others():
@@ -106,7 +103,7 @@ def test_a_chunk_is_shown_with_those_before_it_in_its_document_and_no_others():
 
 
 def test_secrets_are_masked_before_a_text_is_cut_and_hashed():
-    secret = "x" * (SETTINGS.text_chars - 10) + " AKIAIOSFODNN7EXAMPLE"
+    secret = "x" * 1990 + " AKIAIOSFODNN7EXAMPLE"
     (request,) = asked(chunk("c", "m", text_display=secret))
     assert "AKIA" not in request.data["text"]
     (loose,) = asked(chunk("c", "m", text_display=secret), safety=SafetySettings(secrets="send"))
@@ -133,7 +130,7 @@ def test_secrets_are_masked_before_a_text_is_cut_and_hashed():
 def test_a_sentence_is_taken_if_it_is_short_and_in_the_script_of_the_chunk(
     sentence: str, text: str, expected: str | None
 ):
-    assert context_sentences.usable(sentence, text, SETTINGS) == expected
+    assert context_sentences.usable(sentence, text) == expected
 
 
 def test_an_answer_has_one_sentence_for_each_chunk():

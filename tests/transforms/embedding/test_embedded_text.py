@@ -11,9 +11,6 @@ import pytest
 from transforms.embedding.embedded_text import chunk_context, parent_texts, requoted, restated, texts_to_embed
 from transforms.hashing import text_hash
 from transforms.schemas.chunks import CHUNKS
-from transforms.settings.mail import ChunkSettings
-
-SETTINGS = ChunkSettings(parent_chars=10)
 
 
 def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
@@ -51,7 +48,7 @@ SHORT = chunk("c", "reply", "Yes.", needs_parent=True, parent_id="asked")
 
 
 def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
-    rows = parent_texts(table(list(chunks)), TREE, SETTINGS).to_pyarrow().to_pylist()
+    rows = parent_texts(table(list(chunks)), TREE, 10).to_pyarrow().to_pylist()
     return {r["chunk_id"]: r["context"] for r in rows}
 
 
@@ -90,17 +87,10 @@ def test_a_reply_that_stands_alone_is_given_nothing():
     assert contexts({**SHORT, "needs_parent": False}, chunk("p", "asked", "Is it fast?")) == {}
 
 
-@pytest.mark.parametrize(
-    ("subject", "expected"),
-    [
-        (True, "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nYes."),
-        (False, "In reply to:\nIs it fast\n\nReply:\nYes."),
-    ],
-)
-def test_the_embedded_text_names_subject_question_and_answer(subject: bool, expected: str):
-    settings = SETTINGS.model_copy(update={"embed_subject": subject})
-    parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), TREE, settings).to_pyarrow()
-    (row,) = chunk_context(parents, NONE, settings).to_pylist()
+def test_the_embedded_text_names_subject_question_and_answer():
+    expected = "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nYes."
+    parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), TREE, 10).to_pyarrow()
+    (row,) = chunk_context(parents, NONE).to_pylist()
     assert (row["text_embed"], row["checksum"], row["context_kind"]) == (
         expected,
         text_hash(expected),
@@ -110,7 +100,7 @@ def test_the_embedded_text_names_subject_question_and_answer(subject: bool, expe
 
 def test_a_chunk_is_embedded_by_its_text_with_context_where_it_has_one():
     chunks = table([SHORT, chunk("p", "asked", "Is it fast?")])
-    added = chunk_context(parent_texts(chunks, TREE, SETTINGS).to_pyarrow(), NONE, SETTINGS)
+    added = chunk_context(parent_texts(chunks, TREE, 10).to_pyarrow(), NONE)
     rows = texts_to_embed(chunks, ibis.memtable(added)).to_pyarrow().to_pylist()
     assert sorted(r["text"] for r in rows) == ["Is it fast?", added.column("text_embed")[0].as_py()]
     assert all(text_hash(r["text"]) == r["text_hash"] for r in rows)
@@ -155,9 +145,9 @@ def test_chunks_beside_the_quote_and_of_other_mails_are_left_alone():
 def test_a_short_reply_with_an_inferred_quote_is_given_what_it_answers_and_nothing_twice():
     short = own("c", BODY.strip(), 0, len(BODY), needs_parent=True)
     chunks = [short, chunk("p", "asked", "Is it fast?")]
-    parents = parent_texts(table(chunks), TREE, SETTINGS).to_pyarrow()
+    parents = parent_texts(table(chunks), TREE, 10).to_pyarrow()
     near = requoted(table(chunks), ibis.memtable(QUOTE)).to_pyarrow()
     own_text = restated(near, pa.table({"message_id": ["reply"], "body": [BODY]}))
-    (row,) = chunk_context(parents, own_text, SETTINGS).to_pylist()
+    (row,) = chunk_context(parents, own_text).to_pylist()
     assert (row["context_kind"], row["context"]) == ("parent_unquoted", "Is it fast")
     assert row["text_embed"] == "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nAgreed."

@@ -45,4 +45,4 @@ def test_lines_of_one_chunk_are_not_those_of_the_next():
 def test_the_rule_is_a_setting():
     text = "Say:\n\n```py\na\n```"
     assert [row[4] for row in classes_of(text)] == [True]
-    assert [row[4] for row in classes_of(text, code_rule="lines")] == [False]
+    assert [row[4] for row in classes_of(text, profile="text")] == [False]

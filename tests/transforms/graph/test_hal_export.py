@@ -195,13 +195,11 @@ def test_links_lead_both_ways_though_a_path_holds_a_number_sign(files: dict[str,
 
 def test_similar_documents_are_those_above_the_percentile():
     alike = {"a.md": "aaaa", "b.md": "aaab", "c.md": "cccc", "d.md": "eeee"}
-    made = exported(alike, similar_percentile=50)
+    made = exported(alike)
     similar = {n: index(made, f"s/{n}.md")["_links"]["similar"] for n in ("a", "b", "c")}
     assert [link["href"] for link in similar["a"]] == ["../b.md/index.json"]
     assert [link["href"] for link in similar["b"]] == ["../a.md/index.json"]
     assert similar["c"] == []
-    none = exported(alike, similar_documents=0)
-    assert index(none, "s/a.md")["_links"]["similar"] == []
 
 
 def test_order_of_documents_changes_no_byte(files: dict[str, bytes]):

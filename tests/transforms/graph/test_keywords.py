@@ -9,7 +9,6 @@ import pytest
 
 from tests.documents import read
 from transforms.graph.keywords import chunk_keywords, keywords, list_folder
-from transforms.settings.documents import GraphSettings
 from transforms.settings.search import TermSettings
 
 LIST = """# Keywords
@@ -30,7 +29,7 @@ PAGES = {
 
 def rows(files: dict[str, str], **settings: Any) -> list[dict[str, Any]]:
     documents = read(dict(files)).documents
-    return keywords(documents, GraphSettings(**settings), TermSettings()).to_pylist()
+    return keywords(documents, TermSettings(), **settings).to_pylist()
 
 
 def scores(files: dict[str, str], **settings: Any) -> dict[str, float]:
@@ -40,7 +39,7 @@ def scores(files: dict[str, str], **settings: Any) -> dict[str, float]:
 def found(files: dict[str, str], **texts: str) -> dict[str, list[str]]:
     """The keywords of one chunk of each document, whose text is given by the document's path."""
     documents = read(dict(files)).documents
-    words = keywords(documents, GraphSettings(), TermSettings())
+    words = keywords(documents, TermSettings())
     ids = [f"s:{path.replace('__', '/')}.md" for path in texts]
     chunks = pa.table({"chunk_id": list(texts), "doc_id": ids, "text_display": list(texts.values())})
     made: dict[str, list[str]] = {}
@@ -95,8 +94,8 @@ def test_lists_of_questions_are_no_pages():
 
 
 def test_the_best_are_kept():
-    assert len(rows(PAGES, max_keywords=2)) == 2
-    assert rows(PAGES, max_keywords=0) == []
+    assert len(rows(PAGES, most=2)) == 2
+    assert rows(PAGES, most=0) == []
 
 
 def test_order_of_documents_changes_nothing():

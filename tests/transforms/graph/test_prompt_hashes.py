@@ -110,24 +110,15 @@ def test_the_chunk_with_the_answer_always_keeps_its_question():
             "vector": pa.array(list(_turned(0, 90)), pa.list_(pa.float32(), 2)),
         }
     )
-    for settings in (GraphSettings(prompts="top"), GraphSettings(prompts="threshold", prompt_similarity=0.5)):
+    for settings in (GraphSettings(prompts="top"), GraphSettings(prompts="threshold")):
         made = prompt_hashes(chunks, documents, document_questions(documents), _turned(0), settings)
         assert made.column("chunk_id").to_pylist() == ["c0", "c1"]
 
 
-def test_several_chunks_may_keep_a_question():
-    assert [row[:2] for row in kept(prompts="top", prompt_top=2)] == [
-        ("a0", "Why?"),
-        ("a1", "Why?"),
-        ("a1", "How?"),
-        ("a2", "How?"),
-    ]
-
-
 def test_all_chunks_above_a_threshold_keep_a_question():
-    assert kept(prompts="threshold", prompt_similarity=0.8) == [
+    assert kept(prompts="threshold") == [
         ("a0", "Why?", 1.0),
         ("a1", "Why?", 0.87),
+        ("a1", "How?", 0.5),
         ("a2", "How?", 0.98),
     ]
-    assert kept(prompts="threshold", prompt_similarity=1.0) == [("a0", "Why?", 1.0)]

@@ -145,7 +145,7 @@ def test_baselines_by_class(code: list[bool], expected: dict[str, int]):
     ],
 )
 def test_baselines_by_title_are_the_first_chunk_and_the_second(headings: list[str], technical: int | None):
-    found = near([[1, 0], [1, 1], [0, 1]], [True, False, False], headings, baseline="title")
+    found = near([[1, 0], [1, 1], [0, 1]], [True, False, False], headings, profile="text")
     assert found["conceptual"][0]["baseline_index"] == 0
     assert (found["technical"][0]["baseline_index"] if "technical" in found else None) == technical
 

@@ -21,7 +21,7 @@ from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 
 WORDS = [f"w{n}" for n in range(40)]
-ONE_FIELD = SearchSettings(title_weight=0, text_weight=1, quote_weight=0)
+ONE_FIELD = SearchSettings(title_weight=0, quote_weight=0)
 
 
 def postings(texts: list[list[str]], field: str = "text") -> Postings:
@@ -71,7 +71,6 @@ def test_chunks_without_a_term_of_the_query_score_zero():
     ("field", "setting"),
     [
         ("title", "title_weight"),
-        ("text", "text_weight"),
         ("quote", "quote_weight"),
         ("context", "quote_weight"),
     ],

@@ -66,7 +66,7 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
 
 
 def test_logs_count_less_unless_they_are_asked_for():
-    settings = SearchSettings(thread_weight=0, lexical_weight=1, log_weight=0.5)
+    settings = SearchSettings(thread_weight=0, lexical_weight=1)
     scores = ([0, 3, 4], [0, 0, 0])
     assert hits(*scores, settings=settings)["chunk_no"].to_list()[:2] == [2, 1]
     assert hits(*scores, settings=settings, logs=[False, False, True])["chunk_no"].to_list()[:2] == [1, 2]
@@ -87,7 +87,7 @@ def test_logs_count_less_unless_they_are_asked_for():
     ],
 )
 def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expected: bool):
-    assert is_diagnostic(query, SearchSettings()) is expected
+    assert is_diagnostic(query) is expected
 
 
 def test_the_blend_scales_both_scores_over_all_chunks():
@@ -99,7 +99,7 @@ def test_the_blend_scales_both_scores_over_all_chunks():
 
 
 def test_rank_fusion_adds_reciprocal_ranks():
-    settings = SearchSettings(thread_weight=0, fusion="rrf", rrf_k=60)
+    settings = SearchSettings(thread_weight=0, fusion="rrf")
     found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=settings)
     expected = {0: 1 / 61 + 1 / 63, 1: 1 / 62 + 1 / 61, 2: 1 / 62}
     assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx(expected)

@@ -9,25 +9,23 @@ from transforms.retrieval.labels import runtime_label, runtime_labels
 from transforms.retrieval.pipeline import RANKED
 from transforms.settings.search import SearchSettings
 
-SETTINGS = SearchSettings(
-    label_similarity=0.3, label_high_similarity=0.6, label_support=0.5, label_words=0.8, label_rerank=5
-)
+SETTINGS = SearchSettings(label_similarity=0.3, label_high_similarity=0.6, label_rerank=5)
 
 
 @pytest.mark.parametrize(
     ("similarities", "supports", "reranks", "label"),
     [
         ([], [], None, "NO_RESULTS"),
-        ([0.29], [0.79], None, "NO_RESULTS"),
+        ([0.29], [0.84], None, "NO_RESULTS"),
         (
             [0.29],
-            [0.8],
+            [0.85],
             None,
             "PASS",
         ),  # a name or a version means nothing to the model, and its words are all there
-        ([0.29, 0.3], [0.7, 0.5], None, "PASS"),
-        ([0.29, 0.3], [0.7, 0.4], None, "IRRELEVANT"),  # similar is one, borne out another
-        ([0.6, 0.3], [0.4, 0.4], None, "HALLUCINATION_RISK"),
+        ([0.29, 0.3], [0.7, 0.3], None, "PASS"),
+        ([0.29, 0.3], [0.7, 0.2], None, "IRRELEVANT"),  # similar is one, borne out another
+        ([0.6, 0.3], [0.2, 0.2], None, "HALLUCINATION_RISK"),
         ([0.2], [0.7], [9.0], "NO_RESULTS"),
         ([0.2], [0.9], [9.0], "PASS"),
         ([0.2], [0.9], [1.0], "IRRELEVANT"),

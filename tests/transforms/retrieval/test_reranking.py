@@ -16,17 +16,8 @@ from pydantic import ValidationError
 from transforms.embedding.prompts import fenced
 from transforms.retrieval import reranking
 from transforms.settings.models import SafetySettings
-from transforms.settings.search import RerankSettings
 
-ONES = RerankSettings(
-    exact_weight=1,
-    title_weight=1,
-    phrase_weight=1,
-    thread_weight=1,
-    recency_weight=1,
-    log_weight=1,
-    kinds={"node": 3.0},
-)
+ONES = dict.fromkeys(reranking.WEIGHTS, 1.0)
 FIRST = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64, "score": pl.Float64}
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -62,7 +53,7 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
         ("thread", "q", [{"thread": 7}, {"thread": 7}, {"thread": 7}, {"thread": 8}], [0.6667, 0.6667, 0.6667, 0]),
         ("recency", "latest release", [{"effective_at": NOW}, {"effective_at": NOW - timedelta(180)}, {}], [1, 0.5, 0]),
         ("recency", "release", [{"effective_at": NOW}, {"effective_at": NOW - timedelta(180)}], [0, 0]),
-        ("kind", "q", [{"chunk_kind": "node"}, {}], [3, 0]),
+        ("kind", "q", [{"chunk_kind": "attachment_segment"}, {}], [-0.1, 0]),
         ("log", "q", [{"content_class": "log"}, {}], [-1, 0]),
     ],
 )  # fmt: skip

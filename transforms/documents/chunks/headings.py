@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.documents.chunks.pieces import Document, documents_of
+from transforms.documents.chunks.rows import CODE_SHARE
 from transforms.documents.frontmatter import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
-from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = "2"
 
 _INK = re.compile(r"\S")
 
 
-def tree_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
+def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     """A chunk of the kind `node` for every node, and what became none: comments and empty sections.
 
     The text of a chunk is the node's own, that of a document with its frontmatter; a node without own
@@ -36,7 +36,7 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSet
         own = _in_characters(bodies.get(document.doc_id, []), document)
         seen: dict[str, int] = {}
         for position, body in enumerate(own):
-            row = _row(document, position, body, settings)
+            row = _row(document, position, body)
             base = parts_hash((*row.pop("identity"), row["text_display"]))
             number = seen[base] = seen.get(base, -1) + 1
             row["chunk_id"] = parts_hash((base, str(number))) if number else base
@@ -76,7 +76,7 @@ def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
     return [_Body(*body) for body in zip(crumbs, headings, starts, ends, strict=True)]
 
 
-def _row(document: Document, position: int, body: _Body, settings: DocumentChunkSettings) -> dict[str, Any]:
+def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
     """The columns of one chunk but its id and the number of chunks."""
     node = document.nodes[position]
     begin = max(body.start, int(document.text.startswith(BOM)))
@@ -84,7 +84,7 @@ def _row(document: Document, position: int, body: _Body, settings: DocumentChunk
     prose = document.display(max(begin, document.body_start), body.end)
     ranges = document.visible(begin, body.end) if shown else [(body.heading, body.start)]
     title = body.breadcrumb.removeprefix(BREADCRUMB_START)
-    code = bool(document.outline.code) and document.code_share(begin, body.end) >= settings.code_share
+    code = bool(document.outline.code) and document.code_share(begin, body.end) >= CODE_SHARE
     flat = document.offsets.bytes([place for span in ranges for place in span])
     return {
         "identity": ("document", document.doc_id, "node", node.title),
@@ -98,9 +98,7 @@ def _row(document: Document, position: int, body: _Body, settings: DocumentChunk
         "heading_path": document.headings(position),
         "title": title,
         "text_display": shown or node.title,
-        "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title
-        if settings.embed_headings
-        else prose or title,
+        "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title,
         "text_lex": "\n".join(filter(None, (shown, *(document.names if not position else ())))),
         "spans": [
             {"byte_start": start, "byte_end": end, "role": "own"}

@@ -1,6 +1,6 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
-What is here: the state machine of the Information Graph (seed 004). What is not: headings
+What is here: the state machine of the Information Graph . What is not: headings
 (`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.pieces`).
 """
 
@@ -59,7 +59,7 @@ class _Lines(NamedTuple):
 def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     """Chunks of documents of the kind `semantic_section`, and the exclusions.
 
-    The algorithm that seed 004 links to; sizes are the settings `semantic_*`. Tokens are estimated,
+    The algorithm of the Information Graph; sizes are the settings `semantic_*`. Tokens are estimated,
     int(words × 1.3) a line. A second h2 in a chunk that an h1 began seals it; a heading of a level
     that the chunk began with or has reached seals it from `semantic_min_tokens`, a deeper one from
     `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short rest

@@ -10,12 +10,6 @@ from transforms.settings.documents import DocumentChunkSettings
 
 VERSION = f"{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
 
-_CHUNKERS = {
-    "tree": headings.tree_chunks,
-    "sections": sections.section_chunks,
-    "semantic": semantic.semantic_chunks,
-}
-
 
 def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     """The chunks of documents and what became none, as declared in `transforms.schemas`.
@@ -24,4 +18,7 @@ def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
     expansion to what stands around it; spans are UTF-8 bytes of the stored text, those with the role
     overlap repeat the end of the chunk before.
     """
-    return _CHUNKERS[settings.chunker](documents, nodes, settings)
+    if settings.chunker == "tree":
+        return headings.tree_chunks(documents, nodes)
+    chunker = sections.section_chunks if settings.chunker == "sections" else semantic.semantic_chunks
+    return chunker(documents, nodes, settings)

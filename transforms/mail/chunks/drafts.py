@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
-from transforms.settings.mail import ChunkSettings
+from transforms.mail.chunks import sizes
 from transforms.text.diffs import DIFF_MARK, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 
@@ -85,7 +85,7 @@ class Drafts:
         d = self.documents[-1]
         self.excluded.append((d.message_id, d.attachment_id, d.source, d.unit, start, end, reason))
 
-    def chunks(self, chunker: str, settings: ChunkSettings, seen: dict[str, int]) -> pa.Table:
+    def chunks(self, chunker: str, seen: dict[str, int]) -> pa.Table:
         """The table `chunks`; `seen` counts equal ids over batches."""
         frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
         of = pl.Series(range(len(self.counts)), dtype=pl.Int64).repeat_by(pl.Series(self.counts)).explode()
@@ -94,7 +94,7 @@ class Drafts:
         )
         frame = pl.concat([frame, documents[of.drop_nulls()]], how="horizontal")
         frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
-        frame = _with_diffs(_with_texts(frame, settings), settings)
+        frame = _with_diffs(_with_texts(frame))
         told = frame.select(_FINISHED).to_arrow()
         ids = _chunk_ids(frame, seen)
         struct = pa.StructArray.from_arrays(
@@ -151,7 +151,7 @@ def _base(document: Document) -> str:
     return parts_hash(("attachment", document.message_id, document.attachment_id))
 
 
-def _with_texts(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
+def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with the texts that people see and that are embedded, and what is counted in them."""
     point, own = pl.col("point"), pl.col("own")
     is_attachment = pl.col("attachment_id").is_not_null()
@@ -174,7 +174,7 @@ def _with_texts(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
         .otherwise("subject"),
     ).with_columns(pl.col("quote_lex").str.strip_chars("\n").str.strip_chars_end())
     quoted = pl.col("quote_lex")
-    subject = pl.lit(settings.embed_subject) & (pl.col("subject") != "")
+    subject = pl.col("subject") != ""
     frame = frame.with_columns(
         text_embed=pl.concat_str(
             pl.when(subject)
@@ -196,7 +196,7 @@ def _with_texts(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
         | own.str.contains(DIFF_MARK)
         | quoted.str.contains(DIFF_MARK),
     )
-    short = pl.col("said").str.len_chars() < settings.short_reply_chars
+    short = pl.col("said").str.len_chars() < sizes.SHORT_REPLY_CHARS
     return frame.with_columns(
         is_code=pl.col("content_class") != "text",
         lane=pl.when("is_slow").then(pl.lit("slow")).otherwise("document_lane"),
@@ -209,7 +209,7 @@ def _with_texts(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
     )
 
 
-def _with_diffs(frame: pl.DataFrame, settings: ChunkSettings) -> pl.DataFrame:
+def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with what diffs change, and `text_lex` without the changed lines."""
     has_diff = pl.col("diff") != ""
     rows = frame.select(has_diff.arg_true()).to_series()

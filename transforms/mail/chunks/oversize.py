@@ -34,7 +34,7 @@ def fast_chunks(
     """What `chunks.message_chunks` gives without what is slow, and `schemas.SLOW_QUEUE` of that.
 
     Slow are bodies above `slow_body_chars`, attachments that `attachments` says so of, and the parts of patches
-    that change more than `slow_patch_files` files.
+    that change more than `PATCH_FILES` files.
     """
     long = pc.greater(pc.utf8_length(messages.column("body")), settings.slow_body_chars)
     slow = pc.equal(attachments.column("lane"), "slow")

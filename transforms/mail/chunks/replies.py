@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from transforms.mail.chunks import sizes
 from transforms.mail.chunks.drafts import QUOTE_MARKS, Draft, Drafts
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_pieces, first_diff, is_diff_text
@@ -95,7 +96,7 @@ class Body:
         if self.settings.policy == "message":
             whole = Unit(None)
             whole.own = [part for u in kept for part in u.own]
-            self._emit_unit(whole, False, self.settings.recursive_chars)
+            self._emit_unit(whole, False, sizes.RECURSIVE_CHARS)
             kept = [u for u in kept if u.anchor]
         for unit in kept:
             self._emit_unit(unit, pairs >= 2 or unit.is_review, self.settings.message_chars)
@@ -104,14 +105,7 @@ class Body:
                 drafts.exclude(self.offsets(start), self.offsets(end), reason)
 
     def _is_substantial(self, unit: Unit) -> bool:
-        need = self.settings.min_authored_chars
-        count = 0
-        for part in unit.own:
-            for _found in SUBSTANCE.finditer(self.body, part.start, part.end):
-                count += 1
-                if count >= need:
-                    return True
-        return count >= need
+        return any(SUBSTANCE.search(self.body, p.start, p.end) for p in unit.own)
 
     def _units(self) -> list[Unit]:
         """Runs of authored blocks with their anchors; what no unit takes is noted as left."""
@@ -192,7 +186,7 @@ class Body:
         for part, has_comment in zip(unit.own, reversed(commented), strict=True):
             if (
                 has_comment
-                and part.end - part.start <= self.settings.anchor_chars_short
+                and part.end - part.start <= sizes.ANCHOR_CHARS_SHORT
                 and is_diff_text(self.body, part.start, part.end)
             ):
                 if any(not self.body[p.start : p.end].isspace() for p in current.own):
@@ -265,14 +259,15 @@ class Body:
     def _pieces(self, own: list[Part], limit: int) -> Iterator[Piece]:
         """Pieces of a long unit: diffs by file and hunk, prose by paragraphs."""
         total = sum(p.end - p.start for p in own)
-        settings = self.settings
-        recursive = total > settings.recursive_chars
+        recursive = total > sizes.RECURSIVE_CHARS
         for start, end, is_diff in self._sections(own):
             if is_diff:
-                yield from diff_pieces(self.body, start, end, settings)
+                yield from diff_pieces(
+                    self.body, start, end, self.settings.message_chars, sizes.PATCH_CHARS, sizes.PATCH_HUNKS
+                )
             else:
                 yield from text_pieces(
-                    self.body, start, end, limit, settings.overlap_chars, recursive, settings.recursive_chars
+                    self.body, start, end, limit, sizes.OVERLAP_CHARS, recursive, sizes.RECURSIVE_CHARS
                 )
 
     def _sections(self, own: list[Part]) -> Iterator[tuple[int, int, bool]]:
@@ -293,8 +288,8 @@ class Body:
         if anchor is None:
             return None
         start, end = anchor
-        short = own_chars < self.settings.short_reply_chars
-        cap = self.settings.anchor_chars_short if short else self.settings.anchor_chars
+        short = own_chars < sizes.SHORT_REPLY_CHARS
+        cap = sizes.ANCHOR_CHARS_SHORT if short else sizes.ANCHOR_CHARS
         keep = start if end - start <= cap else self._fitting(start, end, cap)
         if keep > start:
             self.left.append((start, keep, "unused_quote"))

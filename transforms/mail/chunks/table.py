@@ -52,19 +52,19 @@ def message_chunks(
 
     The tables conform to `schemas.CHUNKS` and `schemas.EXCLUSIONS` and are ordered by message, by
     attachment and by position. Rules 1 to 6, the chunk kinds and the default sizes are those of the
-    pginbox design (seed 000). Spans are byte ranges of the stored body or attachment text; a chunk
+    pginbox design. Spans are byte ranges of the stored body or attachment text; a chunk
     id depends on the document, the kind and the text, never on a position.
     """
     chunks, excluded = [CHUNKS.empty()], [EXCLUSIONS.empty()]
     cut = messages if bodies is None else bodies
     parts = (_body_drafts(cut, blocks, settings), _part_drafts(messages, attachments, settings))
-    for drafts, table in _finished(chain(*parts), settings):
+    for drafts, table in _finished(chain(*parts)):
         chunks.append(table)
         excluded.append(_exclusions(drafts))
     return ChunkTables(pa.concat_tables(chunks), pa.concat_tables(excluded))
 
 
-def _finished(batches: Iterable[Drafts], settings: ChunkSettings) -> Iterator[tuple[Drafts, pa.Table]]:
+def _finished(batches: Iterable[Drafts]) -> Iterator[tuple[Drafts, pa.Table]]:
     """Each batch with its table, which Polars puts together while Python cuts the next batch."""
     seen: dict[str, int] = {}
     with ThreadPoolExecutor(1) as worker:
@@ -72,7 +72,7 @@ def _finished(batches: Iterable[Drafts], settings: ChunkSettings) -> Iterator[tu
         for drafts in batches:
             if pending:
                 yield pending[0], pending[1].result()
-            pending = drafts, worker.submit(drafts.chunks, CHUNKER, settings, seen)
+            pending = drafts, worker.submit(drafts.chunks, CHUNKER, seen)
         if pending:
             yield pending[0], pending[1].result()
 
@@ -120,7 +120,7 @@ def _part_drafts(messages: pa.Table, attachments: pa.Table, settings: ChunkSetti
             owner = owners.get(message_id) or (message_id, "", "", "", "", None, None)
             document = _document(owner, part["attachment_id"], part["filename"] or "", part["lane"])
             drafts.open(document._replace(source=part["source"], unit=part["unit"]))
-            emit_attachment(part, drafts, settings)
+            emit_attachment(part, drafts, settings.message_chars)
         yield drafts
 
 

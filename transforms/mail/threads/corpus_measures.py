@@ -15,7 +15,6 @@ import pyarrow as pa
 from transforms.mail.threads.inferred_quotes import body_lines
 from transforms.mail.threads.threads import canonical
 from transforms.schemas.operations import CORPUS_MEASURES
-from transforms.settings.operations import MeasureSettings
 
 VERSION = "2"
 
@@ -26,6 +25,20 @@ BODY_COLUMNS = (
 )  # fmt: skip
 _TEXTS = {"text_lex": False, "quote_lex": True}
 """The texts of a chunk whose lines are compared, and whether they are quoted."""
+_LINE_CHARS = 20
+"""Characters; shorter lines are never compared."""
+_DUPLICATE_SHARE = 0.5
+"""Share of a chunk's characters on lines of other mails from which it is a duplicate (pginbox)."""
+_MOSTLY_QUOTED_SHARE = 0.8
+"""Share of a chunk's characters in its anchor from which it is mostly quoted (pginbox)."""
+_SHORT_REPLY_CHARS = 200
+"""Authored characters below which a reply is short (pginbox)."""
+_LONG_THREAD_MESSAGES = 20
+"""Mails from which a thread is a long debate (pginbox)."""
+_MANY_ATTACHMENTS = 3
+"""Attachments from which a thread is heavy with them (pginbox)."""
+_SAMPLED = 5_000
+"""Mails with quotes whose text is compared with the mail they answer."""
 _CHUNKS_AT_ONCE = 20_000
 _OTHER_BLANKS = r"[^\S\n ]+|  +"
 
@@ -59,7 +72,7 @@ class LakeTables(NamedTuple):
     context: ibis.Table
 
 
-def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
+def measures_of_lake(lake: LakeTables) -> pa.Table:
     """The result of `corpus_measures`, a mail with several copies counted once."""
 
     def once(table: ibis.Table, columns: Sequence[str], key: str = "message_id") -> ibis.Table:
@@ -67,7 +80,7 @@ def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
 
     tree = lake.tree.to_pyarrow()
     blocks = quote_blocks(lake.blocks)
-    pairs = quoted_sample(blocks, tree, settings)
+    pairs = quoted_sample(blocks, tree)
     bodies = compared_bodies(once(lake.messages, ("message_id", "body")), pairs).to_pyarrow()
     body = lake.chunks.filter(lake.chunks.attachment_id.isnull())
     texts = once(body, ("chunk_id", "doc_id", *_TEXTS), "doc_id")
@@ -75,7 +88,7 @@ def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
         once(lake.messages, MESSAGE_COLUMNS).to_pyarrow(),
         once(body_chunks(body), (*BODY_COLUMNS, "authored_chars"), "doc_id").to_pyarrow(),
         once(lake.chunks, ("doc_id",), "doc_id").select("doc_id").distinct().to_pyarrow(),
-        compared_lines(texts.to_pyarrow_batches(chunk_size=_CHUNKS_AT_ONCE), settings),
+        compared_lines(texts.to_pyarrow_batches(chunk_size=_CHUNKS_AT_ONCE)),
         tree,
         lake.context.select("chunk_id", "context_kind").to_pyarrow(),
         once(lake.attachments, ("message_id",)).to_pyarrow(),
@@ -84,8 +97,8 @@ def measures_of_lake(lake: LakeTables, settings: MeasureSettings) -> pa.Table:
         ibis.memtable(pairs.select(doc_id="message_id").to_arrow()), "doc_id"
     )
     anchors = once(anchored, ("chunk_id", "doc_id", "anchor_source", "quote_lex"), "doc_id").to_pyarrow()
-    quoted = quoted_lines(pairs, bodies, blocks, settings)
-    return corpus_measures(mail, quoted, anchors_found(pairs, bodies, anchors, settings), settings)
+    quoted = quoted_lines(pairs, bodies, blocks)
+    return corpus_measures(mail, quoted, anchors_found(pairs, bodies, anchors))
 
 
 def body_chunks(chunks: ibis.Table) -> ibis.Table:
@@ -94,7 +107,7 @@ def body_chunks(chunks: ibis.Table) -> ibis.Table:
     return bodies.mutate(authored_chars=bodies.text_lex.length()).drop(*_TEXTS)
 
 
-def compared_lines(bodies: Iterable[pa.RecordBatch], settings: MeasureSettings) -> pl.DataFrame:
+def compared_lines(bodies: Iterable[pa.RecordBatch], line_chars: int = _LINE_CHARS) -> pl.DataFrame:
     """The longer lines of chunks, some of these in memory at a time: what is needed to find them again elsewhere.
 
     Columns `chunk`, `mail` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`. `bodies` have chunk_id,
@@ -118,10 +131,10 @@ def compared_lines(bodies: Iterable[pa.RecordBatch], settings: MeasureSettings) 
             found.append(
                 frame.select(**hashed, line=text.str.split("\n"))
                 .explode("line")
-                .filter(pl.col("line").str.len_bytes() >= settings.line_chars)
+                .filter(pl.col("line").str.len_bytes() >= line_chars)
                 .with_columns(line=line)
                 .with_columns(chars=pl.col("line").str.len_chars(), is_quoted=is_quoted)
-                .filter(pl.col("chars") >= settings.line_chars)
+                .filter(pl.col("chars") >= line_chars)
                 .with_columns(line=pl.col("line").hash(seed=0))
             )
     return pl.concat(found)
@@ -149,7 +162,7 @@ def as_metadata(measured: pa.Table) -> dict[str, float]:
     }
 
 
-def quoted_sample(blocks: pl.DataFrame, tree: pa.Table, settings: MeasureSettings) -> pl.DataFrame:
+def quoted_sample(blocks: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
     """Columns message_id and parent_id: the mails whose quotes are compared, the same ones each time.
 
     `blocks` is the result of `quote_blocks`. Taken are, in the order of a hash of their ids, `sampled`
@@ -161,14 +174,12 @@ def quoted_sample(blocks: pl.DataFrame, tree: pa.Table, settings: MeasureSetting
     return (
         known.join(blocks.select("message_id").unique(), on="message_id", how="semi")
         .sort(pl.col("message_id").hash(seed=0), "message_id")
-        .head(settings.sampled)
+        .head(_SAMPLED)
         .sort("message_id")
     )
 
 
-def quoted_lines(
-    pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame, settings: MeasureSettings
-) -> pl.DataFrame:
+def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) -> pl.DataFrame:
     """Columns message_id, lines and found: quoted lines of depth 1, and those the parent's body holds.
 
     `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` is the
@@ -190,12 +201,10 @@ def quoted_lines(
         .filter(pl.col("byte_start") < pl.col("block_end"))
     )
     said = inside.join(ids, on="row").join(pairs, on="message_id").select("message_id", "parent_id", "line")
-    return _found(said, "message_id", bodies, settings)
+    return _found(said, "message_id", bodies)
 
 
-def anchors_found(
-    pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table, settings: MeasureSettings
-) -> pl.DataFrame:
+def anchors_found(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -> pl.DataFrame:
     """Columns chunk_id, lines and found: as `quoted_lines`, of the anchors of chunks of `pairs`.
 
     `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
@@ -205,13 +214,13 @@ def anchors_found(
         pairs, left_on="doc_id", right_on="message_id"
     )
     lines = anchored.select("chunk_id", "parent_id", line=pl.col("quote_lex").str.split("\n")).explode("line")
-    return _found(lines, "chunk_id", bodies, settings)
+    return _found(lines, "chunk_id", bodies)
 
 
-def _found(lines: pl.DataFrame, key: str, bodies: pa.Table, settings: MeasureSettings) -> pl.DataFrame:
+def _found(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataFrame:
     """Lines and those found in the body of `parent_id`, by `key`."""
     plain = lines.with_columns(line=pl.col("line").str.replace_all(r"[\s>]+", "")).filter(
-        pl.col("line").str.len_chars() >= settings.line_chars
+        pl.col("line").str.len_chars() >= _LINE_CHARS
     )
     wanted = pl.DataFrame({"message_id": plain["parent_id"].unique()})
     parents = _frame(bodies).join(wanted, on="message_id", how="semi")
@@ -226,9 +235,7 @@ def _found(lines: pl.DataFrame, key: str, bodies: pa.Table, settings: MeasureSet
     )
 
 
-def corpus_measures(
-    tables: MailTables, quoted: pl.DataFrame, anchors: pl.DataFrame, settings: MeasureSettings
-) -> pa.Table:
+def corpus_measures(tables: MailTables, quoted: pl.DataFrame, anchors: pl.DataFrame) -> pa.Table:
     """The `corpus_measures` table; `quoted` is from `quoted_lines`, `anchors` from `anchors_found`."""
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
@@ -236,10 +243,10 @@ def corpus_measures(
     chunks = _frame(tables.bodies).join(lists, left_on="doc_id", right_on="message_id")
     chunked = _frame(tables.chunked)["doc_id"]
     found = [
-        *_chunk_measures(chunks, _frame(tables.context), settings),
-        *_duplicates(chunks, tables.lines, settings),
-        *_mail_measures(chunks, chunked, lists, settings),
-        *_thread_measures(tables, lists, settings),
+        *_chunk_measures(chunks, _frame(tables.context)),
+        *_duplicates(chunks, tables.lines),
+        *_mail_measures(chunks, chunked, lists),
+        *_thread_measures(tables, lists),
         _share("quoted_lines_in_parent", quoted.join(lists, on="message_id"), "found", "lines"),
         _share(
             "anchors_in_parent",
@@ -271,16 +278,14 @@ def _share(measure: str, frame: pl.DataFrame, part: str | pl.Expr, whole: str | 
     )
 
 
-def _chunk_measures(
-    bodies: pl.DataFrame, context: pl.DataFrame, settings: MeasureSettings
-) -> list[pl.DataFrame]:
+def _chunk_measures(bodies: pl.DataFrame, context: pl.DataFrame) -> list[pl.DataFrame]:
     needing = bodies.filter("needs_parent").with_columns(
         has_parent=pl.col("chunk_id").is_in(
             context.filter(pl.col("context_kind").str.starts_with("parent"))["chunk_id"].implode()
         )
     )
     anchored = pl.col("anchor_source") == "quote"
-    mostly = pl.col("quote_anchor_chars") >= settings.mostly_quoted_share * pl.col("char_count")
+    mostly = pl.col("quote_anchor_chars") >= _MOSTLY_QUOTED_SHARE * pl.col("char_count")
     return [
         _share("quote_share_of_chunks", bodies, "quote_anchor_chars", "char_count"),
         _share("mostly_quoted_chunks", bodies, mostly, _one()),
@@ -295,11 +300,11 @@ def _one() -> pl.Expr:
     return pl.col("list_id").is_not_null().cast(pl.Int64)
 
 
-def _duplicates(bodies: pl.DataFrame, lines: pl.DataFrame, settings: MeasureSettings) -> list[pl.DataFrame]:
+def _duplicates(bodies: pl.DataFrame, lines: pl.DataFrame) -> list[pl.DataFrame]:
     """Chunks most of whose text stands in other mails too: by their own text, and by all they show."""
     lists = bodies.select("list_id", chunk=pl.col("chunk_id").hash(seed=0))
     return [
-        _share(measure, _repeated(compared, settings).join(lists, on="chunk"), "is_duplicate", _one())
+        _share(measure, _repeated(compared).join(lists, on="chunk"), "is_duplicate", _one())
         for measure, compared in (
             ("near_duplicate_chunks", lines),
             ("near_duplicate_authored", lines.filter(~pl.col("is_quoted"))),
@@ -307,24 +312,22 @@ def _duplicates(bodies: pl.DataFrame, lines: pl.DataFrame, settings: MeasureSett
     ]
 
 
-def _repeated(lines: pl.DataFrame, settings: MeasureSettings) -> pl.DataFrame:
+def _repeated(lines: pl.DataFrame) -> pl.DataFrame:
     """Columns chunk and is_duplicate, for chunks that have lines to compare."""
     alone = pl.col("mail").min() == pl.col("mail").max()
     shared = lines.group_by("line").agg(is_shared=~alone)
-    repeated = pl.col("chars").filter("is_shared").sum() >= settings.duplicate_share * pl.col("chars").sum()
+    repeated = pl.col("chars").filter("is_shared").sum() >= _DUPLICATE_SHARE * pl.col("chars").sum()
     return lines.join(shared, on="line").group_by("chunk").agg(is_duplicate=repeated)
 
 
-def _mail_measures(
-    bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame, settings: MeasureSettings
-) -> list[pl.DataFrame]:
+def _mail_measures(bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame) -> list[pl.DataFrame]:
     pairs = pl.col("chunk_kind").is_in(["quote_reply_pair", "review_pair"])
     mails = bodies.group_by("list_id", "doc_id").agg(
         authored=pl.col("authored_chars").sum(),
         is_reply=pairs.any(),
         is_review=((pl.col("chunk_kind") == "review_pair") & pl.col("has_patch_markers")).any(),
     )
-    short = pl.col("is_reply") & (pl.col("authored") < settings.short_reply_chars)
+    short = pl.col("is_reply") & (pl.col("authored") < _SHORT_REPLY_CHARS)
     return [
         _share("short_replies", mails.filter("is_reply"), short, _one()),
         _share("patch_reviews", mails, "is_review", _one()),
@@ -332,9 +335,7 @@ def _mail_measures(
     ]
 
 
-def _thread_measures(
-    tables: MailTables, lists: pl.DataFrame, settings: MeasureSettings
-) -> list[pl.DataFrame]:
+def _thread_measures(tables: MailTables, lists: pl.DataFrame) -> list[pl.DataFrame]:
     attached = _frame(tables.attachments.select(["message_id"])).group_by("message_id").agg(attached=pl.len())
     tree = pl.DataFrame(tables.tree.select(["message_id", "thread_id", "is_ghost"])).filter(
         ~pl.col("is_ghost")
@@ -346,8 +347,8 @@ def _thread_measures(
         .agg(size=pl.len(), attached=pl.col("attached").sum())
     )
     return [
-        _share("long_debates", threads, pl.col("size") >= settings.long_thread_messages, _one()),
-        _share("attachment_heavy_threads", threads, pl.col("attached") >= settings.many_attachments, _one()),
+        _share("long_debates", threads, pl.col("size") >= _LONG_THREAD_MESSAGES, _one()),
+        _share("attachment_heavy_threads", threads, pl.col("attached") >= _MANY_ATTACHMENTS, _one()),
     ]
 
 

@@ -9,19 +9,22 @@ import pyarrow as pa
 from transforms.hashing import text_hashes
 from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
-from transforms.settings.mail import InferredQuoteSettings
 
 VERSION = "1"
 COMPARED = ("message_id", "subject", "from_addr", "source", "unit", "content_hash", "raw_bytes")
 """Columns of a mail that say whether it has to be compared again."""
+_LINE_CHARS = 20
+"""Characters below which a line of the answered mail may be there by chance."""
+_MIN_LINES = 2
+"""Such lines that a run of the answered mail's lines must have."""
+_MIN_CHARS = 80
+"""Characters that these lines must have together."""
 _BATCH = 10_000
 _MARKS = r"^[\s>|]+"
 _TRAILER = r"^[A-Z][A-Za-z-]+: |^---$"
 
 
-def inferred_quotes(
-    messages: pa.Table, chunks: pa.Table, tree: pa.Table, settings: InferredQuoteSettings
-) -> pa.Table:
+def inferred_quotes(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.Table:
     """The `inferred_quotes` table of mails that are each present once.
 
     `messages` needs message_id, subject, from_addr and body; `tree` is `thread_tree`; `chunks` are
@@ -43,8 +46,7 @@ def inferred_quotes(
     )
     bodies = messages.column("body").combine_chunks()
     found = [
-        _runs(pairs[start : start + _BATCH], authored, bodies, settings)
-        for start in range(0, pairs.height, _BATCH)
+        _runs(pairs[start : start + _BATCH], authored, bodies) for start in range(0, pairs.height, _BATCH)
     ]
     if not found:
         return INFERRED_QUOTES.empty()
@@ -52,9 +54,7 @@ def inferred_quotes(
     return INFERRED_QUOTES.conform(rows.select(INFERRED_QUOTES.names).to_arrow())
 
 
-def compared_replies(
-    messages: pa.Table, chunks: pa.Table, tree: pa.Table, settings: InferredQuoteSettings
-) -> pa.Table:
+def compared_replies(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.Table:
     """The `compared_replies` table: the pairs of mails that `inferred_quotes` compares, and a hash of each.
 
     `messages` needs no body but COMPARED of each mail, `chunks` doc_id and chunk_id of the chunks of bodies: equal
@@ -68,7 +68,7 @@ def compared_replies(
         .group_by("doc_id")
         .agg(cut=pl.col("chunk_id").sort().str.join(" "))
     )
-    how = pl.lit(f"{VERSION} {settings.digest()}")
+    how = pl.lit(VERSION)
     rows = (
         _pairs(messages, tree)
         .select("message_id", "parent_id")
@@ -118,9 +118,7 @@ def _pairs(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
     )
 
 
-def _runs(
-    pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array, settings: InferredQuoteSettings
-) -> pl.DataFrame:
+def _runs(pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array) -> pl.DataFrame:
     """The inferred quotes of some mails with their parents."""
     parents = pairs.select("row_parent").unique(maintain_order=True).with_row_index("parent")
     pairs = pairs.join(parents, on="row_parent", maintain_order="left").with_columns(
@@ -142,7 +140,7 @@ def _runs(
     )
     is_said = pl.col("is_said").fill_null(False) & pl.col("is_own")
     chars = pl.col("line").str.len_chars()
-    counts = (chars >= settings.line_chars) & ~pl.col("line").str.contains(_TRAILER)
+    counts = (chars >= _LINE_CHARS) & ~pl.col("line").str.contains(_TRAILER)
     return (
         known.with_columns(run=(~is_said).cum_sum().over("row"), is_said=is_said)
         .filter("is_said")
@@ -153,7 +151,7 @@ def _runs(
             line_count=counts.sum().cast(pl.Int64),
             char_count=chars.filter(counts).sum().cast(pl.Int64),
         )
-        .filter((pl.col("line_count") >= settings.min_lines) & (pl.col("char_count") >= settings.min_chars))
+        .filter((pl.col("line_count") >= _MIN_LINES) & (pl.col("char_count") >= _MIN_CHARS))
         .join(pairs.select("message_id", "parent_id", "row"), on="row")
         .drop("row", "run")
     )

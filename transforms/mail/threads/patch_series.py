@@ -11,15 +11,18 @@ import pyarrow as pa
 from transforms.hashing import text_hash
 from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import FAMILIES
-from transforms.settings.mail import FamilySettings
 
 VERSION = "1"
+_REVISION_DAYS = 365
+"""Days between two postings of one title beyond which they are not revisions: a title comes back after years."""
+_POSTING_MINUTES = 60
+"""Minutes within which the parts of a series that are not threaded are sent."""
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 _TIME = pl.Datetime("us", "UTC")
 _SENDERS = ("from_addr", "from_name")
 
 
-def families(messages: pa.Table, tree: pa.Table, links: pa.Table, settings: FamilySettings) -> pa.Table:
+def families(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Table:
     """The `families` table of mails that are each present once.
 
     `messages` needs message_id, subject, from_addr, from_name and effective_at; `tree` is
@@ -34,12 +37,12 @@ def families(messages: pa.Table, tree: pa.Table, links: pa.Table, settings: Fami
     Deterministic, whatever the order of the rows.
     """
     mails = _mails(messages, tree)
-    patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")), settings)
-    edges = [*_by_title(patches, settings), *_by_thread(patches), *_by_link(patches, links)]
+    patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")))
+    edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
     family_of = _united(patches["series"].unique(maintain_order=True).to_list(), edges)
     patches = patches.with_columns(family=pl.col("series").replace_strict(family_of, return_dtype=pl.Int64))
     named = _named(patches)
-    answered = _discussed(mails, patches, tree, settings)
+    answered = _discussed(mails, patches, tree)
     rows = pl.concat([named, _replies(answered, named)]).sort("message_id")
     return FAMILIES.conform(rows.select(FAMILIES.names).to_arrow())
 
@@ -63,7 +66,7 @@ def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
     )
 
 
-def _postings(patches: pl.DataFrame, settings: FamilySettings) -> pl.DataFrame:
+def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     """`patches` with the number of their posting in `series`.
 
     Of a posting sent twice to one thread, the second copy of a part begins the second posting. Parts
@@ -82,7 +85,7 @@ def _postings(patches: pl.DataFrame, settings: FamilySettings) -> pl.DataFrame:
         .sort(*kind, "first", "series")
     )
     same_kind = pl.all_horizontal(pl.col(c).eq_missing(pl.col(c).shift()) for c in kind)
-    near = (pl.col("first") - pl.col("last").shift()) <= pl.duration(minutes=settings.posting_minutes)
+    near = (pl.col("first") - pl.col("last").shift()) <= pl.duration(minutes=_POSTING_MINUTES)
     apart = pl.col("held").list.set_intersection(pl.col("held").shift()).list.len() == 0
     joined = pieces.with_columns(other=pl.col("series").shift()).filter(
         (same_kind & near & apart).fill_null(False)
@@ -93,7 +96,7 @@ def _postings(patches: pl.DataFrame, settings: FamilySettings) -> pl.DataFrame:
     return numbered.with_columns(series=pl.col("series").replace_strict(number, return_dtype=pl.Int64))
 
 
-def _by_title(patches: pl.DataFrame, settings: FamilySettings) -> Iterable[tuple[int, int]]:
+def _by_title(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
     """Postings whose titles make them revisions of each other."""
     is_part = pl.col("part").fill_null(1) > 0
     known = patches.group_by("series").agg(
@@ -109,7 +112,7 @@ def _by_title(patches: pl.DataFrame, settings: FamilySettings) -> Iterable[tuple
             .drop_nulls(sender)
             .with_columns(is_part.alias("is_part"), before)
             .filter(pl.col("other_series") != pl.col("series"))
-            .filter(pl.col("at") - pl.col("other_at") <= pl.duration(days=settings.revision_days))
+            .filter(pl.col("at") - pl.col("other_at") <= pl.duration(days=_REVISION_DAYS))
             .group_by("series", "other_series")
             .agg(shared=pl.len(), head=(pl.col("parts").is_null() | ~pl.col("is_part")).any())
             .join(known, on="series")
@@ -214,9 +217,7 @@ def _hashed(column: str) -> pl.Expr:
     )
 
 
-def _discussed(
-    mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table, settings: FamilySettings
-) -> pl.DataFrame:
+def _discussed(mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
     """Columns message_id and patch_id: the patch that each mail that is none discusses."""
     nearest = {i: i for i in patches["message_id"].to_list()}
     by_depth = pl.DataFrame(tree.select(["message_id", "parent_id", "depth"])).sort("depth")
@@ -234,7 +235,7 @@ def _discussed(
         known.sort("at", "patch_id"),
         on="at",
         by=said,
-        tolerance=f"{settings.revision_days}d",
+        tolerance=f"{_REVISION_DAYS}d",
         allow_exact_matches=False,
         check_sortedness=False,
     )

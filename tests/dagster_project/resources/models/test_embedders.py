@@ -66,7 +66,6 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
         model_id(**{**hub, "name": "other/model"}),
     ]
     assert len(set(ids)) == len(ids)
-    assert model_id(batch_texts=7) == model_id()
     assert model_id(**hub, query_prefix="query: ") == model_id(**hub)
 
 

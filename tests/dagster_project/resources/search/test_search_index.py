@@ -140,7 +140,9 @@ def test_a_batch_answers_like_single_queries(copied: SearchIndex):
         assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
 
 
-def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind(copied: SearchIndex):
+def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind(
+    copied: SearchIndex, monkeypatch: pytest.MonkeyPatch
+):
     def scores(**changed: object) -> list[float]:
         found = copied.found(
             ["zebra giraffe ostrich pace"], settings=copied.settings.model_copy(update=changed)
@@ -149,7 +151,8 @@ def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind
 
     without = scores(feedback_weight=0.0)
     assert scores(feedback_weight=0.3) != without
-    assert scores(feedback_weight=0.3, feedback_kinds=("document",)) == without
+    monkeypatch.setattr("transforms.retrieval.feedback.KINDS", ("document",))
+    assert scores(feedback_weight=0.3) == without
 
 
 def test_many_threads_ask_by_sql_at_once(built_once: Workspace):

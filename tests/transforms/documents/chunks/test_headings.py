@@ -13,7 +13,6 @@ from tests.examples import examples
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
-from transforms.settings.documents import DocumentChunkSettings
 
 TEXT = (
     "---\ntitle: Thé\ntags: [x]\n---\npre %%no [[x]]%% amble\n# Thé\n## Empty\n## Héad\n\ntext\n\n"
@@ -21,9 +20,9 @@ TEXT = (
 )
 
 
-def chunked(made: pa.Table, **values: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def chunked(made: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Chunks and exclusions of a table of documents."""
-    tables = tree_chunks(made, document_nodes(made), DocumentChunkSettings(**values))
+    tables = tree_chunks(made, document_nodes(made))
     assert CHUNKS.conform(tables.chunks).num_rows == tables.chunks.num_rows
     assert EXCLUSIONS.conform(tables.exclusions).num_rows == tables.exclusions.num_rows
     return tables.chunks.to_pylist(), tables.exclusions.to_pylist()
@@ -57,8 +56,6 @@ def test_texts_are_the_nodes_own_without_comments():
         "Thé › Héad › Code\n\n```\nx=1\n```",
     ]
     assert not any("hid" in c[name] for c in chunks for name in ("text_display", "text_embed", "text_lex"))
-    alone, _ = chunked(documents(d=TEXT), embed_headings=False)
-    assert [c["text_embed"] for c in alone] == ["pre  amble", "Thé", "text", "```\nx=1\n```"]
 
 
 def test_spans_and_exclusions_account_for_every_byte():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.transforms.mail.chunks.test_table import attachment, mails, patch
+from tests.transforms.mail.chunks.test_table import attachment, mails, patch, sized
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.oversize import fast_chunks, slow_chunks
 from transforms.mail.chunks.table import message_chunks
@@ -21,7 +21,6 @@ from transforms.settings.mail import BlockSettings, ChunkSettings
 
 NONE = ATTACHMENTS.empty()
 LONG = "I measured it again, and again it was slower.\n\n" * 9
-OFF = {"slow_body_chars": 10**9, "slow_patch_files": 10**9}
 
 
 def tables(*bodies: str, parts: pa.Table = NONE) -> tuple[pa.Table, pa.Table, pa.Table]:
@@ -58,10 +57,11 @@ def queue_of(*bodies: str, parts: pa.Table = NONE, **options: int) -> pa.Table:
 )
 def test_both_lanes_make_what_one_makes(bodies: list[str], parts: pa.Table):
     given_tables = tables(*bodies, parts=parts)
-    lanes = ChunkSettings(slow_body_chars=200, patch_files=3, slow_patch_files=3)
-    fast = fast_chunks(*given_tables, lanes)
-    slow = slow_chunks(fast.queue, *given_tables, lanes)
-    at_once = message_chunks(*given_tables, ChunkSettings(patch_files=3, **OFF))
+    lanes = ChunkSettings(slow_body_chars=200)
+    with sized(PATCH_FILES=3):
+        fast = fast_chunks(*given_tables, lanes)
+        slow = slow_chunks(fast.queue, *given_tables, lanes)
+        at_once = message_chunks(*given_tables, ChunkSettings())
     assert fast.queue.schema.equals(SLOW_QUEUE.arrow)
     assert rows(pa.concat_tables([fast.chunks, slow.chunks])) == rows(at_once.chunks)
     assert rows(pa.concat_tables([fast.exclusions, slow.exclusions])) == rows(at_once.exclusions)
@@ -81,7 +81,8 @@ def test_both_lanes_make_what_one_makes(bodies: list[str], parts: pa.Table):
     ids=["nothing", "body", "attachment", "log", "patch of many files", "patch of few files"],
 )
 def test_what_waits(bodies: tuple[str, ...], parts: pa.Table, waits: list[tuple[str, str | None, str]]):
-    queue = queue_of(*bodies, parts=parts, slow_body_chars=200, slow_patch_files=3)
+    with sized(PATCH_FILES=3):
+        queue = queue_of(*bodies, parts=parts, slow_body_chars=200)
     assert [(r["doc_id"], r["attachment_id"], r["kind"]) for r in queue.to_pylist()] == waits
     assert pc.all(pc.equal(queue["reason"], "slow_lane")).as_py() in (True, None)
 

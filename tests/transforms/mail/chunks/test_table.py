@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.hashing import text_hash
 from transforms.mail.blocks.table import message_blocks
+from transforms.mail.chunks import sizes
 from transforms.mail.chunks import table as chunks
 from transforms.mail.chunks.table import message_chunks, title_of
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
@@ -67,6 +70,15 @@ def attachment(
             }
         ]
     )
+
+
+@contextmanager
+def sized(**chars: int) -> Iterator[None]:
+    """Small sizes, so that small texts show what large ones do."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in chars.items():
+            patched.setattr(sizes, name, value)
+        yield
 
 
 def chunked(table: pa.Table, parts: pa.Table | None = None, **options: object) -> tuple[list[Row], list[Row]]:
@@ -212,12 +224,11 @@ def test_title(subject: str, title: str) -> None:
     assert title_of(subject) == title
 
 
-def test_the_subject_stands_before_the_embedded_text_and_is_a_setting() -> None:
+def test_the_subject_stands_before_the_embedded_text() -> None:
     table = mails("Text.\n", subject="Re: [HACKERS] Savepoints")
     row = chunked(table)[0][0]
     assert row["text_embed"] == "Subject: Savepoints\n\nText."
     assert row["checksum"] == text_hash(row["text_embed"])
-    assert chunked(table, embed_subject=False)[0][0]["text_embed"] == "Text."
 
 
 PARAGRAPH = "This is a sentence about vacuum. " * 12
@@ -263,7 +274,8 @@ def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -
     code = rows[1:]
     assert all(r["is_code"] and r["has_patch_markers"] and r["content_class"] == "patch" for r in code)
     assert [r["text_embed"].split("\n")[2] for r in code] == ["src/f0.c", "src/f1.c"]
-    small, _ = chunked(mails(body), patch_hunks=2)
+    with sized(PATCH_HUNKS=2):
+        small, _ = chunked(mails(body))
     assert [r["diff_files"] for r in small[1:]] == [["src/f0.c"]] * 3 + [["src/f1.c"]] * 3
     assert [r["diff_functions"] for r in small[1:4]] == [[f"int f{n}(void)"] for n in (1, 101, 201)]
     assert left == []
@@ -275,7 +287,7 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
     )
     text = "".join(head + HUNK.format(1) for head in heads)
-    assert [p.file for p in diff_pieces(text, 0, len(text), ChunkSettings())] == ["new.c", "old.c"]
+    assert [p.file for p in diff_pieces(text, 0, len(text), 2000, 12_000, 10)] == ["new.c", "old.c"]
 
 
 @pytest.mark.parametrize(
@@ -346,22 +358,27 @@ LINES = st.sampled_from(
 )
 BODIES = st.lists(LINES, max_size=40).map("\n".join)
 SMALL = {
-    "message_chars": 120,
-    "recursive_chars": 400,
-    "overlap_chars": 30,
-    "anchor_chars": 20,
-    "anchor_chars_short": 40,
-    "attachment_chars": 100,
-    "patch_chars": 150,
-    "patch_hunks": 2,
+    "RECURSIVE_CHARS": 400,
+    "OVERLAP_CHARS": 30,
+    "ANCHOR_CHARS": 20,
+    "ANCHOR_CHARS_SHORT": 40,
+    "ATTACHMENT_CHARS": 100,
+    "PATCH_CHARS": 150,
+    "PATCH_HUNKS": 2,
 }
+
+
+def chunked_small(table: pa.Table, policy: str = "pairs") -> tuple[list[Row], list[Row]]:
+    """Chunks and exclusions under sizes that the texts of BODIES pass."""
+    with sized(**SMALL):
+        return chunked(table, message_chars=120, policy=policy)
 
 
 @given(st.lists(BODIES, min_size=1, max_size=3), st.sampled_from(["pairs", "message"]))
 @example(["> " + "x" * 100 + "\n\nNo.\n"], "pairs")
 @examples(150)
 def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str) -> None:
-    rows, left = chunked(mails(*bodies, in_reply_to="p"), **SMALL, policy=policy)
+    rows, left = chunked_small(mails(*bodies, in_reply_to="p"), policy)
     assert len({r["chunk_id"] for r in rows}) == len(rows)
     for i, body in enumerate(bodies):
         data, covered = body.encode(), []
@@ -388,7 +405,7 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str
 def test_a_field_at_the_top_of_a_mail_has_nothing_to_do_with_a_banner_at_the_end_of_another():
     banner = "-----Original Message-----"
     alone, below = (
-        chunked(mails(*bodies), **SMALL) for bodies in ((f"To: B\n{banner}",), (banner, f"To: B\n{banner}"))
+        chunked_small(mails(*bodies)) for bodies in ((f"To: B\n{banner}",), (banner, f"To: B\n{banner}"))
     )
     assert [row["text_lex"] for row in below[0]] == [row["text_lex"] for row in alone[0]] != []
 
@@ -399,7 +416,7 @@ def test_the_order_of_the_mails_does_not_matter(bodies: list[str], random: Any) 
     table = mails(*bodies)
     order = list(range(len(bodies)))
     random.shuffle(order)
-    assert chunked(table, **SMALL) == chunked(table.take(order), **SMALL)
+    assert chunked_small(table) == chunked_small(table.take(order))
 
 
 def test_how_mails_are_batched_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +508,7 @@ def test_split_loops_end_cover_and_keep_their_bounds(
     assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
     for pieces in (
         prose,
-        list(diff_pieces(text, 0, len(text), ChunkSettings(patch_chars=limit, message_chars=limit))),
+        list(diff_pieces(text, 0, len(text), limit, limit, 10)),
         list(section_pieces(text, limit)),
         list(code_pieces(text, limit)),
         list(sql_pieces(text, limit)),
@@ -545,7 +562,8 @@ def test_sql_is_cut_between_statements_and_not_inside_strings_or_function_bodies
     function = "CREATE FUNCTION f{n}() RETURNS int AS $$\nBEGIN\n\nSELECT 1;\n\nEND;\n$$ LANGUAGE plpgsql;\n"
     insert = "INSERT INTO t VALUES ('a;\n\nb{n}'); -- one; more\n"
     text = "".join((function + insert).format(n=n) for n in range(6))
-    rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"), attachment_chars=170)
+    with sized(ATTACHMENT_CHARS=170):
+        rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"))
     pieces = [r["text_display"] for r in rows[1:]]
     assert len(pieces) == 6
     assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in pieces)

@@ -21,7 +21,6 @@ from transforms.schemas.mail import ATTACHMENTS
 from transforms.schemas.operations import CORPUS_MEASURES
 from transforms.schemas.relations import THREAD_TREE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
-from transforms.settings.operations import MeasureSettings
 
 ASKED = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
 QUESTION = f"{ASKED[0]} {ASKED[1]}\nI saw pauses of a second.\n"
@@ -49,24 +48,24 @@ def values() -> dict[str, tuple[int, int]]:
     chunks = message_chunks(mails, blocks, ATTACHMENTS.empty(), ChunkSettings()).chunks
     tree = build_threads(mails, mails, ThreadSettings()).tree
     quotes = pl.DataFrame(blocks).filter((pl.col("kind") == "quote") & (pl.col("quote_depth") == 1))
-    settings = MeasureSettings(long_thread_messages=4)
-    pairs = corpus_measures.quoted_sample(quotes, tree, settings)
+    pairs = corpus_measures.quoted_sample(quotes, tree)
     tables = corpus_measures.MailTables(
         mails,
         corpus_measures.body_chunks(ibis.memtable(chunks)).to_pyarrow(),
         chunks.select(["doc_id"]),
-        corpus_measures.compared_lines(chunks.to_batches(max_chunksize=3), settings),
+        corpus_measures.compared_lines(chunks.to_batches(max_chunksize=3)),
         tree,
         CHUNK_CONTEXT.empty(),
         ATTACHMENTS.empty(),
     )
     bodies = mails.select(["message_id", "body"])
-    measured = corpus_measures.corpus_measures(
-        tables,
-        corpus_measures.quoted_lines(pairs, bodies, quotes, settings),
-        corpus_measures.anchors_found(pairs, bodies, chunks, settings),
-        settings,
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(corpus_measures, "_LONG_THREAD_MESSAGES", 4)
+        measured = corpus_measures.corpus_measures(
+            tables,
+            corpus_measures.quoted_lines(pairs, bodies, quotes),
+            corpus_measures.anchors_found(pairs, bodies, chunks),
+        )
     assert measured.schema.names == CORPUS_MEASURES.names
     return {r["measure"]: (r["numerator"], r["denominator"]) for r in measured.to_pylist()}
 
@@ -96,14 +95,14 @@ def test_a_list_without_mail_has_no_measures():
         empty,
         corpus_measures.body_chunks(ibis.memtable(CHUNKS.empty())).to_pyarrow(),
         CHUNKS.empty().select(["doc_id"]),
-        corpus_measures.compared_lines([], MeasureSettings()),
+        corpus_measures.compared_lines([]),
         THREAD_TREE.empty(),
         CHUNK_CONTEXT.empty(),
         ATTACHMENTS.empty(),
     )
     none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "found": pl.Int64})
     anchors = none.rename({"message_id": "chunk_id"})
-    assert corpus_measures.corpus_measures(tables, none, anchors, MeasureSettings()).num_rows == 0
+    assert corpus_measures.corpus_measures(tables, none, anchors).num_rows == 0
 
 
 @given(st.lists(st.text(" ab\t\r\n\x0b\x85\u2003\u2028é", max_size=30), max_size=5))
@@ -111,7 +110,7 @@ def test_lines_are_compared_whatever_their_blanks_are(texts: list[str]):
     names = [str(number) for number in range(len(texts))]
     columns = {"chunk_id": names, "doc_id": names, "text_lex": texts, "quote_lex": [""] * len(texts)}
     chunks = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    found = corpus_measures.compared_lines(chunks.to_batches(), MeasureSettings(line_chars=3))
+    found = corpus_measures.compared_lines(chunks.to_batches(), line_chars=3)
     lines = [
         (name, plain)
         for name, text in zip(names, texts, strict=True)

@@ -19,7 +19,6 @@ from transforms.mail.threads.inferred_quotes import (
     with_kept,
 )
 from transforms.schemas.table import SPAN
-from transforms.settings.mail import InferredQuoteSettings
 
 SAID = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
 LONG = SAID.split("\n")[0]
@@ -42,7 +41,7 @@ def quotes(reply: str, parent: str = SAID, **given: Any) -> list[str]:
         ),
     )
     tree = pa.table({"message_id": ["asked", "reply"], "parent_id": pa.array([None, "asked"], pa.string())})
-    rows = inferred_quotes(pa.table(mails), chunks, tree, InferredQuoteSettings()).to_pylist()
+    rows = inferred_quotes(pa.table(mails), chunks, tree).to_pylist()
     return [reply.encode()[r["byte_start"] : r["byte_end"]].decode() for r in rows]
 
 
@@ -122,10 +121,6 @@ def tables(*replies: str, parent: str = SAID) -> tuple[pa.Table, pa.Table, pa.Ta
     return mails, chunks, tree
 
 
-def compared(*given: pa.Table, **changed: Any) -> pa.Table:
-    return compared_replies(*given, InferredQuoteSettings(**changed))
-
-
 @pytest.mark.parametrize(
     ("now", "again"),
     [
@@ -141,18 +136,20 @@ def test_only_what_changed_is_compared_again_and_the_result_is_that_of_all(
     now: tuple[pa.Table, pa.Table, pa.Table], again: list[str]
 ):
     first = tables(SAID, "Agreed.")
-    before = inferred_quotes(*first, InferredQuoteSettings())
-    pairs = compared(*now)
-    left = not_compared(pairs, compared(*first))
+    before = inferred_quotes(*first)
+    pairs = compared_replies(*now)
+    left = not_compared(pairs, compared_replies(*first))
     assert sorted(left["message_id"].to_pylist()) == again
-    found = inferred_quotes(now[0], now[1], left, InferredQuoteSettings())
-    assert with_kept(before, pairs, left, found).equals(inferred_quotes(*now, InferredQuoteSettings()))
+    found = inferred_quotes(now[0], now[1], left)
+    assert with_kept(before, pairs, left, found).equals(inferred_quotes(*now))
 
 
-def test_all_is_compared_again_by_other_settings_and_where_nothing_is_stored():
+def test_all_is_compared_again_by_other_rules_and_where_nothing_is_stored(monkeypatch: pytest.MonkeyPatch):
     given = tables(SAID, "Agreed.")
-    assert not_compared(compared(*given), None).num_rows == 2
-    assert not_compared(compared(*given, min_lines=7), compared(*given)).num_rows == 2
+    before = compared_replies(*given)
+    assert not_compared(before, None).num_rows == 2
+    monkeypatch.setattr("transforms.mail.threads.inferred_quotes.VERSION", "another")
+    assert not_compared(compared_replies(*given), before).num_rows == 2
 
 
 @examples(60)

@@ -17,7 +17,7 @@ from transforms.mail.subjects import patch_subjects
 from transforms.mail.threads.patch_series import families
 from transforms.mail.threads.threads import build_threads
 from transforms.schemas.mail import MESSAGES
-from transforms.settings.mail import FamilySettings, ThreadSettings
+from transforms.settings.mail import ThreadSettings
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -81,7 +81,7 @@ def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> 
     ends = pa.Table.from_pylist(
         links, schema=pa.schema([(n, pa.string()) for n in ("from_id", "to_id", "kind")])
     )
-    return families(messages, tree, ends, FamilySettings()).to_pylist()
+    return families(messages, tree, ends).to_pylist()
 
 
 def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> set[frozenset[str]]:

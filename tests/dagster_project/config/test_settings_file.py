@@ -1,0 +1,86 @@
+"""The settings file: how many keys it has, and what it says of those it no longer has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from dagster_project.config.replaced import REPLACED
+from dagster_project.config.settings import Settings, load_settings
+from transforms.errors import SettingsError
+
+MOST = 150
+"""Keys that a person can look through."""
+SOURCE = {"name": "dev", "kind": "mbox", "path": "mail/*"}
+
+
+def models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a value of this type may be."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in models(inner)]
+
+
+def keys(model: type[BaseModel], above: str = "", internal: bool = False) -> Iterator[str]:
+    """The dotted keys that a file may set; with `internal` those that it cannot."""
+    for name, field in model.model_fields.items():
+        if inner := models(field.annotation):
+            for one in inner:
+                yield from keys(one, f"{above}{name}.", internal)
+        elif not field.exclude and ("internal" in field.metadata) == internal:
+            yield above + name
+
+
+def written(folder: Path, key: str, value: object = 1) -> Path:
+    """A settings file with one source and this key."""
+    *sections, name = key.split(".")
+    fetched = {"kind": "http", "url": "http://localhost/{year}{month}", "since": "2004-01"}
+    source = [
+        f"{k} = {json.dumps(v)}"
+        for k, v in (SOURCE if "fetch" not in sections else SOURCE | {"path": "*"}).items()
+    ]
+    fetch = [f"{k} = {json.dumps(v)}" for k, v in fetched.items()] if "fetch" in sections else []
+    title = ["[sources.fetch]"] if fetch else [f"[{'.'.join(sections)}]"]
+    path = folder / "weft.toml"
+    path.write_text("\n".join(["[[sources]]", *source, *title, *fetch, f"{name} = {json.dumps(value)}", ""]))
+    return path
+
+
+def test_a_person_can_look_through_the_keys():
+    public = set(keys(Settings))
+    print(f"{len(public)} keys")
+    assert len(public) <= MOST
+
+
+@pytest.mark.parametrize("key", REPLACED)
+def test_a_key_that_is_gone_is_refused_with_what_took_its_place(tmp_path: Path, key: str):
+    place = key.replace("sources.", "sources.0.")
+    with pytest.raises(SettingsError) as fault:
+        load_settings(written(tmp_path, key))
+    assert str(fault.value) == f"{tmp_path / 'weft.toml'}: {place}: {REPLACED[key]}"
+
+
+def test_a_profile_is_refused_the_keys_that_search_no_longer_has(tmp_path: Path):
+    with pytest.raises(SettingsError, match=r"profiles\.mine\.rrf_k: is a constant now \(60\)"):
+        load_settings(written(tmp_path, "profiles.mine.rrf_k"))
+
+
+def test_no_key_is_both_gone_and_there_and_none_is_internal_in_silence():
+    assert not set(keys(Settings)) & REPLACED.keys()
+    assert set(keys(Settings, internal=True)) <= REPLACED.keys()
+
+
+def test_what_took_the_place_of_a_key_is_there():
+    public = set(keys(Settings))
+    named = {word for said in REPLACED.values() for word in said.split("`")[1::2] if "." in word}
+    assert named <= public
+
+
+def test_a_key_that_never_was_is_unknown(tmp_path: Path):
+    with pytest.raises(SettingsError, match=r"search\.luck: unknown setting"):
+        load_settings(written(tmp_path, "search.luck"))
