@@ -34,7 +34,7 @@ from rich.table import Table
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.resources.search.opened_index import FollowedIndex
+from dagster_project.resources.search.opened_index import FollowedIndex, open_index
 from dagster_project.resources.search.search_index import query_current
 from transforms.errors import WeftError
 
@@ -86,7 +86,8 @@ def by_sql(config: Path) -> Callable[[str], str]:
 
 def by_search(config: Path) -> Callable[[str], str]:
     """A question as a program asks it that keeps the index open and follows what is current."""
-    followed = FollowedIndex(load_settings(config))
+    settings = load_settings(config)
+    followed = FollowedIndex(settings.root / "index", lambda: open_index(settings))
 
     def ask(query: str) -> str:
         index = followed.index()

@@ -34,7 +34,6 @@ from dagster_project.orchestration.recovery import begun_at, mark
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.sources.pseudonym_key import key_file
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
 from transforms.errors import HistoryError, WeftError
@@ -192,7 +191,7 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
 
 def _with_a_key(settings: Settings, aside: Path) -> Settings:
     """The settings, with a passing key of pseudonyms where none was made yet: whoever needs one would make it."""
-    if key_file(settings).exists():
+    if settings.pseudonym_key_file.exists():
         return settings
     storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
     return settings.model_copy(update={"storage": storage})

@@ -300,6 +300,11 @@ class Settings(StageSettings):
         return str((self.base / given).resolve() if given else self.root / "lake")
 
     @property
+    def pseudonym_key_file(self) -> Path:
+        """The file with the key of pseudonyms."""
+        return (self.base / Path(self.storage.pseudonym_key).expanduser()).resolve()
+
+    @property
     def fetched(self) -> Path:
         """Folder of what is fetched, one folder per source."""
         given = self.storage.sources

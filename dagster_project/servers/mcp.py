@@ -19,6 +19,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.search.conversation_context import context_of, given_conversation
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.lookup import asking, reading
+from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import Filters, SearchIndex
 from transforms.errors import QueryError, WeftError
 
@@ -81,7 +82,7 @@ class Block(BaseModel):
 
 def mcp_server(settings: Settings) -> MCPServer[Any]:
     """The server for these settings; every answer keeps to the limits of `[mcp]`, and faults name their kind."""
-    limits, pool = settings.mcp, IndexPool(settings)
+    limits, pool = settings.mcp, IndexPool(settings.root / "index", lambda: open_index(settings))
     server: MCPServer[Any] = MCPServer("weft", instructions=_INSTRUCTIONS, log_level="WARNING")
 
     async def bounded(work: Callable[[SearchIndex], _Made]) -> _Made:

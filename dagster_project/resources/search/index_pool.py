@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from dagster_project.config.settings import Settings
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_index import FollowedIndex
 from dagster_project.resources.search.search_index import SearchIndex
@@ -23,8 +24,8 @@ _Answer = TypeVar("_Answer")
 class IndexPool:
     """Up to `_MOST` followed indexes, opened when they are needed and asked by one thread at a time."""
 
-    def __init__(self, settings: Settings):
-        self.settings = settings
+    def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
+        self._followed = partial(FollowedIndex, folder, opened)
         self._threads = ThreadPoolExecutor(_MOST, thread_name_prefix="weft-question")
         self._free: list[FollowedIndex] = []
 
@@ -46,7 +47,7 @@ class IndexPool:
 
     def _answered(self, question: _Question[_Answer]) -> _Answer:
         # The one that was used last has most of what it needs in memory.
-        followed = self._free.pop() if self._free else FollowedIndex(self.settings)
+        followed = self._free.pop() if self._free else self._followed()
         try:
             return question.answer(followed.index())
         finally:

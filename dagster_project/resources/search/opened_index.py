@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -30,14 +31,14 @@ def open_index(settings: Settings) -> SearchIndex:
 
 
 class FollowedIndex:
-    """The current version, held open.
+    """The current version of a folder, held open; `opened` opens it.
 
     Another that is published is opened and asked a question beside it, by a thread of low priority; then it takes the
     place of the older, so that nobody waits for it. One thread at a time may ask.
     """
 
-    def __init__(self, settings: Settings):
-        self.settings, self._link = settings, settings.root / "index" / CURRENT
+    def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
+        self._link, self._opened = folder / CURRENT, opened
         self._held: SearchIndex | None = None
         self._next: SearchIndex | None = None
         self._refused: Path | None = None
@@ -47,10 +48,10 @@ class FollowedIndex:
     def index(self) -> SearchIndex:
         """The version that answers now; IndexUnavailableError or ModelMismatchError if it cannot be opened."""
         if self._held is None:
-            self._held = open_index(self.settings)
+            self._held = self._opened()
             self._thread.start()
         elif self._refused is not None and self._refused == self._link.resolve():
-            self._replace(open_index(self.settings))
+            self._replace(self._opened())
         elif (opened := self._next) is not None:
             self._next = None
             self._replace(opened)
@@ -80,7 +81,7 @@ class FollowedIndex:
                 continue
             self._over.wait(random.uniform(0, _LOOKED_EVERY))
             try:
-                opened = open_index(self.settings)
+                opened = self._opened()
                 opened.search(["?"])
             except (WeftError, OSError, duckdb.Error):
                 self._refused = current  # who asks next is told why

@@ -158,7 +158,7 @@ class ChatFiles:
 
     def _named(self, source: ConversationSourceSettings) -> Pseudonym:
         if self._pseudonym is None:
-            key = pseudonym_key(self.settings)
+            key = pseudonym_key(self.settings.pseudonym_key_file, self.settings.root)
             self._pseudonym = keyed_pseudonym(key), parts_hash([b"key", key])[:16]
         return self._pseudonym[0]
 

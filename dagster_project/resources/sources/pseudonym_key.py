@@ -6,25 +6,23 @@ import os
 import secrets
 from pathlib import Path
 
-from dagster_project.config.settings import Settings
 from transforms.errors import SettingsError
 
 VARIABLE = "WEFT_PSEUDONYM_KEY"
 _LEAST_BYTES = 16
 
 
-def pseudonym_key(settings: Settings) -> bytes:
-    """The key: `WEFT_PSEUDONYM_KEY`, else the content of the key file, which is made if there is none.
+def pseudonym_key(path: Path, data: Path) -> bytes:
+    """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there is none.
 
     A new file is readable by its owner alone and is never written over. SettingsError if the file lies
-    among the data, if others may read it, or if the key is too short to keep a secret.
+    in a folder of what is generated below `data`, if others may read it, or if the key is too short to keep a secret.
     """
     given = os.environ.get(VARIABLE)
     if given is not None:
         return _long_enough(given.encode(), f"the key in {VARIABLE}")
-    path = key_file(settings)
     for folder in ("lake", "index", "cache", "dagster"):
-        if path.is_relative_to(settings.root / folder):
+        if path.is_relative_to(data / folder):
             raise SettingsError(
                 f"storage.pseudonym_key = {path} lies among the data; name a place outside {folder}/"
             )
@@ -37,11 +35,6 @@ def pseudonym_key(settings: Settings) -> bytes:
         raise SettingsError(
             f"the key of pseudonyms at {path} cannot be used ({error.strerror}): set storage.pseudonym_key or {VARIABLE}"
         ) from error
-
-
-def key_file(settings: Settings) -> Path:
-    """Where the key lies, unless the environment has it."""
-    return (settings.base / Path(settings.storage.pseudonym_key).expanduser()).resolve()
 
 
 def _make(path: Path) -> None:

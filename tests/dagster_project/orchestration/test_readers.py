@@ -74,7 +74,7 @@ class Reader(threading.Thread):
 
 @pytest.fixture
 def followed(built: Workspace) -> Iterator[FollowedIndex]:
-    with closing(FollowedIndex(built.settings)) as index:
+    with closing(FollowedIndex(built.index, lambda: open_index(built.settings))) as index:
         yield index
 
 

@@ -15,6 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from dagster_project.resources.search.index_pool import _MOST, IndexPool
+from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace, discussion
 from tests.gemini_loopback import KEY, Loopback, loopback
@@ -27,7 +28,7 @@ SLACK = 2.0
 
 @pytest.fixture
 def pool(built_once: Workspace) -> Iterator[IndexPool]:
-    with closing(IndexPool(built_once.settings)) as made:
+    with closing(IndexPool(built_once.settings.root / "index", lambda: open_index(built_once.settings))) as made:
         yield made
 
 
