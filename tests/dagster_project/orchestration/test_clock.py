@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,11 @@ class Clocked:
         ]
         names = {"FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1"}
         names |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": self._library()}
-        self.process = subprocess.Popen(
-            command, env=os.environ | names, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self.said = work.folder / "said"
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(
+                command, env=os.environ | names, stderr=said, start_new_session=True
+            )
 
     def _library(self) -> str:
         """What the program `faketime` has the linker load."""
@@ -72,13 +75,15 @@ class Clocked:
 
     def ended(self) -> None:
         """Wait for its end, which has to be a good one."""
-        _, said = self.process.communicate(timeout=LATE)
-        assert self.process.returncode == 0, said
+        self.process.wait(LATE)
+        self.killed()
+        assert self.process.returncode == 0, self.said.read_text()
 
     def killed(self) -> None:
-        """End it as a power cut would, with its processes."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate(timeout=LATE)
+        """End it as a power cut would, with its processes: some of Dagster's do not end by a clock like this."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(LATE)
 
 
 def assert_as_expected(work: Workspace, expected: Workspace) -> None:
