@@ -37,7 +37,7 @@ def main() -> None:
     5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
     8 another build is running; 9 a service on the network failed, or would cost more than the budget;
     10 a remote could not be fetched, the rest was done; 11 the disk is full; 12 a folder cannot be written;
-    130, 143 interrupted, ended; 1 any other fault.
+    130 interrupted by Ctrl-C; 143 ended by SIGTERM; 1 any other fault.
     """
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)

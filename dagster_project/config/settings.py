@@ -369,7 +369,9 @@ def load_settings(given: str | Path | None = None) -> Settings:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is no valid TOML: {error}") from error
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
+        raise SettingsError(
+            f"{path} is no valid TOML: it is not UTF-8 at byte {error.start}; save it as UTF-8"
+        ) from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if "base" in raw:

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -244,7 +245,8 @@ def test_documented_exit_codes_are_those_of_the_code(name: str):
     (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page(name))
     documented = {int(c) for c in re.findall(r"^\| (\d+) \|", table, re.M)}
     faults = {WeftError.exit_code, *(kind.exit_code for kind in WeftError.__subclasses__())}
-    assert documented == {0, NO_RESULTS, *faults}
+    ended = {128 + number for number in (signal.SIGINT, signal.SIGTERM)}
+    assert documented == {0, NO_RESULTS, *faults, *ended}
 
 
 def test_the_help_text_has_the_same_exit_codes():
