@@ -28,7 +28,7 @@ class ContextTables:
     inferred_quotes: ibis.Table
 
     def chunks(self) -> ibis.Table:
-        """The chunks of all families that are published."""
+        """The chunks of all source types that are published."""
         return embedded_text.published_chunks(
             self.message_chunks, self.document_chunks, self.conversation_chunks, self.memberships
         )

@@ -47,7 +47,7 @@ def conversation_assets(
                 "conversation_quarantine": QUARANTINE,
             },
             f"{conversations.VERSION}-{reading}",
-            lambda sources, unit: sources.conversation(unit),
+            lambda sources, partition: sources.conversation(partition),
         ),
         stage_asset(
             CONVERSATIONS,

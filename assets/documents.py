@@ -1,4 +1,4 @@
-"""Notes and documentation: files to documents, nodes, references, chunks and terms, one partition per unit."""
+"""Notes and documentation: files to documents, nodes, references, chunks and terms, one partition per partition."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def document_assets(
             "read_documents",
             {"documents": DOCUMENTS_SCHEMA, "document_quarantine": QUARANTINE},
             f"{documents.VERSION}-{settings.digest()}",
-            lambda sources, unit: documents.read_documents(
-                sources.files(unit), source=unit.source, unit=unit.unit, settings=settings
+            lambda sources, partition: documents.read_documents(
+                sources.files(partition), source=partition.source, partition=partition.key, settings=settings
             ),
         ),
         stage_asset(

@@ -1,4 +1,4 @@
-"""Mail: archives to messages, blocks, chunks and terms, one partition per unit of a source."""
+"""Mail: archives to messages, blocks, chunks and terms, one partition per partition of a source."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def mail_assets(
                 "quarantine": QUARANTINE,
             },
             f"{messages.VERSION}-{settings.digest()}",
-            lambda sources, unit: messages.read_mail(
-                sources.mails(unit),
-                source=unit.source,
-                unit=unit.unit,
-                list_id=unit.list_id,
+            lambda sources, partition: messages.read_mail(
+                sources.mails(partition),
+                source=partition.source,
+                partition=partition.key,
+                list_id=partition.list_id,
                 settings=settings,
             ),
         ),

@@ -1,4 +1,4 @@
-"""The families of partitions, what Dagster shows of a table, and how a partitioned asset goes through its partitions."""
+"""The source types of partitions, what Dagster shows of a table, and how a partitioned asset goes through its partitions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from transforms.schemas.table import Table
 
 
 @dataclass(frozen=True)
-class Family:
+class SourceType:
     """What one kind of source becomes: its name, its partitions, and its partitioned tables in order.
 
-    The first table is there for every unit; by it the lake's partitions are listed. Where `compared` names tables,
+    The first table is there for every partition; by it the lake's partitions are listed. Where `compared` names tables,
     only a change of these makes a partition stale: they tell of all that is read of others.
     """
 
@@ -32,29 +32,29 @@ class Family:
         return [table for table in inputs if self.compared is None or table in self.compared]
 
 
-MAIL = Family(
+MAIL = SourceType(
     "mail",
-    dg.DynamicPartitionsDefinition(name="units"),
+    dg.DynamicPartitionsDefinition(name="mail"),
     tables_of("mail"),
 )
-DOCUMENTS = Family(
+DOCUMENTS = SourceType(
     "documents",
-    dg.DynamicPartitionsDefinition(name="document_units"),
+    dg.DynamicPartitionsDefinition(name="documents"),
     tables_of("documents"),
 )
-CONVERSATIONS = Family(
+CONVERSATIONS = SourceType(
     "conversations",
-    dg.DynamicPartitionsDefinition(name="conversation_windows"),
+    dg.DynamicPartitionsDefinition(name="conversations"),
     tables_of("conversations"),
 )
-FAMILIES = (MAIL, DOCUMENTS, CONVERSATIONS)
+SOURCE_TYPES = (MAIL, DOCUMENTS, CONVERSATIONS)
 CHUNKS_OF = {
     MAIL.name: "message_chunks",
     DOCUMENTS.name: "document_chunks",
     CONVERSATIONS.name: "conversation_chunks",
 }
-"""The table of each family whose texts are published and embedded."""
-SLOW = Family(
+"""The table of each source type whose texts are published and embedded."""
+SLOW = SourceType(
     "slow",
     MAIL.partitions,
     tables_of("slow"),
@@ -68,7 +68,7 @@ SLOW_PARTS = {
     "message_terms": "slow_terms",
 }
 """Tables of mail of which a part is made by the slow lane, and where that part is."""
-GRAPH = Family(
+GRAPH = SourceType(
     "graph",
     DOCUMENTS.partitions,
     tables_of("graph"),
@@ -144,7 +144,7 @@ def stage_partitions(
         hashes = {p.table: part.content_hash for p, part in zip(inputs, loaded, strict=True)}
         made_from = {table: hashes[table] for table in (hashes if noted is None else noted)}
         tables = make(partition, *given)
-        # After making: a file that changed while it was read gives its unit another fingerprint.
+        # After making: a file that changed while it was read gives its partition another fingerprint.
         made_from |= {name: of(partition, *given) for name, of in (fingerprints or {}).items()}
         for name, data, parts in zip(outputs, tables, staged, strict=True):
             facts = _ids_compared(lake, name, partition, data) if name == compared else {}

@@ -31,22 +31,22 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One unit of a source: `fingerprint` changes whenever a byte of its files does.
+class SourcePartition:
+    """One partition of a source: `fingerprint` changes whenever a byte of its files does.
 
-    `family` says what its files become: mail, documents or conversations.
+    `source_type` says what its files become: mail, documents or conversations.
     """
 
     source: str
-    unit: str
+    name: str
     list_id: str | None
     fingerprint: str
-    family: str = "mail"
+    source_type: str = "mail"
 
     @property
-    def partition(self) -> str:
-        """Key of the unit's partition."""
-        return f"{self.source}/{self.unit}"
+    def key(self) -> str:
+        """The partition key in Dagster and in the lake."""
+        return f"{self.source}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,16 @@ class Remotes(Protocol):
 class Sources(Protocol):
     """The configured sources."""
 
-    def unit(self, partition: str) -> Unit:
-        """The unit behind a partition key; SourceError if no file makes it up."""
+    def partition(self, partition: str) -> SourcePartition:
+        """The partition behind a partition key; SourceError if no file makes it up."""
 
-    def mails(self, unit: Unit) -> Iterable[RawMail]:
-        """The unit's mails in order; what cannot be read is a mail with a fault."""
+    def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
+        """The partition's mails in order; what cannot be read is a mail with a fault."""
 
-    def files(self, unit: Unit) -> Iterable[RawFile]:
-        """The files of a unit of documents in order; what cannot be read is a file with a fault."""
+    def files(self, partition: SourcePartition) -> Iterable[RawFile]:
+        """The files of a partition of documents in order; what cannot be read is a file with a fault."""
 
-    def conversation(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
+    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
         """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
 
 

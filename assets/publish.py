@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets import embedding
-from assets.partitions import FAMILIES, SLOW, outs
+from assets.partitions import SLOW, SOURCE_TYPES, outs
 from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
@@ -67,7 +67,9 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         chunks = message_chunks, document_chunks, conversation_chunks
         every = published_texts(*chunks, memberships, chunk_context)
         parts = VectorParts(every, lake, embeddings_version(settings, screening))
-        mails, documents, windows = (table.filter(table.unit.isin(parts.units())) for table in chunks)
+        mails, documents, windows = (
+            table.filter(table.partition.isin(parts.partitions())) for table in chunks
+        )
         texts = parts.texts_to_make(published_texts(mails, documents, windows, memberships, chunk_context))
         model = embedder.model, embedder.dimensions
         before = parts.texts_before(embedder.model)
@@ -114,9 +116,9 @@ class VectorParts:
             else:
                 self.to_make[name] = hashes
 
-    def units(self) -> list[str]:
-        """The units of the partitions of parts to be made."""
-        return sorted({name.partition("/")[2] for name in self.to_make})
+    def partitions(self) -> list[str]:
+        """The partitions whose parts are to be made."""
+        return sorted(self.to_make)
 
     def names(self) -> list[str]:
         """The hashes of the texts of all parts to be made, in their order."""
@@ -192,13 +194,13 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
         group_name="publish",
         kinds={"duckdb"},
         deps=[
-            *(table for family in (*FAMILIES, SLOW) for table in family.tables),
+            *(table for source_type in (*SOURCE_TYPES, SLOW) for table in source_type.tables),
             "document_links",
             "memberships",
             "threads",
             "thread_tree",
             "message_links",
-            "families",
+            "patch_series",
             "corpus_measures",
             "inferred_quotes",
             "chunk_context",

@@ -16,17 +16,17 @@ from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
 from transforms.mail.threads import corpus_measures as measures
 from transforms.mail.threads import inferred_quotes as quotes
-from transforms.mail.threads import patch_series as families_transforms
+from transforms.mail.threads import patch_series as patch_series_transforms
 from transforms.mail.threads import references
 from transforms.mail.threads import threads as threads_transforms
 from transforms.schemas.chunks import CHUNK_CONTEXT, TERMS
 from transforms.schemas.operations import CORPUS_MEASURES
 from transforms.schemas.relations import (
     COMPARED_REPLIES,
-    FAMILIES,
     INFERRED_QUOTES,
     LINKS,
     MEMBERSHIPS,
+    PATCH_SERIES,
     THREAD_TREE,
     THREADS,
 )
@@ -57,7 +57,7 @@ def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     def build_threads(messages: ibis.Table, memberships: ibis.Table) -> tuple[Any, Any]:
         columns = [
             "source",
-            "unit",
+            "partition",
             "message_id",
             "in_reply_to",
             "refs",
@@ -72,20 +72,20 @@ def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
     return build_threads
 
 
-def families_asset() -> dg.AssetsDefinition:
-    """The asset `families`."""
+def patch_series_asset() -> dg.AssetsDefinition:
+    """The asset `source types`."""
 
-    @dg.asset(group_name=GROUP, **described(FAMILIES, families_transforms.VERSION, "polars"))
-    def families(
+    @dg.asset(group_name=GROUP, **described(PATCH_SERIES, patch_series_transforms.VERSION, "polars"))
+    def patch_series(
         messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
     ) -> pa.Table:
-        columns = ["source", "unit", "message_id", "subject", "from_addr", "from_name", "effective_at"]
+        columns = ["source", "partition", "message_id", "subject", "from_addr", "from_name", "effective_at"]
         mails = threads_transforms.canonical(messages.select(columns), memberships)
-        return families_transforms.families(
+        return patch_series_transforms.patch_series(
             mails.to_pyarrow(), thread_tree.to_pyarrow(), message_links.to_pyarrow()
         )
 
-    return families
+    return patch_series
 
 
 def inferred_quotes_asset() -> dg.AssetsDefinition:
@@ -107,7 +107,7 @@ def inferred_quotes_asset() -> dg.AssetsDefinition:
     ) -> tuple[Any, Any]:
         mails = threads_transforms.canonical(messages.select(quotes.COMPARED), memberships)
         chunks = message_chunks.filter(message_chunks.attachment_id.isnull())
-        named = chunks.select("source", "unit", "doc_id", "chunk_id")
+        named = chunks.select("source", "partition", "doc_id", "chunk_id")
         pairs = quotes.compared_replies(
             mails.to_pyarrow(),
             threads_transforms.canonical(named, memberships, "doc_id").to_pyarrow(),
@@ -138,14 +138,14 @@ def quoted_in(
     )
     wanted = ibis.memtable(named)
     there = memberships.filter(memberships.is_canonical).semi_join(wanted, "message_id")
-    units = there.select("unit").distinct().to_pyarrow()["unit"].to_pylist()
-    columns = ["source", "unit", "message_id", "subject", "from_addr", "body"]
+    partitions = there.select("partition").distinct().to_pyarrow()["partition"].to_pylist()
+    columns = ["source", "partition", "message_id", "subject", "from_addr", "body"]
     mails = threads_transforms.canonical(
-        messages.filter(messages.unit.isin(units)).select(columns), memberships
+        messages.filter(messages.partition.isin(partitions)).select(columns), memberships
     )
-    columns = ["source", "unit", "doc_id", "attachment_id", "spans", "has_patch_markers"]
+    columns = ["source", "partition", "doc_id", "attachment_id", "spans", "has_patch_markers"]
     own = threads_transforms.canonical(
-        chunks.filter(chunks.unit.isin(units)).select(columns), memberships, "doc_id"
+        chunks.filter(chunks.partition.isin(partitions)).select(columns), memberships, "doc_id"
     )
     return quotes.inferred_quotes(
         mails.semi_join(wanted, "message_id").to_pyarrow(),
@@ -161,7 +161,7 @@ def message_links_asset() -> dg.AssetsDefinition:
     def message_links(
         message_references: ibis.Table, messages: ibis.Table, memberships: ibis.Table
     ) -> pa.Table:
-        columns = ["source", "unit", "message_id", "subject", "effective_at"]
+        columns = ["source", "partition", "message_id", "subject", "effective_at"]
         mails = threads_transforms.canonical(messages.select(columns), memberships)
         named = threads_transforms.canonical(message_references, memberships)
         return references.message_links(named.to_pyarrow(), mails.to_pyarrow())

@@ -1,4 +1,4 @@
-"""The partitioned stages of every family, made by two functions: one that reads units, one that transforms tables."""
+"""The partitioned stages of every source type, made by two functions: one that reads sources, one that transforms tables."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -7,8 +7,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.partitions import BACKFILL, Family, outs, stage_partitions
-from assets.protocols import Lake, Progress, Sources, Unit
+from assets.partitions import BACKFILL, SourceType, outs, stage_partitions
+from assets.protocols import Lake, Progress, SourcePartition, Sources
 from transforms.schemas.table import Table
 
 Fingerprint = Callable[..., str]
@@ -16,19 +16,19 @@ Fingerprint = Callable[..., str]
 
 
 def reading_asset(
-    family: Family,
+    source_type: SourceType,
     name: str,
     tables: Mapping[str, Table],
     version: str,
-    read: Callable[[Sources, Unit], Sequence[pa.Table]],
+    read: Callable[[Sources, SourcePartition], Sequence[pa.Table]],
 ) -> dg.AssetsDefinition:
-    """The multi-asset `name`: `tables` made of the units of a family's sources."""
+    """The multi-asset `name`: `tables` made of the partitions of a source type's sources."""
 
     @dg.multi_asset(
         name=name,
-        partitions_def=family.partitions,
+        partitions_def=source_type.partitions,
         backfill_policy=BACKFILL,
-        group_name=family.name,
+        group_name=source_type.name,
         outs=outs(tables, version),
     )
     def read_units(
@@ -43,8 +43,8 @@ def reading_asset(
             progress,
             list(tables),
             [],
-            lambda partition: read(sources, sources.unit(partition)),
-            fingerprints={"unit": lambda partition: sources.unit(partition).fingerprint},
+            lambda partition: read(sources, sources.partition(partition)),
+            fingerprints={"partition": lambda partition: sources.partition(partition).fingerprint},
         )
         yield from map(dg.Output, staged, tables)
 
@@ -52,7 +52,7 @@ def reading_asset(
 
 
 def stage_asset(
-    family: Family,
+    source_type: SourceType,
     name: str,
     tables: Mapping[str, Table],
     inputs: Sequence[str],
@@ -73,9 +73,9 @@ def stage_asset(
 
     @dg.multi_asset(
         name=name,
-        partitions_def=family.partitions,
+        partitions_def=source_type.partitions,
         backfill_policy=BACKFILL,
-        group_name=family.name,
+        group_name=source_type.name,
         ins={table: dg.AssetIn(table) for table in (*inputs, *joined)},
         outs=outs(tables, version, "polars"),
         pool=pool,
@@ -95,7 +95,7 @@ def stage_asset(
             lambda partition, *given: make(partition, *given, *(loaded[table] for table in joined)),
             fingerprints={table: partial(of, loaded[table]) for table, of in joined.items()},
             compared=next((name for name, table in tables.items() if table.key == ("chunk_id",)), None),
-            noted=family.made_from(inputs),
+            noted=source_type.made_from(inputs),
             columns=columns,
         )
         yield from map(dg.Output, staged, tables)

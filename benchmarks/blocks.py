@@ -190,7 +190,7 @@ def erofs_bodies(corpora: Path) -> pa.Table:
     parts, size = [], 0
     for file in sorted((corpora / "linux-erofs").glob("linux-erofs.*.gz")):
         raw, _ = split_mbox(gzip.decompress(file.read_bytes()), name=file.name)
-        mail = read_mail(raw, source="s", unit="u", list_id="l", settings=MailSettings())
+        mail = read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings())
         parts.append(mail.messages.select(["message_id", "body"]))
         size += pc.sum(pc.binary_length(parts[-1]["body"])).as_py()
         if size > FAST_BYTES:

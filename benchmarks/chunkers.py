@@ -53,7 +53,7 @@ class Corpus:
 
     def __init__(self, files: list[RawFile]):
         self.documents = read_documents(
-            files, source="bench", unit="u", settings=DocumentSettings()
+            files, source="bench", partition="u", settings=DocumentSettings()
         ).documents
         self.nodes = document_nodes(self.documents)
         self.texts: list[str] = self.documents.column("text").to_pylist()

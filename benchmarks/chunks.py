@@ -74,7 +74,7 @@ def mails(paths: list[Path]) -> tuple[pa.Table, pa.Table]:
     for path in paths:
         entries, _ = split_mbox(gzip.decompress(path.read_bytes()), name=path.name, dialect="mboxrd")
         raw.extend(entries)
-    read = read_mail(raw, source="s", unit="u", list_id=None, settings=MailSettings())
+    read = read_mail(raw, source="s", partition="u", list_id=None, settings=MailSettings())
     return read.messages, read.attachments
 
 

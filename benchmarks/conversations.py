@@ -192,7 +192,7 @@ _COUNTER = PackagedTokenCounter()
 
 
 def _queries(markdown: str, messages: int, settings: ContextSettings) -> pl.DataFrame:
-    row = {"doc_id": "given", "source": "", "unit": "", "markdown": markdown, "message_count": messages}
+    row = {"doc_id": "given", "source": "", "partition": "", "markdown": markdown, "message_count": messages}
     windows = pl.DataFrame([row])
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), ConversationSettings(), _COUNTER.counts

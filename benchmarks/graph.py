@@ -79,7 +79,7 @@ def embedded(texts: dict[str, str], chunker: str) -> Embedded:
     chunks = weft_chunks(texts, DocumentChunkSettings.model_validate({"chunker": chunker}))
     chunks = chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")])
     files = [RawFile(f"{name}.md", text.encode()) for name, text in texts.items()]
-    documents = read_documents(files, source="p", unit="u", settings=DocumentSettings()).documents
+    documents = read_documents(files, source="p", partition="u", settings=DocumentSettings()).documents
     vectors = make_embedder(EmbeddingSettings()).embed_documents(chunks.column("text_embed").to_pylist())
     return Embedded(chunks, documents, vectors)
 

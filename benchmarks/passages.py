@@ -211,7 +211,7 @@ def with_markdown_headings(text: str) -> str:
 def weft_chunks(texts: Mapping[str, str], settings: DocumentChunkSettings) -> pa.Table:
     """The chunks Weft makes of the texts."""
     files = [RawFile(f"{name}.md", text.encode()) for name, text in texts.items()]
-    documents = read_documents(files, source="p", unit="u", settings=DocumentSettings()).documents
+    documents = read_documents(files, source="p", partition="u", settings=DocumentSettings()).documents
     return document_chunks(documents, document_nodes(documents), settings).chunks
 
 
@@ -234,7 +234,7 @@ def recursive_chunks(texts: Mapping[str, str], size: int) -> pa.Table:
             }  # fmt: skip
             rows.append(
                 {
-                    "chunk_id": f"{name}:{start}", "source_kind": "document", "source": "p", "unit": "u",
+                    "chunk_id": f"{name}:{start}", "source_kind": "document", "source": "p", "partition": "u",
                     "doc_id": f"p:{name}.md", "chunk_kind": "section", "chunk_index": 0, "chunk_count": 0,
                     "text_display": found.page_content, "text_embed": found.page_content,
                     "spans": [span], "chunker": f"recursive-{size}",

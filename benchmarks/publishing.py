@@ -3,7 +3,7 @@
     python benchmarks/publishing.py [--state FOLDER] [--chunks 100000 300000]
 
 Builds the PostgreSQL lists and linux-erofs with Weft, copies their lake with `replicas.py` to each number of chunks,
-publishes it from nothing, lets 300 mails come to the youngest unit, and publishes again: onto the previous version,
+publishes it from nothing, lets 300 mails come to the youngest partition, and publishes again: onto the previous version,
 and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays.
 """
 
@@ -31,7 +31,7 @@ from dagster_project.resources.publish.publisher import Published
 
 NEW_MAILS = 300
 _MAILS_BEFORE = 1000
-"""Mails of the youngest unit before the new ones come: what a busy list has had in a month."""
+"""Mails of the youngest partition before the new ones come: what a busy list has had in a month."""
 
 
 def main() -> None:

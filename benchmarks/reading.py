@@ -65,7 +65,7 @@ def weft(archives: Archives, *, quick: bool) -> int:
         tables = read_mail(
             (*mails, *garbage),
             source="erofs",
-            unit=name,
+            partition=name,
             list_id=None,
             settings=MailSettings(),
             quick=quick,

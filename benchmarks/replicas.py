@@ -27,13 +27,13 @@ NOISE = 0.5
 
 _NAMES = {
     "message_id", "header_message_id", "in_reply_to", "doc_id", "attachment_id", "parent_id", "thread_id", "root_id",
-    "stored_message_id", "family_id", "series_id", "patch_id", "previous_id", "from_id", "to_id",
+    "stored_message_id", "series_id", "posting_id", "patch_id", "previous_id", "from_id", "to_id",
 }  # fmt: skip
 _HASHES = {"chunk_id", "checksum", "text_hash"}
 _EMPTY = ("quarantine", "slow_queue")
 _KEY = {"message_chunks": "doc_id", "message_exclusions": "doc_id", "message_terms": "chunk_id"}
 _WHOLE = (
-    "threads", "thread_tree", "families", "inferred_quotes", "message_links", "document_links", "chunk_context",
+    "threads", "thread_tree", "source types", "inferred_quotes", "message_links", "document_links", "chunk_context",
     "context_terms", "corpus_measures", "embedding_refusals",
 )  # fmt: skip
 
@@ -41,9 +41,7 @@ _WHOLE = (
 def replica_settings(state: Path, name: str) -> Settings:
     """The default settings with their storage in a folder of its own below `state`."""
     config = state / f"{name}.toml"
-    source = (
-        '[[sources]]\nname = "replica"\nkind = "mbox"\npath = "none"\n'  # its units are written, not read
-    )
+    source = '[[sources]]\nname = "replica"\nkind = "mbox"\npath = "none"\n'  # its partitions are written, not read
     config.write_text(f'[storage]\nroot = "{name}"\n{source}')
     return load_settings(config)
 
@@ -62,7 +60,7 @@ def published_replica(base: ParquetLake, state: Path, chunks: int) -> Path:
 
 
 class Replicas:
-    """Copies of the mail of the lake `base`, each a unit of the source SOURCE of the lake `made`.
+    """Copies of the mail of the lake `base`, each a partition of the source SOURCE of the lake `made`.
 
     Texts are the same; copies have ids and hashes of their own, so that chunks are numbered, mails threaded and
     texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned.
@@ -93,30 +91,30 @@ class Replicas:
     def _stored(self, table: str) -> str:
         parts = self.base.partitions(table) if table in (*MAIL.tables, *IN_PARTS) else [None]
         files = ", ".join(f"'{self.base.path(table, part)}'" for part in parts)
-        unit = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1) AS partition"
-        return f"SELECT * EXCLUDE (_file), {unit} FROM read_parquet([{files}], filename = '_file')"
+        partition = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1) AS partition"
+        return f"SELECT * EXCLUDE (_file), {partition} FROM read_parquet([{files}], filename = '_file')"
 
     def write_unit(self, copy: int, mails: int | None = None) -> str:
         """Write the tables of one copy, or of so many of its mails; returns its partition."""
-        unit = f"{copy:04}"
+        partition = f"{copy:04}"
         count = mails if mails is not None else 1 << 62
         for table in MAIL.tables:
             if table in _EMPTY:
-                self._write(table, f"{SOURCE}/{unit}", self.made.tables[table].empty())
+                self._write(table, f"{SOURCE}/{partition}", self.made.tables[table].empty())
                 continue
             key = _KEY.get(table, "message_id")
             columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
             rows = self.connection.execute(
-                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $unit AS copied_unit FROM {table} t "
+                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $partition AS copied_unit FROM {table} t "
                 f"SEMI JOIN (FROM ids WHERE name = '{key}' AND place < $count) i ON i.id = t.{key} "
                 "AND i.partition = t.partition)" + (_DROPPED if table == "message_terms" else ""),
-                {"copy": copy, "unit": unit, "count": count},
+                {"copy": copy, "partition": partition, "count": count},
             ).to_arrow_table()
-            self._write(table, f"{SOURCE}/{unit}", rows)
-        return f"{SOURCE}/{unit}"
+            self._write(table, f"{SOURCE}/{partition}", rows)
+        return f"{SOURCE}/{partition}"
 
     def write_whole(self, copies: int, mails_of_last: int | None = None) -> None:
-        """Write what crosses units, of so many copies, the last with that many mails alone."""
+        """Write what crosses partitions, of so many copies, the last with that many mails alone."""
         last = mails_of_last if mails_of_last is not None else 1 << 62
         for table in _WHOLE:
             columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
@@ -159,8 +157,8 @@ class Replicas:
             return f"hashed({name}, copy) AS {name}"
         if name == "source" and table in MAIL.tables:
             return f"'{SOURCE}' AS source"
-        if name == "unit":
-            return "copied_unit AS unit"
+        if name == "partition":
+            return "copied_unit AS partition"
         if name == "term":
             return "CASE WHEN copy > 0 AND term NOT IN (FROM common) THEN term || '.copy' || copy ELSE term END AS term"
         return name
@@ -174,7 +172,7 @@ _MAILS = """
 CREATE TABLE mails AS
 SELECT row_number() OVER (ORDER BY m.effective_at DESC, m.message_id) - 1 AS place, m.message_id, m.partition
 FROM messages m JOIN memberships s ON s.is_canonical AND s.stored_message_id = m.message_id
-  AND s.message_id = m.message_id AND s.source || '/' || s.unit = m.partition
+  AND s.message_id = m.message_id AND s.source || '/' || s.partition = m.partition
 """
 
 _COPIED = """
@@ -193,7 +191,7 @@ SELECT term FROM message_terms GROUP BY term HAVING count(DISTINCT chunk_id) > {
 _DROPPED = f" WHERE copy = 0 OR hash(term, chunk_id) % {DROPPED} > 0"
 
 _MEMBERSHIPS = f"""
-SELECT named(m.message_id, copy) AS message_id, s.list_id, '{SOURCE}' AS source, printf('%04d', copy) AS unit,
+SELECT named(m.message_id, copy) AS message_id, s.list_id, '{SOURCE}' AS source, printf('%04d', copy) AS partition,
   named(m.message_id, copy) AS stored_message_id, true AS is_canonical
 FROM mails m JOIN memberships s ON s.is_canonical AND s.message_id = m.message_id,
   (SELECT range::INTEGER AS copy FROM range($copies))

@@ -75,7 +75,7 @@ def pools(corpora: Path) -> Pools:
     for file in files:
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         mails, _ = split_mbox(data, name=file.name)
-        tables = read_mail(mails, source="scale", unit="all", list_id=None, settings=MailSettings())
+        tables = read_mail(mails, source="scale", partition="all", list_id=None, settings=MailSettings())
         blocks = pl.DataFrame(message_blocks(tables.messages, BlockSettings()))
         messages = pl.DataFrame(
             tables.messages.select(["message_id", "body", "subject", "from_name", "from_addr"])

@@ -65,7 +65,7 @@ def archive(folder: Path, pattern: str) -> tuple[pa.Table, pa.Table]:
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         mails, _ = split_mbox(data, name=file.name, dialect="mboxrd")
         name = file.name.rpartition(".")[0].partition(".")[0]
-        tables = read_mail(mails, source="s", unit=file.name, list_id=name, settings=MailSettings())
+        tables = read_mail(mails, source="s", partition=file.name, list_id=name, settings=MailSettings())
         read.append(tables.messages.select(COLUMNS))
     every = pa.concat_tables(read)
     seen: set[str] = set()

@@ -26,7 +26,7 @@ from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.saved_searches import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources
-from dagster_project.resources.sources.seen_units import SeenUnits, units_in_lake
+from dagster_project.resources.sources.seen_partitions import SeenPartitions, partitions_in_lake
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.locks import lane_lock
 from transforms.embedding import context_sentences
@@ -48,13 +48,13 @@ def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
         settings,
         cache / "files.json",
         ChatFiles(settings, cache / "chats.json"),
-        lambda source, family: units_in_lake(lake, source, family),
+        lambda source, source_type: partitions_in_lake(lake, source, source_type),
     )
 
 
-def make_seen_units(settings: Settings) -> SeenUnits:
-    """Since when units have waited."""
-    return SeenUnits(settings.root / "cache" / "seen.json")
+def make_seen_partitions(settings: Settings) -> SeenPartitions:
+    """Since when partitions have waited."""
+    return SeenPartitions(settings.root / "cache" / "seen.json")
 
 
 def make_backlog(settings: Settings) -> Backlog:
@@ -112,7 +112,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         recorded,
         guard=make_quality_guard(settings),
         has_graph=settings.graph.enabled,
-        seen=make_seen_units(settings),
+        seen=make_seen_partitions(settings),
     )
 
 

@@ -241,7 +241,7 @@ def lake_hashes(work: Workspace) -> dict[str, str]:
 
 
 def two_lists(folder: Path, **sections: Mapping[str, object]) -> Workspace:
-    """A workspace with two lists in three units, short replies and a cross-posted thread."""
+    """A workspace with two lists in three partitions, short replies and a cross-posted thread."""
     made = Workspace(folder).configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},

@@ -11,7 +11,7 @@ from transforms.settings.documents import DocumentSettings
 def read(files: dict[str, str | bytes], **settings: int) -> DocumentTables:
     """Both tables of files given as path and content, of the source `s`."""
     raw = [RawFile(p, c if isinstance(c, bytes) else c.encode()) for p, c in files.items()]
-    return read_documents(raw, source="s", unit="u", settings=DocumentSettings(**settings))
+    return read_documents(raw, source="s", partition="u", settings=DocumentSettings(**settings))
 
 
 def documents(**texts: str) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.embedding import TASK, Estimate, estimate
-from assets.partitions import CHUNKS_OF, FAMILIES
+from assets.partitions import CHUNKS_OF, SOURCE_TYPES
 from assets.sentences import SentenceEstimate, estimate_sentences
 from dagster_project.composition import (
     make_answer_cache,
@@ -75,7 +75,7 @@ def _context_tables(settings: Settings) -> ContextTables:
     """The tables of the lake that texts are made of."""
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
-    partitioned = {table for family in FAMILIES for table in family.tables}
+    partitioned = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     return ContextTables(
         **{
             f.name: manager.table(f.name, lake.partitions(f.name) if f.name in partitioned else [None])

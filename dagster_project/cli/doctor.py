@@ -18,7 +18,7 @@ from typing import Literal
 
 import duckdb
 
-from assets.partitions import FAMILIES, SLOW
+from assets.partitions import SLOW, SOURCE_TYPES
 from dagster_project.composition import (
     make_answer_cache,
     make_embedding_cache,
@@ -171,7 +171,7 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
             shutil.copy(memory, aside)
     sources = make_sources(_with_a_key(settings, aside), aside)
     try:
-        units = sources.discover()
+        partitions = sources.discover()
     except WeftError as fault:
         yield Finding("sources", "fault", str(fault), "mend what the message names; no build works before")
         return
@@ -179,14 +179,17 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         yield Finding(
             "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
         )
-    waiting = [u.partition for u in units if _held(lake, u.family, u.partition) != u.fingerprint]
+    waiting = [u.key for u in partitions if _held(lake, u.source_type, u.key) != u.fingerprint]
     if waiting:
         shown = ", ".join(waiting[:3])
         yield Finding(
-            "sources", "warning", f"{len(waiting)} of {len(units)} units wait, such as {shown}", "weft build"
+            "sources",
+            "warning",
+            f"{len(waiting)} of {len(partitions)} partitions wait, such as {shown}",
+            "weft build",
         )
     else:
-        yield Finding("sources", "ok", f"{len(units)} units, all in the lake")
+        yield Finding("sources", "ok", f"{len(partitions)} partitions, all in the lake")
 
 
 def _with_a_key(settings: Settings, aside: Path) -> Settings:
@@ -197,10 +200,10 @@ def _with_a_key(settings: Settings, aside: Path) -> Settings:
     return settings.model_copy(update={"storage": storage})
 
 
-def _held(lake: ParquetLake, family: str, partition: str) -> str | None:
-    first = next(f.tables[0] for f in FAMILIES if f.name == family)
+def _held(lake: ParquetLake, source_type: str, partition: str) -> str | None:
+    first = next(f.tables[0] for f in SOURCE_TYPES if f.name == source_type)
     footer = lake.footer(first, partition)
-    return footer.inputs.get("unit") if footer else None
+    return footer.inputs.get("partition") if footer else None
 
 
 def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:

@@ -163,7 +163,7 @@ def search(
     In a query: "a phrase", -without, this OR that, (groups), and field:value, as in
       f:tom s:vacuum d:2004..2006 "index scan" -toast
     Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
-    of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, family, m Message-ID.
+    of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, series, m Message-ID.
     """
     from dagster_project.cli.render import print_hits
     from dagster_project.config.settings import load_settings

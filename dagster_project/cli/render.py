@@ -80,7 +80,7 @@ class BuildView:
     def __init__(self, show: bool):
         self.console = terminal()
         self.show = show
-        self._units: dict[str, int] = {}
+        self._partitions: dict[str, int] = {}
         self._tasks: dict[str, Any] = {}
         self._progress = Progress(
             SpinnerColumn(finished_text="✓"),
@@ -117,13 +117,13 @@ class BuildView:
         if not self.show:
             return
         self.console.print(
-            f"{len(plan.units)} units in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
+            f"{len(plan.partitions)} partitions in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
         )
         for line in plan.told():
             self.console.print(line, soft_wrap=True)
         for tables in plan.stale.values():
             for table in tables:
-                self._units[table] = self._units.get(table, 0) + 1
+                self._partitions[table] = self._partitions.get(table, 0) + 1
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Move the line of a stage on."""
@@ -134,7 +134,7 @@ class BuildView:
         if stage not in self._tasks:
             self._end_lines()
             self._tasks[stage] = self._progress.add_task(
-                _STAGES.get(stage, stage), total=self._units.get(stage), rows=0, partition=""
+                _STAGES.get(stage, stage), total=self._partitions.get(stage), rows=0, partition=""
             )
         task = self._tasks[stage]
         seen = self._progress.tasks[task].fields["rows"]
@@ -167,7 +167,7 @@ class BuildView:
                 table.add_row(name, f"{result.published[f'rows_{name}']:,}")
         self.console.print(table)
         if result.slow:
-            self.console.print(f"Very long texts of {len(result.slow)} units were made by the slow lane")
+            self.console.print(f"Very long texts of {len(result.slow)} partitions were made by the slow lane")
         if refused := result.embedding.get("refused_texts"):
             self.console.print(
                 f"{refused:,} texts are refused by the model and found by their words alone: see the table "
@@ -285,21 +285,23 @@ def print_outlook(found: Outlook) -> None:
 
     console = terminal()
     if found.as_json()["outcome"] == "NOTHING":
-        console.print(f"Nothing to do: the index shows the {found.units} units of the sources.")
+        console.print(f"Nothing to do: the index shows the {found.partitions} partitions of the sources.")
         return
-    console.print(f"{len(found.pieces)} of {found.units} units to make, {len(found.removed)} to remove")
+    console.print(
+        f"{len(found.pieces)} of {found.partitions} partitions to make, {len(found.removed)} to remove"
+    )
     for why, count in found.reasons.items():
         like = next(piece.partition for piece in found.pieces if piece.why == why)
         console.print(f"  {count:>6,}  {why}, such as {like}", soft_wrap=True)
     for why in dict.fromkeys(found.whole.values()):
         tables = ", ".join(table for table, reason in found.whole.items() if reason == why)
-        console.print(f"Tables over all units, {why}: {tables}", soft_wrap=True)
+        console.print(f"Tables over all partitions, {why}: {tables}", soft_wrap=True)
     if found.slow:
         console.print(
-            f"{len(found.slow)} units wait for the slow lane, {found.waiting_bytes:,} bytes of text"
+            f"{len(found.slow)} partitions wait for the slow lane, {found.waiting_bytes:,} bytes of text"
         )
     if found.left:
-        console.print(f"{found.left} units are left to the backfill that is under way")
+        console.print(f"{found.left} partitions are left to the backfill that is under way")
     for path, damage in found.damaged.items():
         console.print(f"{path}: {damage}", soft_wrap=True)
     if found.anew:

@@ -129,7 +129,7 @@ class SourceSettings(NamedSource):
         return self
 
     @property
-    def family(self) -> str:
+    def source_type(self) -> str:
         """What the source's files become."""
         return "mail"
 
@@ -157,7 +157,7 @@ class DocumentSourceSettings(NamedSource):
     )
 
     @property
-    def family(self) -> str:
+    def source_type(self) -> str:
         """What the source's files become."""
         return "documents"
 
@@ -193,7 +193,7 @@ class ConversationSourceSettings(NamedSource):
         return known_zone(name)
 
     @property
-    def family(self) -> str:
+    def source_type(self) -> str:
         """What the source's files become."""
         return "conversations"
 

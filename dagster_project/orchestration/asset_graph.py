@@ -19,10 +19,10 @@ from assets.relations import (
     chunk_context_asset,
     corpus_measures_asset,
     document_links_asset,
-    families_asset,
     inferred_quotes_asset,
     memberships_asset,
     message_links_asset,
+    patch_series_asset,
     threads_asset,
 )
 from dagster_project.config.settings import Settings
@@ -90,7 +90,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
             threads_asset(settings.threads),
             message_links_asset(),
             document_links_asset(),
-            families_asset(),
+            patch_series_asset(),
             inferred_quotes_asset(),
             chunk_context_asset(
                 settings.terms,

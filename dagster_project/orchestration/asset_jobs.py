@@ -11,7 +11,7 @@ import dagster as dg
 from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
-from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW
+from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SOURCE_TYPES
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
@@ -57,7 +57,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 
 def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
     """One job for each thing that people do with a part of the assets; publishing takes what no other job does."""
-    families = (*FAMILIES, SLOW, GRAPH) if settings.graph.enabled else (*FAMILIES, SLOW)
+    source_types = (*SOURCE_TYPES, SLOW, GRAPH) if settings.graph.enabled else (*SOURCE_TYPES, SLOW)
     parts = {
         FETCH: (dg.AssetSelection.groups(fetch.GROUP), "Bring what is new in the remotes of the sources."),
         REPORT: (
@@ -77,10 +77,10 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
             "Search the published index for the queries of the run's configuration.",
         ),
     }
-    for family in families:
+    for source_type in source_types:
         others = {SLOW.name: _REFRESHES_SLOW, GRAPH.name: _REFRESHES_GRAPH}
-        told = others.get(family.name, _REFRESHES.format(family.name))
-        parts[refresh_job(family.name)] = (dg.AssetSelection.assets(*family.tables), told)
+        told = others.get(source_type.name, _REFRESHES.format(source_type.name))
+        parts[refresh_job(source_type.name)] = (dg.AssetSelection.assets(*source_type.tables), told)
     published: dg.AssetSelection = dg.AssetSelection.all()
     for selection, _ in parts.values():
         published = published - selection
@@ -104,10 +104,14 @@ def _with_fetch_deps(definition: dg.AssetsDefinition, settings: Settings) -> dg.
 
     Nothing else asks for these edges: what came is found by comparing files.
     """
-    family = next((f for f in FAMILIES if {key.path[-1] for key in definition.keys} <= set(f.tables)), None)
-    if family is None or definition.dependency_keys:
+    source_type = next(
+        (f for f in SOURCE_TYPES if {key.path[-1] for key in definition.keys} <= set(f.tables)), None
+    )
+    if source_type is None or definition.dependency_keys:
         return definition
-    fetched = [fetch.fetched_key(s.name) for s in settings.sources if s.remote and s.family == family.name]
+    fetched = [
+        fetch.fetched_key(s.name) for s in settings.sources if s.remote and s.source_type == source_type.name
+    ]
     return (
         definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=fetched))
         if fetched

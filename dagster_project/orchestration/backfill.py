@@ -11,8 +11,8 @@ import dagster as dg
 import ibis
 
 from assets.embedding import PAID_TWICE, embed_missing
-from assets.partitions import CHUNKS_OF, FAMILIES
-from assets.protocols import Unit
+from assets.partitions import CHUNKS_OF, SOURCE_TYPES
+from assets.protocols import SourcePartition
 from dagster_project.composition import (
     make_backlog,
     make_embedding_cache,
@@ -89,7 +89,7 @@ def backfill(
             result = replace(result, embedding={**result.embedding, PAID_TWICE: twice})
         work.backlog.clear()
     alert_checks(settings.alerts, settings.root, result.failed_checks)
-    made = tuple(u.partition for u in work.units)
+    made = tuple(u.key for u in work.partitions)
     return BackfillResult(made, work.bytes, work.batches, time.monotonic() - start, result)
 
 
@@ -108,24 +108,24 @@ class _Backfill:
         sources = make_sources(settings)
         plan = make_plan(settings, sources, self.lake)
         self.stale = plan.stale
-        wanted = [u for u in plan.units if not names or u.source in names]
+        wanted = [u for u in plan.partitions if not names or u.source in names]
         self.is_other = not make_publisher(settings, self.lake).fits_settings()
-        self.units = _newest_first(
-            [u for u in wanted if self.is_other or u.partition in plan.stale], self.lake
+        self.partitions = _newest_first(
+            [u for u in wanted if self.is_other or u.key in plan.stale], self.lake
         )
-        self.sizes = {u.partition: sources.bytes_of(u) for u in self.units}
+        self.sizes = {u.key: sources.bytes_of(u) for u in self.partitions}
         self.bytes, self.batches = sum(self.sizes.values()), 0
         self.paid_twice = 0
 
     def run(self) -> None:
         """Make and embed all batches; what is under way is known to builds from the first on."""
-        add_partitions(self.instance, self.units)
+        add_partitions(self.instance, self.partitions)
         definitions = asset_definitions(self.settings, {"progress": self.progress})
         tags = {ROOT_TAG: str(self.settings.root), LANE_TAG: BACKFILL}
-        left = {u.partition for u in self.units if u.partition in self.stale}
+        left = {u.key for u in self.partitions if u.key in self.stale}
         self.backlog.note(left)
         self.progress.expect(BACKFILL, self.bytes)
-        with workers_for(self.settings, self.instance, self.progress, self.units) as workers:
+        with workers_for(self.settings, self.instance, self.progress, self.partitions) as workers:
             self._make_batches(definitions, tags, left, workers)
         self._leave_others()
 
@@ -133,46 +133,48 @@ class _Backfill:
         self, definitions: dg.Definitions, tags: dict[str, str], left: set[str], workers: Workers | None
     ) -> None:
         for batch in self._in_batches():
-            stale = {u.partition: self.stale[u.partition] for u in batch if u.partition in self.stale}
+            stale = {u.key: self.stale[u.key] for u in batch if u.key in self.stale}
             if stale:
                 with turn(self.settings.root):
-                    make_partitions(definitions, self.instance, stale, FAMILIES, tags, workers)
+                    make_partitions(definitions, self.instance, stale, SOURCE_TYPES, tags, workers)
                     left -= set(stale)
                     self.backlog.note(left)
             self._embed(batch)
             self.batches += 1
-            self.progress.step(BACKFILL, None, sum(self.sizes[u.partition] for u in batch))
+            self.progress.step(BACKFILL, None, sum(self.sizes[u.key] for u in batch))
 
     def _leave_others(self) -> None:
         """Publish without the stale partitions of sources that are not named, unless all have to be made anew."""
-        others = set(self.stale) - {u.partition for u in self.units}
+        others = set(self.stale) - {u.key for u in self.partitions}
         if others and not self.is_other:
             self.backlog.note(others)
         else:
             self.backlog.clear()
 
-    def _in_batches(self) -> Iterator[list[Unit]]:
+    def _in_batches(self) -> Iterator[list[SourcePartition]]:
         limits = self.settings.operations
-        batch: list[Unit] = []
+        batch: list[SourcePartition] = []
         size = 0
-        for unit in self.units:
-            more = self.sizes[unit.partition]
+        for partition in self.partitions:
+            more = self.sizes[partition.key]
             if batch and (size + more > limits.batch_bytes or len(batch) == limits.batch_partitions):
                 yield batch
                 batch, size = [], 0
-            batch.append(unit)
+            batch.append(partition)
             size += more
         if batch:
             yield batch
 
-    def _embed(self, units: Sequence[Unit]) -> None:
-        """Give the texts of some units their vectors, but for those that a join over the lake completes."""
+    def _embed(self, partitions: Sequence[SourcePartition]) -> None:
+        """Give the texts of some partitions their vectors, but for those that a join over the lake completes."""
         settings = self.settings
         told = {source for source, kind in settings.sentence_kinds().items() if kind != "off"}
         manager = LakeIOManager(self.lake)
         tables = [
-            manager.table(table, [u.partition for u in units if u.family == family and u.source not in told])
-            for family, table in CHUNKS_OF.items()
+            manager.table(
+                table, [u.key for u in partitions if u.source_type == source_type and u.source not in told]
+            )
+            for source_type, table in CHUNKS_OF.items()
         ]
         texts = ibis.union(
             *(t.filter(~t.needs_parent).select(text_hash="checksum", text="text_embed") for t in tables)
@@ -182,11 +184,11 @@ class _Backfill:
         self.paid_twice += len(report.unfinished)
 
 
-def _newest_first(units: Sequence[Unit], lake: Any) -> list[Unit]:
-    """What an ended backfill left half made, then the others by the names of their units, the latest first."""
-    ordered = sorted(units, key=lambda u: (u.unit, u.source), reverse=True)
-    return sorted(ordered, key=lambda u: is_made(u, lake) or not lake.path(_first(u), u.partition).exists())
+def _newest_first(partitions: Sequence[SourcePartition], lake: Any) -> list[SourcePartition]:
+    """What an ended backfill left half made, then the others by the names of their partitions, the latest first."""
+    ordered = sorted(partitions, key=lambda u: (u.name, u.source), reverse=True)
+    return sorted(ordered, key=lambda u: is_made(u, lake) or not lake.path(_first(u), u.key).exists())
 
 
-def _first(unit: Unit) -> str:
-    return next(f.tables[0] for f in FAMILIES if f.name == unit.family)
+def _first(partition: SourcePartition) -> str:
+    return next(f.tables[0] for f in SOURCE_TYPES if f.name == partition.source_type)

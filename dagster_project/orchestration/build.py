@@ -12,8 +12,14 @@ from typing import Any
 import dagster as dg
 
 from assets.embedding import PAID_TWICE
-from assets.partitions import CONTEXT_TABLES, FAMILIES, GRAPH, SLOW, SLOW_POOL
-from dagster_project.composition import make_backlog, make_lake, make_publisher, make_seen_units, make_sources
+from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
+from dagster_project.composition import (
+    make_backlog,
+    make_lake,
+    make_publisher,
+    make_seen_partitions,
+    make_sources,
+)
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alert_sources, alerting
 from dagster_project.orchestration.asset_graph import make_assets
@@ -123,7 +129,7 @@ def make_texts(
         if plan.publish:
             definitions = asset_definitions(settings, {"progress": CountedProgress(tell)})
             tags = {ROOT_TAG: str(settings.root)}
-            make_partitions(definitions, instance, plan.stale, FAMILIES, tags)
+            make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, tags)
             _make_whole(settings, instance, plan, definitions, [], only_texts=True)
 
 
@@ -228,9 +234,9 @@ def _build(
     if plan.publish or plan.stale:
         tags = {ROOT_TAG: str(settings.root)}
         definitions = asset_definitions(settings, {"progress": progress})
-        stale = [unit for unit in plan.units if unit.partition in plan.stale]
+        stale = [partition for partition in plan.partitions if partition.key in plan.stale]
         with workers_for(settings, instance, progress, stale) as workers:
-            make_partitions(definitions, instance, plan.stale, FAMILIES, tags, workers)
+            make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, tags, workers)
             if plan.publish:
                 slow = _make_small(settings, instance, plan, definitions, workers)
     if plan.publish:
@@ -252,7 +258,7 @@ def _find_context(
 ) -> None:
     """Ask the published index with every conversation, unless what they found is of that version already."""
     lake = make_lake(settings)
-    if context_is_right(settings, plan.units, lake):
+    if context_is_right(settings, plan.partitions, lake):
         return
     job = asset_definitions(settings, {"progress": progress}).resolve_job_def(CONTEXT)
     run_job(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
@@ -264,7 +270,7 @@ def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
     """What has to run."""
     lake = make_lake(settings)
     plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).left())
-    make_seen_units(settings).note(plan.units, lake)
+    make_seen_partitions(settings).note(plan.partitions, lake)
     sync_partitions(instance, plan, lake)
     return plan
 
@@ -278,7 +284,7 @@ def _make_small(
 ) -> tuple[str, ...]:
     """Make what waits for the slow lane, if all of it is little; the partitions that were made."""
     lake = make_lake(settings)
-    waiting = stale_slow(settings, plan.units, lake)
+    waiting = stale_slow(settings, plan.partitions, lake)
     if not waiting or waiting_bytes(lake, waiting) > _slow_at_once(
         settings, plan, make_publisher(settings, lake)
     ):
@@ -305,7 +311,9 @@ def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) ->
     if current and publisher.fits_settings():
         return max(limits.slow_at_once_bytes, limits.slow_at_once_share * current.stat().st_size)
     # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
-    return max(limits.slow_at_once_bytes, limits.slow_at_first_share * source_bytes(settings, plan.units))
+    return max(
+        limits.slow_at_once_bytes, limits.slow_at_first_share * source_bytes(settings, plan.partitions)
+    )
 
 
 def _make_whole(
@@ -339,7 +347,7 @@ def _make_whole(
     if not settings.graph.enabled:
         return make_whole([*before, *after])
     made = make_whole(before)
-    stale = stale_graph(settings, plan.units, make_lake(settings))
+    stale = stale_graph(settings, plan.partitions, make_lake(settings))
     make_partitions(definitions, instance, stale, [GRAPH], of_lake)
     return made | make_whole(after)
 

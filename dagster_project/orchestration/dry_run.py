@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
-from assets.protocols import Unit
+from assets.protocols import SourcePartition
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
@@ -44,7 +44,7 @@ class Outlook:
     partitions that a running backfill has taken on, `waiting_bytes` is of the slow lane.
     """
 
-    units: int
+    partitions: int
     pieces: tuple[Piece, ...]
     removed: tuple[str, ...]
     whole: Mapping[str, str]
@@ -76,8 +76,8 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     lake, sources = make_lake(settings), make_sources(settings)
     left = make_backlog(settings).left()
     plan = make_plan(settings, sources, lake, left)
-    sizes = {u.partition: sources.bytes_of(u) for u in plan.units}
-    guess = _Rows(lake, plan.units, sizes)
+    sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
+    guess = _Rows(lake, plan.partitions, sizes)
     pieces = tuple(
         Piece(p, plan.reasons[p], tables, {t: guess.of(t, p) for t in tables}, sizes[p])
         for p, tables in plan.stale.items()
@@ -89,7 +89,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     steps = _seconds(settings, pieces, plan.publish, texts, history)
     known = [seconds for seconds in steps.values() if seconds is not None]
     return Outlook(
-        units=len(plan.units),
+        partitions=len(plan.partitions),
         pieces=pieces,
         removed=plan.vanished,
         whole=whole,
@@ -110,39 +110,41 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
 class _Rows:
     """How many rows a table of a partition may have: those of now, or by the bytes of its source where it is new."""
 
-    def __init__(self, lake: ParquetLake, units: Iterable[Unit], sizes: Mapping[str, int]):
+    def __init__(self, lake: ParquetLake, partitions: Iterable[SourcePartition], sizes: Mapping[str, int]):
         self.lake, self.sizes = lake, sizes
-        self.families = {u.partition: u.family for u in units}
+        self.source_types = {u.key: u.source_type for u in partitions}
         self._rates: dict[tuple[str, str], float] = {}
 
     def of(self, table: str, partition: str) -> int:
-        """The rows of now; for a partition that is not there yet, by the rows per byte of others of its family."""
+        """The rows of now; for a partition that is not there yet, by the rows per byte of others of its source type."""
         footer = self.lake.footer(table, partition)
         if footer:
             return footer.row_count
-        return round(self._rate(table, self.families[partition]) * self.sizes[partition])
+        return round(self._rate(table, self.source_types[partition]) * self.sizes[partition])
 
-    def _rate(self, table: str, family: str) -> float:
-        if (table, family) not in self._rates:
+    def _rate(self, table: str, source_type: str) -> float:
+        if (table, source_type) not in self._rates:
             there = [
-                p for p in self.lake.partitions(table) if self.families.get(p) == family and self.sizes[p]
+                p
+                for p in self.lake.partitions(table)
+                if self.source_types.get(p) == source_type and self.sizes[p]
             ]
             sample = there[:: max(1, len(there) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
             rows = sum(f.row_count for p in sample if (f := self.lake.footer(table, p)))
-            self._rates[table, family] = rows / max(sum(self.sizes[p] for p in sample), 1)
-        return self._rates[table, family]
+            self._rates[table, source_type] = rows / max(sum(self.sizes[p] for p in sample), 1)
+        return self._rates[table, source_type]
 
 
 def _texts(
     plan: Plan, pieces: Iterable[Piece], whole: Mapping[str, str], lake: ParquetLake
 ) -> tuple[int, int]:
     """How many texts may be embedded, and their tokens by the mean length of stored ones."""
-    families = {u.partition: u.family for u in plan.units}
+    source_types = {u.key: u.source_type for u in plan.partitions}
     stored = lake.footer("embeddings")
     if "embeddings" in whole and stored:
         count = stored.row_count
     else:
-        count = sum(piece.rows.get(CHUNKS_OF[families[piece.partition]], 0) for piece in pieces)
+        count = sum(piece.rows.get(CHUNKS_OF[source_types[piece.partition]], 0) for piece in pieces)
     chars: list[int] = []
     for table in CHUNKS_OF.values():
         there = lake.partitions(table)

@@ -111,7 +111,7 @@ class BuildResult:
         """What `weft build --json` prints."""
         return {
             "outcome": "PUBLISHED" if self.published else "UNCHANGED",
-            "units": len(self.plan.units),
+            "partitions": len(self.plan.partitions),
             "made": sorted(self.plan.stale),
             "removed": sorted(self.plan.vanished),
             "slow": sorted(self.slow),

@@ -15,14 +15,14 @@ from assets.partitions import (
     CONTEXT_TABLES,
     CONVERSATIONS,
     DOCUMENTS,
-    FAMILIES,
     GRAPH,
     IN_PARTS,
     MAIL,
     SLOW,
-    Family,
+    SOURCE_TYPES,
+    SourceType,
 )
-from assets.protocols import Unit
+from assets.protocols import SourcePartition
 from dagster_project.composition import make_graph_exporter, make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
@@ -44,9 +44,9 @@ ANEW = "The published version is of another layout, tokenizer or model: the inde
 
 @dataclass(frozen=True)
 class Stage:
-    """One partitioned asset definition: its family, its tables, their code version, the tables they are made from."""
+    """One partitioned asset definition: its source type, its tables, their code version, the tables they are made from."""
 
-    family: str
+    source_type: str
     tables: tuple[str, ...]
     code_version: str
     inputs: tuple[str, ...]
@@ -63,7 +63,7 @@ class Plan:
     be read; what the lake holds of it stays.
     """
 
-    units: tuple[Unit, ...]
+    partitions: tuple[SourcePartition, ...]
     stale: Mapping[str, tuple[str, ...]]
     vanished: tuple[str, ...]
     publish: bool
@@ -93,11 +93,13 @@ def stages(settings: Settings) -> list[Stage]:
         if definition.partitions_def is None:
             continue
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
-        (family,) = (f for f in (*FAMILIES, GRAPH, SLOW) if set(tables) <= set(f.tables))
-        inputs = tuple(sorted(family.made_from(k.path[-1] for k in definition.keys_by_input_name.values())))
+        (source_type,) = (f for f in (*SOURCE_TYPES, GRAPH, SLOW) if set(tables) <= set(f.tables))
+        inputs = tuple(
+            sorted(source_type.made_from(k.path[-1] for k in definition.keys_by_input_name.values()))
+        )
         versions = set(definition.code_versions_by_key.values())
         assert len(versions) == 1, f"{tables} must share one code version"
-        found.append(Stage(family.name, tables, versions.pop() or "", inputs))
+        found.append(Stage(source_type.name, tables, versions.pop() or "", inputs))
     return found
 
 
@@ -111,41 +113,43 @@ def make_plan(
     A table of a partition is stale if it is missing, damaged, of another code version, or made
     from other inputs than those that are there now; whatever depends on it is stale with it.
     """
-    units, taken = sources.discover(), left or ()
+    partitions, taken = sources.discover(), left or ()
     broken = dict(sources.broken)
     order = stages(settings)
     found = {
-        u.partition: _stale_reasons(u.partition, _of(u.family, order), {"unit": u.fingerprint}, lake)
-        for u in units
-        if u.partition not in taken
+        u.key: _stale_reasons(u.key, _of(u.source_type, order), {"partition": u.fingerprint}, lake)
+        for u in partitions
+        if u.key not in taken
     }
-    _leave_broken(units, found, broken, order, lake)
+    _leave_broken(partitions, found, broken, order, lake)
     stale = {partition: tuple(why) for partition, why in found.items() if why}
     reasons = {partition: next(iter(found[partition].values())) for partition in stale}
-    present = {u.partition for u in units}
-    kept = sorted({p for family in FAMILIES for p in lake.partitions(family.tables[0])})
+    present = {u.key for u in partitions}
+    kept = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
     vanished = tuple(p for p in kept if p not in present)
     publisher = make_publisher(settings, lake)
     publish = (
         bool(stale or vanished)
         or not _whole_tables_are_right(settings, lake)
         or not publisher.is_current(
-            {u.partition: u.family for u in units if u.partition not in taken or is_made(u, lake)}
+            {u.key: u.source_type for u in partitions if u.key not in taken or is_made(u, lake)}
         )
         or not _readiness_is_right(publisher, lake)
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
-        or bool(stale_graph(settings, units, lake))
+        or bool(stale_graph(settings, partitions, lake))
     )
     publish = publish and (left is None or publisher.fits_settings())
-    context = not publish and not context_is_right(settings, units, lake)
-    slow = {p: t for p, t in stale_slow(settings, units, lake).items() if p not in stale and p not in taken}
+    context = not publish and not context_is_right(settings, partitions, lake)
+    slow = {
+        p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in stale and p not in taken
+    }
     damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
     anew = publish and publisher.damage() is None and not publisher.fits_settings()
-    return Plan(tuple(units), stale, vanished, publish, context, slow, damaged, reasons, anew, broken)
+    return Plan(tuple(partitions), stale, vanished, publish, context, slow, damaged, reasons, anew, broken)
 
 
 def _leave_broken(
-    units: Sequence[Unit],
+    partitions: Sequence[SourcePartition],
     stale: dict[str, dict[str, str]],
     broken: Mapping[str, str],
     order: Sequence[Stage],
@@ -153,11 +157,11 @@ def _leave_broken(
 ) -> None:
     """Take out of `stale` what would be read from broken sources; SourceError where the lake has not all of it."""
     reading = {table for stage in order if not stage.inputs for table in stage.tables}
-    for unit in units:
-        if unit.source in broken and reading & stale.get(unit.partition, {}).keys():
-            if not is_made(unit, lake):
-                raise SourceError(broken[unit.source])
-            stale[unit.partition] = {}
+    for partition in partitions:
+        if partition.source in broken and reading & stale.get(partition.key, {}).keys():
+            if not is_made(partition, lake):
+                raise SourceError(broken[partition.source])
+            stale[partition.key] = {}
 
 
 def _damages(
@@ -190,10 +194,12 @@ def _damages(
     return found
 
 
-def is_made(unit: Unit, lake: ParquetLake) -> bool:
-    """True if all tables of a unit are in the lake, whatever they were made of."""
-    (tables,) = (family.tables for family in FAMILIES if family.name == unit.family)
-    return lake.has_tables(tables, unit.partition)
+def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
+    """True if all tables of a partition are in the lake, whatever they were made of."""
+    (tables,) = (
+        source_type.tables for source_type in SOURCE_TYPES if source_type.name == partition.source_type
+    )
+    return lake.has_tables(tables, partition.key)
 
 
 def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
@@ -202,13 +208,13 @@ def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
     return footer is not None and current is not None and footer.inputs == {"index": version_of(current)}
 
 
-def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLake) -> bool:
+def context_is_right(settings: Settings, partitions: Sequence[SourcePartition], lake: ParquetLake) -> bool:
     """True if what conversations found is of the published version and the settings of now.
 
     Where no source has conversations, nothing must be stored that they found.
     """
     footers = [lake.footer(table) for table in CONTEXT_TABLES]
-    if not any(u.family == CONVERSATIONS.name for u in units):
+    if not any(u.source_type == CONVERSATIONS.name for u in partitions):
         return all(f is None or f.row_count == 0 for f in footers)
     current = make_publisher(settings, lake).current()
     expected = {"index": version_of(current) if current else None}
@@ -223,21 +229,25 @@ def context_is_right(settings: Settings, units: Sequence[Unit], lake: ParquetLak
     )
 
 
-def stale_slow(settings: Settings, units: Iterable[Unit], lake: ParquetLake) -> dict[str, tuple[str, ...]]:
+def stale_slow(
+    settings: Settings, partitions: Iterable[SourcePartition], lake: ParquetLake
+) -> dict[str, tuple[str, ...]]:
     """By partition the tables of the slow lane that are not of the queue that is there now, or of other code.
 
     To be asked when the tables of mail are right: the queue is one of them. Partitions without slow texts have none.
     """
     order = _of(SLOW.name, stages(settings))
     found = {}
-    for partition in (u.partition for u in units if u.family == MAIL.name):
+    for partition in (u.key for u in partitions if u.source_type == MAIL.name):
         queue = lake.footer(QUEUE, partition)
         if queue and queue.row_count:
             found[partition] = _stale_tables(partition, order, {QUEUE: queue.content_hash}, lake)
     return {partition: tables for partition, tables in found.items() if tables}
 
 
-def stale_graph(settings: Settings, units: Sequence[Unit], lake: ParquetLake) -> dict[str, tuple[str, ...]]:
+def stale_graph(
+    settings: Settings, partitions: Sequence[SourcePartition], lake: ParquetLake
+) -> dict[str, tuple[str, ...]]:
     """By partition the tables of the graph that were made from others than the lake holds now.
 
     To be asked when the tables without partitions are right: the graph is made after them.
@@ -248,7 +258,7 @@ def stale_graph(settings: Settings, units: Sequence[Unit], lake: ParquetLake) ->
     vectors, words = lake.footer("embeddings"), lake.read("keywords").table
     context = ibis.memtable(lake.stored("chunk_context", ["chunk_id", "checksum"]))
     found = {}
-    for partition in (u.partition for u in units if u.family == DOCUMENTS.name):
+    for partition in (u.key for u in partitions if u.source_type == DOCUMENTS.name):
         chunks = lake.stored("document_chunks", ["chunk_id", "checksum"], partition)
         footers = {table: lake.footer(table, partition) for table in ("documents", "document_chunks")}
         hashes = {table: footer.content_hash for table, footer in footers.items() if footer}
@@ -262,8 +272,8 @@ def stale_graph(settings: Settings, units: Sequence[Unit], lake: ParquetLake) ->
     return found
 
 
-def _of(family: str, order: Sequence[Stage]) -> list[Stage]:
-    return [stage for stage in order if stage.family == family]
+def _of(source_type: str, order: Sequence[Stage]) -> list[Stage]:
+    return [stage for stage in order if stage.source_type == source_type]
 
 
 def _stale_tables(
@@ -281,7 +291,7 @@ def _stale_reasons(
     hashes = dict(given)
     for stage in order:
         footers = [lake.footer(table, partition) for table in stage.tables]
-        expected = {name: hashes.get(name) for name in stage.inputs or ("unit",)}
+        expected = {name: hashes.get(name) for name in stage.inputs or ("partition",)}
         if set(stage.inputs) & set(stale):
             stale |= dict.fromkeys(stage.tables, FOLLOWS)
         elif not all(_is_right(f, stage, expected) for f in footers):
@@ -344,10 +354,10 @@ def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | 
 
 
 def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake) -> None:
-    """Make Dagster's partitions and the lake's files those of the plan's units."""
-    add_partitions(instance, plan.units)
-    wanted = {u.partition for u in plan.units}
-    for name in (_name(family) for family in FAMILIES):
+    """Make Dagster's partitions and the lake's files those of the plan's partitions."""
+    add_partitions(instance, plan.partitions)
+    wanted = {u.key for u in plan.partitions}
+    for name in (_name(source_type) for source_type in SOURCE_TYPES):
         for gone in sorted(set(instance.get_dynamic_partitions(name)) - wanted):
             instance.delete_dynamic_partition(name, gone)
     for gone in plan.vanished:
@@ -357,36 +367,36 @@ def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake)
             lake.remove_tables(SLOW.tables, partition)
 
 
-def add_partitions(instance: dg.DagsterInstance, units: Sequence[Unit]) -> None:
+def add_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
     """Tell Dagster of the partitions that it does not know yet."""
-    for family in FAMILIES:
-        known = set(instance.get_dynamic_partitions(_name(family)))
-        if added := [u.partition for u in units if u.family == family.name and u.partition not in known]:
-            instance.add_dynamic_partitions(_name(family), added)
+    for source_type in SOURCE_TYPES:
+        known = set(instance.get_dynamic_partitions(_name(source_type)))
+        if added := [u.key for u in partitions if u.source_type == source_type.name and u.key not in known]:
+            instance.add_dynamic_partitions(_name(source_type), added)
 
 
-def _name(family: Family) -> str:
-    assert family.partitions.name
-    return family.partitions.name
+def _name(source_type: SourceType) -> str:
+    assert source_type.partitions.name
+    return source_type.partitions.name
 
 
 def ranges(
     instance: dg.DagsterInstance,
     stale: Mapping[str, tuple[str, ...]],
-    families: Sequence[Family] = FAMILIES,
+    source_types: Sequence[SourceType] = SOURCE_TYPES,
     limit: int | None = None,
-) -> list[tuple[Family, str, str, tuple[str, ...]]]:
-    """Family, first and last partition and tables of each run: neighbours with equal needs together, `limit` at most."""
+) -> list[tuple[SourceType, str, str, tuple[str, ...]]]:
+    """Source type, first and last partition and tables of each run: neighbours with equal needs together."""
     most = min(limit or BACKFILL.max_partitions_per_run or 1, BACKFILL.max_partitions_per_run or 1)
-    groups: list[tuple[Family, list[str], tuple[str, ...]]] = []
-    for family in families:
+    groups: list[tuple[SourceType, list[str], tuple[str, ...]]] = []
+    for source_type in source_types:
         previous: tuple[str, ...] | None = None
-        for partition in instance.get_dynamic_partitions(_name(family)):
+        for partition in instance.get_dynamic_partitions(_name(source_type)):
             tables = stale.get(partition)
             if tables is not None:
                 if tables == previous and len(groups[-1][1]) < most:
                     groups[-1][1].append(partition)
                 else:
-                    groups.append((family, [partition], tables))
+                    groups.append((source_type, [partition], tables))
             previous = tables
-    return [(family, members[0], members[-1], tables) for family, members, tables in groups]
+    return [(source_type, members[0], members[-1], tables) for source_type, members, tables in groups]

@@ -41,7 +41,7 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
                 context.log.warning(told)
             pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
             context.add_output_metadata(
-                {"units": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
+                {"partitions": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
             )
             if result.published:
                 make_report(settings, context.instance)

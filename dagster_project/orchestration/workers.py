@@ -15,8 +15,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import Family
-from assets.protocols import Progress, Unit
+from assets.partitions import SourceType
+from assets.protocols import Progress, SourcePartition
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
@@ -79,12 +79,19 @@ class Workers:
 
 @contextlib.contextmanager
 def workers_for(
-    settings: Settings, instance: dg.DagsterInstance, progress: Progress, units: Sequence[Unit]
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    progress: Progress,
+    partitions: Sequence[SourcePartition],
 ) -> Iterator[Workers | None]:
-    """Processes to make the partitions of `units` in; None where there is too little to make, or one is wanted."""
+    """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
     limits = settings.operations
-    count = min(limits.processes, os.cpu_count() or 1, len(units))
-    if count < 2 or not instance.is_persistent or source_bytes(settings, units) < limits.side_by_side_bytes:
+    count = min(limits.processes, os.cpu_count() or 1, len(partitions))
+    if (
+        count < 2
+        or not instance.is_persistent
+        or source_bytes(settings, partitions) < limits.side_by_side_bytes
+    ):
         yield None
         return
     workers = Workers(settings, instance, progress, count)
@@ -94,26 +101,26 @@ def workers_for(
         workers.close()
 
 
-def source_bytes(settings: Settings, units: Sequence[Unit]) -> int:
-    """Bytes of the source files of some units, as they are stored."""
+def source_bytes(settings: Settings, partitions: Sequence[SourcePartition]) -> int:
+    """Bytes of the source files of some partitions, as they are stored."""
     sources = make_sources(settings)
-    found = {unit.partition for unit in sources.discover()}
-    return sum(sources.bytes_of(unit) for unit in units if unit.partition in found)
+    found = {partition.key for partition in sources.discover()}
+    return sum(sources.bytes_of(partition) for partition in partitions if partition.key in found)
 
 
 def make_partitions(
     definitions: dg.Definitions,
     instance: dg.DagsterInstance,
     stale: Mapping[str, tuple[str, ...]],
-    families: Sequence[Family],
+    source_types: Sequence[SourceType],
     tags: Mapping[str, str],
     workers: Workers | None = None,
 ) -> None:
     """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
     most = -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)) if workers else None
     runs = [
-        (refresh_job(family.name), tables, {RANGE_START: first, RANGE_END: last, **tags})
-        for family, first, last, tables in ranges(instance, stale, families, most)
+        (refresh_job(source_type.name), tables, {RANGE_START: first, RANGE_END: last, **tags})
+        for source_type, first, last, tables in ranges(instance, stale, source_types, most)
     ]
     if workers:
         workers.run(runs)

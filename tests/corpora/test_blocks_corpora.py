@@ -32,7 +32,9 @@ def mails(corpora: Path, request: pytest.FixtureRequest) -> pa.Table:
     for file in files:
         data = file.read_bytes()
         split, _ = split_mbox(gzip.decompress(data) if file.suffix == ".gz" else data, name=file.name)
-        read.append(read_mail(split, source="s", unit="u", list_id="l", settings=MailSettings()).messages)
+        read.append(
+            read_mail(split, source="s", partition="u", list_id="l", settings=MailSettings()).messages
+        )
     every = pa.concat_tables(read)
     return every.take(list({i: n for n, i in enumerate(every["message_id"].to_pylist())}.values()))
 

@@ -25,7 +25,7 @@ def files(corpora: Path) -> list[RawFile]:
 @pytest.fixture(scope="module")
 def documents(files: list[RawFile]) -> pa.Table:
     """Their table."""
-    made = read_documents(files, source="s", unit="u", settings=DocumentSettings())
+    made = read_documents(files, source="s", partition="u", settings=DocumentSettings())
     assert made.quarantine.num_rows == 0
     return made.documents
 

@@ -26,7 +26,7 @@ def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: i
         mails, garbage = split_mbox(data, name=file.name, dialect="mboxrd")
         raw = [*mails, *garbage]
         result = read_mail(
-            raw, source=source, unit=file.name, list_id=source, settings=MailSettings(), quick=quick
+            raw, source=source, partition=file.name, list_id=source, settings=MailSettings(), quick=quick
         )
         assert len(raw) == result.messages.num_rows + result.quarantine.num_rows
         results.append(result)

@@ -27,7 +27,9 @@ def mails(corpora: Path) -> pa.Table:
     read = []
     for file in files:
         split, _ = split_mbox(gzip.decompress(file.read_bytes()), name=file.name, dialect="mboxrd")
-        read.append(read_mail(split, source="s", unit="u", list_id="l", settings=MailSettings()).messages)
+        read.append(
+            read_mail(split, source="s", partition="u", list_id="l", settings=MailSettings()).messages
+        )
     every = pa.concat_tables(read)
     ids = every.column("message_id").to_pylist()
     return every.take(list({i: n for n, i in enumerate(ids)}.values()))

@@ -95,9 +95,9 @@ def mixed(choose: random.Random) -> str:
 
 
 def repeated(choose: random.Random) -> str:
-    """One unit very often."""
-    unit = choose.choice([word(choose), choose.choice(OPERATORS), choose.choice(SIGNS), fielded(choose)])
-    return unit * choose.choice([10, 65, 500, 20_000 // max(1, len(unit)), 30_000])
+    """One partition very often."""
+    partition = choose.choice([word(choose), choose.choice(OPERATORS), choose.choice(SIGNS), fielded(choose)])
+    return partition * choose.choice([10, 65, 500, 20_000 // max(1, len(partition)), 30_000])
 
 
 def nested(choose: random.Random) -> str:
@@ -151,7 +151,7 @@ def index(built_once: Workspace) -> Iterator[SearchIndex]:
 def asked(index: SearchIndex, seed: int, choose: random.Random) -> None:
     """Ask one query in all ways; any fault but those of a query, and any long wait, fails the test."""
     query = choose.choice(KINDS)(choose)
-    given = {choose.choice(["author", "path", "tag", "list_id", "source", "family"]): word(choose)}
+    given = {choose.choice(["author", "path", "tag", "list_id", "source", "source type"]): word(choose)}
     filters = Filters(**given) if choose.random() < 0.2 else Filters()
     case = f"seed {seed}: {query[:200]!r} ({len(query)} characters), {filters}"
     try:

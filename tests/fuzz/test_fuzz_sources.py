@@ -49,25 +49,29 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
     mails: list[bytes] = []
     quarantined: list[str] = []
     rows = 0
-    for unit in sources.discover():
-        if unit.family == "mail":
-            found = list(sources.mails(unit))
+    for partition in sources.discover():
+        if partition.source_type == "mail":
+            found = list(sources.mails(partition))
             mails += [m.data for m in found if not m.fault]
             made = read_mail(
-                found, source=unit.source, unit=unit.unit, list_id=unit.list_id, settings=work.settings.mail
+                found,
+                source=partition.source,
+                partition=partition.name,
+                list_id=partition.list_id,
+                settings=work.settings.mail,
             )
             rows += made.messages.num_rows
             quarantined += made.quarantine["place"].to_pylist()
-        elif unit.family == "documents":
-            files = list(sources.files(unit))
+        elif partition.source_type == "documents":
+            files = list(sources.files(partition))
             documents = read_documents(
-                files, source=unit.source, unit=unit.unit, settings=work.settings.documents
+                files, source=partition.source, partition=partition.name, settings=work.settings.documents
             )
             assert documents.documents.num_rows + documents.quarantine.num_rows == len(files)
             rows += documents.documents.num_rows
             quarantined += documents.quarantine["place"].to_pylist()
         else:
-            messages, faults = sources.conversation(unit)
+            messages, faults = sources.conversation(partition)
             rows += messages.num_rows
             quarantined += faults["place"].to_pylist()
     return mails, quarantined, rows

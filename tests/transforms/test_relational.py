@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import transforms
-from assets.partitions import FAMILIES
+from assets.partitions import SOURCE_TYPES
 from dagster_project.resources.lake.lake import LakeIOManager
 from tests.archives import Mail, Workspace, two_lists
 from transforms.embedding import batches, context_sentences, embedded_text
@@ -68,7 +68,7 @@ def lake_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ibis.Tabl
 def opened(work: Workspace) -> dict[str, ibis.Table]:
     """TABLES by name, over all partitions."""
     manager = LakeIOManager(work.lake)
-    parted = {table for family in FAMILIES for table in family.tables}
+    parted = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     return {t: manager.table(t, work.lake.partitions(t) if t in parted else [None]) for t in TABLES}
 
 

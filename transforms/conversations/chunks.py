@@ -70,7 +70,7 @@ def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "source_kind": "conversation",
         "source": turn["source"],
-        "unit": turn["unit"],
+        "partition": turn["partition"],
         "doc_id": turn["doc_id"],
         "parent_id": turn["doc_id"],
         "chunker": f"conversations-{VERSION}",
@@ -128,7 +128,7 @@ def _exclusion(turn: Mapping[str, Any], place: tuple[int, int]) -> dict[str, Any
         "doc_id": turn["doc_id"],
         "attachment_id": None,
         "source": turn["source"],
-        "unit": turn["unit"],
+        "partition": turn["partition"],
         "byte_start": place[0],
         "byte_end": place[1],
         "reason": "too_little_text",

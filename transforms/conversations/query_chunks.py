@@ -119,7 +119,7 @@ def conversation_query_chunks(
             rows.append(
                 {
                     "query_id": base if seen[base] == 1 else parts_hash((base, str(seen[base]))),
-                    **{n: window[n] for n in ("doc_id", "source", "unit")},
+                    **{n: window[n] for n in ("doc_id", "source", "partition")},
                     "chunk_index": number,
                     "chunk_count": len(pieces),
                     "token_count": piece.tokens,

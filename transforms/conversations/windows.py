@@ -112,7 +112,7 @@ def _key(mark: str, at: datetime, settings: WindowSettings) -> str:
     return f"{at:%Y-%m-%dT%H%M}" if settings.by == "gap" else mark
 
 
-def conversation_messages(chat: Chat, window: Window, source: str, unit: str) -> pa.Table:
+def conversation_messages(chat: Chat, window: Window, source: str, partition: str) -> pa.Table:
     """The table `conversations` of one window, in order of turn."""
     conversation = f"{source}:{chat.name}"
     rows = len(window.entries)
@@ -120,7 +120,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, unit: str) ->
         "conversation_id": [conversation] * rows,
         "doc_id": [window_id(conversation, window.key)] * rows,
         "source": [source] * rows,
-        "unit": [unit] * rows,
+        "partition": [partition] * rows,
         "window": [window.key] * rows,
         "title": [chat.title or chat.name] * rows,
         "turn": list(range(window.first, window.first + rows)),
@@ -137,7 +137,7 @@ def window_id(conversation_id: str, window: str) -> str:
     return f"{conversation_id}@{window}"
 
 
-def quarantined(faults: Sequence[Fault], source: str, unit: str) -> pa.Table:
+def quarantined(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
     """The table `conversation_quarantine` of what could not be read; equal places are told apart."""
     seen: dict[str, int] = {}
     rows = []
@@ -146,7 +146,7 @@ def quarantined(faults: Sequence[Fault], source: str, unit: str) -> pa.Table:
         rows.append(
             {
                 "source": source,
-                "unit": unit,
+                "partition": partition,
                 "place": place if seen[place] == 1 else f"{place} ({seen[place]})",
                 "reason": reason,
                 "message_id": None,
@@ -198,7 +198,7 @@ def conversation_markdown(messages: pa.Table) -> pa.Table:
         first = listed[0]
         rows.append(
             {
-                **{n: first[n] for n in ("conversation_id", "source", "unit", "window", "title")},
+                **{n: first[n] for n in ("conversation_id", "source", "partition", "window", "title")},
                 "doc_id": window,
                 "first_at": min(t["sent_at"] for t in listed),
                 "last_at": max(t["sent_at"] for t in listed),

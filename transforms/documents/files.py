@@ -59,7 +59,7 @@ class RawFile:
 
 
 class DocumentTables(NamedTuple):
-    """The tables of one unit, as declared in `transforms.schemas`."""
+    """The tables of one partition, as declared in `transforms.schemas`."""
 
     documents: pa.Table
     quarantine: pa.Table
@@ -78,9 +78,9 @@ class _Text(NamedTuple):
 
 
 def read_documents(
-    files: Iterable[RawFile], *, source: str, unit: str, settings: DocumentSettings
+    files: Iterable[RawFile], *, source: str, partition: str, settings: DocumentSettings
 ) -> DocumentTables:
-    """The documents of one unit in the order of their paths, and what is none.
+    """The documents of one partition in the order of their paths, and what is none.
 
     The stored text of Markdown and plain text is the file's own, byte order mark and line ends
     included; that of reStructuredText and HTML is the Markdown it was converted to. Files that are
@@ -91,7 +91,7 @@ def read_documents(
     """
     rows: list[dict[str, Any]] = []
     aside: list[dict[str, Any]] = []
-    shared = {"source": source, "unit": unit}
+    shared = {"source": source, "partition": partition}
     seen: set[str] = set()
     for file in sorted(files, key=lambda file: (file.path, file.data)):
         place = file.path.encode("utf-8", "backslashreplace").decode()
@@ -141,7 +141,7 @@ def _format(path: str) -> str | None:
 
 
 def _document(file: RawFile, source: str) -> dict[str, Any]:
-    """The row of one file without the columns of its unit."""
+    """The row of one file without the columns of its partition."""
     kind = _format(file.path)
     assert kind is not None
     stored = _stored_text(file.data, kind)

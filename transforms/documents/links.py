@@ -52,13 +52,13 @@ def document_references(documents: pa.Table) -> pa.Table:
     Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
-    names = ("doc_id", "source", "unit", "format", "text", "body_start")
-    for doc_id, source, unit, kind, text, start in zip(
+    names = ("doc_id", "source", "partition", "format", "text", "body_start")
+    for doc_id, source, partition, kind, text, start in zip(
         *(documents[name].to_pylist() for name in names), strict=True
     ):
         found = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
         for link in found:
-            values = (doc_id, source, unit, link.start, link.end, link.kind, link.target, link.text)
+            values = (doc_id, source, partition, link.start, link.end, link.kind, link.target, link.text)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
     arrow = DOCUMENT_REFERENCES.arrow
@@ -71,7 +71,7 @@ def document_links(
     """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and place.
 
     Needed are `doc_id`, `source`, `path`, `title` and `aliases` of the documents, and `node_id`,
-    `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all units. `from_id` is
+    `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all partitions. `from_id` is
     the node a reference stands in. A reference leads to a document of its source, or to the node that
     its fragment names by slug, by the text of the heading or by a block id; a fragment that names
     nothing leads to the document. `to_id` is null where there is no document, where a path leaves the

@@ -32,7 +32,7 @@ def joined_context(
     """
     published = threads.canonical(chunks, memberships, "doc_id")
     parents = parent_texts(published, tree).to_pyarrow()
-    bodies = threads.canonical(messages.select("source", "unit", "message_id", "body"), memberships)
+    bodies = threads.canonical(messages.select("source", "partition", "message_id", "body"), memberships)
     needed = bodies.semi_join(quotes, "message_id").to_pyarrow()
     own = restated(requoted(published, quotes).to_pyarrow(), needed)
     return chunk_context(parents, own), own
@@ -48,10 +48,10 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
     above = tree.select(reply="message_id", answered="parent_id")
     needing = body.filter(body.needs_parent).join(above, body.doc_id == above.reply)
     openings = body.filter((body.chunk_index == 0) & (body.text_lex.strip() != "")).select(
-        opens="doc_id", said="text_lex", said_source="source", said_unit="unit"
+        opens="doc_id", said="text_lex", said_source="source", said_partition="partition"
     )
     joined = needing.join(openings, needing.answered == openings.opens)
-    first = ibis.window(group_by="chunk_id", order_by=["said_source", "said_unit"])
+    first = ibis.window(group_by="chunk_id", order_by=["said_source", "said_partition"])
     return (
         joined.mutate(nth=ibis.row_number().over(first))
         .filter(lambda t: t.nth == 0)
@@ -153,7 +153,7 @@ def published_chunks(
     conversation_chunks: ibis.Table,
     memberships: ibis.Table,
 ) -> ibis.Table:
-    """The chunks of all families that are published: of mail those of the canonical copies."""
+    """The chunks of all source types that are published: of mail those of the canonical copies."""
     return threads.canonical(message_chunks, memberships, "doc_id").union(
         document_chunks.select(CHUNKS.names), conversation_chunks.select(CHUNKS.names)
     )
@@ -162,9 +162,9 @@ def published_chunks(
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     """Columns partition, text_hash and text, one row per chunk: the text it is embedded by."""
     added = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
-    plain = chunks.select("chunk_id", "source", "unit", "checksum", "text_embed")
+    plain = chunks.select("chunk_id", "partition", "checksum", "text_embed")
     return plain.left_join(added, plain.chunk_id == added.chunk_id).select(
-        partition=lambda t: t.source + "/" + t.unit,
+        "partition",
         text_hash=lambda t: ibis.coalesce(t.context_hash, t.checksum),
         text=lambda t: ibis.coalesce(t.context_text, t.text_embed),
     )

@@ -34,7 +34,7 @@ PER_QUERY = {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
 
 
 class Span(NamedTuple):
-    """A half-open range of a document, in any one unit."""
+    """A half-open range of a document, in any one partition."""
 
     document: str
     start: int
@@ -87,7 +87,7 @@ def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth
 
 
 def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
-    """How much of the wanted text the first `budget` units of the ranked spans hold.
+    """How much of the wanted text the first `budget` partitions of the ranked spans hold.
 
     Spans are taken in order until the budget is full, the last one cut to fit. Text that is taken
     twice costs twice and counts once.

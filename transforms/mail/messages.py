@@ -45,7 +45,7 @@ class RawMail:
 
 
 class MailTables(NamedTuple):
-    """The tables of one unit, as declared in `transforms.schemas`."""
+    """The tables of one partition, as declared in `transforms.schemas`."""
 
     messages: pa.Table
     attachments: pa.Table
@@ -80,12 +80,12 @@ def read_mail(
     raw: Iterable[RawMail],
     *,
     source: str,
-    unit: str,
+    partition: str,
     list_id: str | None,
     settings: MailSettings,
     quick: bool = True,
 ) -> MailTables:
-    """The three tables of one unit's mails.
+    """The three tables of one partition's mails.
 
     A mail never fails to load: what is broken is repaired and named in `defects`. Quarantined are
     bytes that are no mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
@@ -97,7 +97,7 @@ def read_mail(
     batch of rows and some 500 bytes per mail. `quick=False` takes every header and every
     mail through the email package, slower and with the same tables; it is what the tests compare.
     """
-    shared = {"source": source, "unit": unit, "list_id": list_id}
+    shared = {"source": source, "partition": partition, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in TABLES)
     copies = Copies()
     for mail in raw:

@@ -23,7 +23,7 @@ FIELDS = {
     "dfn": "dfn", "dfhh": "dfhh", "dfa": "dfa", "dfb": "dfb",
     "f": "f", "from": "f", "l": "l", "list": "l", "d": "d", "date": "d", "m": "m", "id": "m",
     "path": "path", "tag": "tag", "kind": "kind", "has": "has", "source": "source",
-    "thread": "thread", "family": "family",
+    "thread": "thread", "series": "series",
 }  # fmt: skip
 """Field by the prefixes that name it."""
 

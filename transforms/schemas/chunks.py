@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.schemas.table import SOURCE, SPAN, TEXT, UNIT, Column, Table, required
+from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Table, required
 
 CHUNKS = Table(
     "chunks",
@@ -18,7 +18,7 @@ CHUNKS = Table(
         ),
         required("source_kind", pa.string(), "message, attachment or document"),
         SOURCE,
-        UNIT,
+        PARTITION,
         required("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
         Column("parent_id", pa.string(), "Message-ID this mail answers, or node the text stands in"),
@@ -86,7 +86,7 @@ EXCLUSIONS = Table(
         required("doc_id", pa.string(), "Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment, null for the body"),
         SOURCE,
-        UNIT,
+        PARTITION,
         required("byte_start", pa.int64(), "first byte in the text"),
         required("byte_end", pa.int64(), "byte behind the last"),
         required(

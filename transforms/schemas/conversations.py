@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.schemas.table import SOURCE, TEXT, TIME, UNIT, Column, Table, required
+from transforms.schemas.table import PARTITION, SOURCE, TEXT, TIME, Column, Table, required
 
 WINDOW_ID = required("doc_id", pa.string(), "window of a conversation, as `source:conversation@window`")
 CONVERSATION_ID = required("conversation_id", pa.string(), "conversation, as `source:name`")
@@ -17,7 +17,7 @@ CONVERSATION_MESSAGES = Table(
         CONVERSATION_ID,
         WINDOW_ID,
         SOURCE,
-        UNIT,
+        PARTITION,
         required("window", pa.string(), "key of the window in its conversation"),
         required("title", pa.string(), "name of the conversation"),
         required("turn", pa.int64(), "position in the conversation, from 0"),
@@ -40,7 +40,7 @@ CONVERSATION_WINDOWS = Table(
         WINDOW_ID,
         CONVERSATION_ID,
         SOURCE,
-        UNIT,
+        PARTITION,
         required("window", pa.string(), "key of the window in its conversation"),
         required("title", pa.string(), "name of the conversation"),
         required("first_at", TIME, "time of the first entry"),
@@ -60,7 +60,7 @@ CONVERSATION_QUERY_CHUNKS = Table(
         required("query_id", pa.string(), "hash of window, text and occurrence; no position inside"),
         WINDOW_ID,
         SOURCE,
-        UNIT,
+        PARTITION,
         required("chunk_index", pa.int64(), "position in the window, from 0"),
         required("chunk_count", pa.int64(), "pieces of the window"),
         required("token_count", pa.int64(), "tokens of text"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.schemas.table import SOURCE, TEXT, TIME, UNIT, Column, Table, required
+from transforms.schemas.table import PARTITION, SOURCE, TEXT, TIME, Column, Table, required
 
 DOCUMENTS = Table(
     "documents",
@@ -13,7 +13,7 @@ DOCUMENTS = Table(
     (
         required("doc_id", pa.string(), "source and path, as `source:path`"),
         SOURCE,
-        UNIT,
+        PARTITION,
         required("path", pa.string(), "path below the root of the source, with forward slashes"),
         required("title", pa.string(), "title of the frontmatter, else the first h1, else the file name"),
         required("has_own_title", pa.bool_(), "false where the title is the file's name"),
@@ -64,7 +64,7 @@ DOCUMENT_REFERENCES = Table(
     (
         required("doc_id", pa.string(), "document that holds the reference"),
         SOURCE,
-        UNIT,
+        PARTITION,
         required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
         required("byte_end", pa.int64(), "byte behind it"),
         required(

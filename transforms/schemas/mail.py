@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.schemas.table import MESSAGE_ID, SOURCE, TEXT, TIME, UNIT, Column, Table, required
+from transforms.schemas.table import MESSAGE_ID, PARTITION, SOURCE, TEXT, TIME, Column, Table, required
 
 MESSAGES = Table(
     "messages",
@@ -14,7 +14,7 @@ MESSAGES = Table(
         MESSAGE_ID,
         Column("header_message_id", pa.string(), "Message-ID as the mail's header gives it; null if none"),
         SOURCE,
-        UNIT,
+        PARTITION,
         Column("list_id", pa.string(), "mailing list the mail was found in"),
         required("place", pa.string(), "file and byte offset of the mail in its archive"),
         required(
@@ -75,7 +75,7 @@ ATTACHMENTS = Table(
         ),
         MESSAGE_ID,
         SOURCE,
-        UNIT,
+        PARTITION,
         required("part_index", pa.int64(), "position of the part in the mail's MIME tree, from 0"),
         Column("filename", pa.string(), "decoded file name, without any directory"),
         required("declared_type", pa.string(), "MIME type the mail declares"),
@@ -116,7 +116,7 @@ MESSAGE_REFERENCES = Table(
     (
         MESSAGE_ID,
         SOURCE,
-        UNIT,
+        PARTITION,
         required("byte_start", pa.int64(), "first byte of the reference in the body"),
         required("byte_end", pa.int64(), "byte behind it"),
         required(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.schemas.table import SOURCE, TIME, UNIT, Column, Table, required
+from transforms.schemas.table import PARTITION, SOURCE, TIME, Column, Table, required
 
 QUARANTINE = Table(
     "quarantine",
     "Something that could not be read, or a copy that is not kept twice, with the reason.",
-    ("source", "unit", "place"),
+    ("source", "partition", "place"),
     (
         SOURCE,
-        UNIT,
+        PARTITION,
         required("place", pa.string(), "file, and byte offset where one is known"),
         required("reason", pa.string(), "code and explanation, as `code: explanation`"),
         Column("message_id", pa.string(), "Message-ID where one is known"),
@@ -50,7 +50,9 @@ READINESS = Table(
         required("doc_id", pa.string(), "Message-ID, or id of the document or window"),
         required("kind", pa.string(), "message, document or conversation"),
         SOURCE,
-        required("partition", pa.string(), "partition of the lake that the row comes from, as source/unit"),
+        required(
+            "partition", pa.string(), "partition of the lake that the row comes from, as source/partition"
+        ),
         Column("title", pa.string(), "subject, or title"),
         Column("effective_at", TIME, "time of the mail, of the document's last change, or of the first turn"),
         required("content_hash", pa.string(), "hash of its content, as its own table has it"),

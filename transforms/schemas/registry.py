@@ -36,10 +36,10 @@ from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGE_REFEREN
 from transforms.schemas.operations import CORPUS_MEASURES, QUARANTINE, READINESS
 from transforms.schemas.relations import (
     COMPARED_REPLIES,
-    FAMILIES,
     INFERRED_QUOTES,
     LINKS,
     MEMBERSHIPS,
+    PATCH_SERIES,
     THREAD_TREE,
     THREADS,
 )
@@ -127,7 +127,7 @@ def _whole(dimensions: int) -> dict[str, LakeTable]:
         "memberships": (MEMBERSHIPS, "memberships"),
         "threads": (THREADS, "threads"),
         "thread_tree": (THREAD_TREE, "thread_tree"),
-        "families": (FAMILIES, "families"),
+        "patch_series": (PATCH_SERIES, "patch_series"),
         "inferred_quotes": (INFERRED_QUOTES, "inferred_quotes"),
         "message_links": (LINKS, "links"),
         "document_links": (LINKS, "links"),

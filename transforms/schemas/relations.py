@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from transforms.schemas.table import MESSAGE_ID, SOURCE, TIME, UNIT, Column, Table, required
+from transforms.schemas.table import MESSAGE_ID, PARTITION, SOURCE, TIME, Column, Table, required
 
 THREADS = Table(
     "threads",
@@ -46,18 +46,18 @@ THREAD_TREE = Table(
     ),
 )
 
-FAMILIES = Table(
-    "families",
-    "One patch mail, or one mail of the discussion below it, in the family of all revisions of its series.",
+PATCH_SERIES = Table(
+    "patch_series",
+    "One patch mail, or one mail of the discussion below it, with all revisions of its patch series.",
     ("message_id",),
     (
         MESSAGE_ID,
         required(
-            "family_id",
+            "series_id",
             pa.string(),
-            "the family: hash of the Message-ID of its earliest patch; stays while revisions come",
+            "all revisions together: hash of the Message-ID of its earliest patch; stays while revisions come",
         ),
-        required("series_id", pa.string(), "one posting: hash of the Message-ID of its earliest patch"),
+        required("posting_id", pa.string(), "one posting: hash of the Message-ID of its earliest patch"),
         required(
             "patch_id",
             pa.string(),
@@ -78,7 +78,9 @@ FAMILIES = Table(
             pa.string(),
             "Message-ID of the patch or cover letter in the revision before; null for replies and what is new",
         ),
-        required("is_latest", pa.bool_(), "true in the latest posting of the highest version of the family"),
+        required(
+            "is_latest", pa.bool_(), "true in the latest posting of the highest version of the patch series"
+        ),
     ),
 )
 
@@ -112,12 +114,12 @@ COMPARED_REPLIES = Table(
 MEMBERSHIPS = Table(
     "memberships",
     "One mail in one archive: a cross-post has several rows, one of them canonical.",
-    ("message_id", "source", "unit"),
+    ("message_id", "source", "partition"),
     (
         MESSAGE_ID,
         Column("list_id", pa.string(), "mailing list the mail was found in"),
         SOURCE,
-        UNIT,
+        PARTITION,
         required("stored_message_id", pa.string(), "message_id in the archive's own tables"),
         required(
             "is_canonical",

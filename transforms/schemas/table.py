@@ -93,7 +93,7 @@ def required(name: str, type_: pa.DataType, comment: str) -> Column:
 
 
 SOURCE = required("source", pa.string(), "name of the configured source")
-UNIT = required("unit", pa.string(), "unit of the source, the part behind the slash of a partition")
+PARTITION = required("partition", pa.string(), "partition that the row comes from, as source/name")
 MESSAGE_ID = required(
     "message_id",
     pa.string(),

@@ -69,7 +69,7 @@ class StagedFile:
 
 
 class ParquetLake:
-    """Tables as Parquet files below a URI: `<table>/<source>/<unit>.parquet` or `<table>.parquet`.
+    """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or `<table>.parquet`.
 
     Of a table that is stored in parts the latter has no rows: it says which parts there are, and their hashes. Without a
     partition, such a table is all of its parts.
@@ -90,10 +90,10 @@ class ParquetLake:
         """Where a table, or one partition of it, is kept."""
         if partition is None:
             return self.base / f"{table}.parquet"
-        source, _, unit = partition.partition("/")
-        if not source or not unit or {".", ".."} & {source, unit} or "/" in unit:
-            raise ValueError(f"{partition!r} is no partition: <source>/<unit>")
-        return self.base / table / source / f"{unit}.parquet"
+        source, _, partition = partition.partition("/")
+        if not source or not partition or {".", ".."} & {source, partition} or "/" in partition:
+            raise ValueError(f"{partition!r} is no partition: <source>/<partition>")
+        return self.base / table / source / f"{partition}.parquet"
 
     def local(self, table: str, partition: str | None = None) -> Path:
         """A file of this machine that holds the stored table; FileNotFoundError if there is none.

@@ -9,7 +9,7 @@ KEYS = {
     "memberships": "message_id",
     "threads": "thread_id",
     "thread_tree": "message_id",
-    "families": "message_id",
+    "patch_series": "message_id",
     "corpus_measures": "list_id",
     "inferred_quotes": "message_id",
     "chunk_context": "chunk_id",
@@ -53,10 +53,10 @@ OF_TOUCHED = "partition IN (FROM touched)"
 CHANGED = """
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
-  SELECT source || '/' || unit AS partition, message_id, stored_message_id FROM rows_of_memberships
+  SELECT partition, message_id, stored_message_id FROM rows_of_memberships
   WHERE is_canonical AND message_id IN (FROM differing_memberships)
 ), canonical_before AS (
-  SELECT source || '/' || unit AS partition, message_id, stored_message_id FROM memberships
+  SELECT partition, message_id, stored_message_id FROM memberships
   WHERE is_canonical AND message_id IN (FROM differing_memberships)
 )
 SELECT DISTINCT partition FROM (
@@ -79,12 +79,10 @@ TEXTS_NOW = f"""
 """
 TEXTS_BEFORE = f"CREATE TEMP TABLE texts_before AS {TEXTS_NOW}"
 
-FIRST_SEEN_BEFORE = (
-    "SELECT source, unit, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL"
-)
+FIRST_SEEN_BEFORE = "SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL"
 FIRST_SEEN = """
 UPDATE quarantine q SET first_seen = coalesce((
-  SELECT b.first_seen FROM seen_before b WHERE b.source = q.source AND b.unit = q.unit AND b.place = q.place
+  SELECT b.first_seen FROM seen_before b WHERE b.source = q.source AND b.partition = q.partition AND b.place = q.place
     AND b.bytes_sha256 IS NOT DISTINCT FROM q.bytes_sha256), $now) WHERE first_seen IS NULL
 """
 

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from assets.partitions import CHUNKS_OF, DOCUMENTS, FAMILIES, GRAPH, IN_PARTS
+from assets.partitions import CHUNKS_OF, DOCUMENTS, GRAPH, IN_PARTS, SOURCE_TYPES
 from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.lake import ParquetLake
@@ -25,14 +25,14 @@ from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql
 from dagster_project.resources.publish.external_sort import PostingFiles
 from dagster_project.resources.publish.versions import LAYOUT
-from dagster_project.resources.sources.seen_units import SeenUnits
+from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.prefetch import made_ahead
 from dagster_project.resources.system.processes import give_memory_back
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
-from transforms.schemas.registry import GRAPH_TABLES, whole_inputs
+from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, whole_inputs
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -57,8 +57,8 @@ _MOST_AT_ONCE = 2
 WHOLE = whole_inputs()
 """What the lake has whole and each published file is made from; the tables of the graph come to it where there is one."""
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
-TABLES = {family.name: family.tables for family in FAMILIES}
-"""The tables of the partitions of each family."""
+TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
+"""The tables of the partitions of each source type."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What a version is made from: the lake, the partitions in it with their families, hashes and settings.
+    """What a version is made from: the lake, the partitions in it with their source types, hashes and settings.
 
     `hashes` has those of the tables of each partition, and of the tables that are whole below the key ''.
     """
@@ -89,7 +89,7 @@ class Ingredients:
     lake: ParquetLake
     partitions: Mapping[str, str]
     hashes: Mapping[str, Mapping[str, str]]
-    seen: SeenUnits | None
+    seen: SeenPartitions | None
     index: IndexSettings
     embedding: EmbeddingSettings
     terms: TermSettings
@@ -301,19 +301,22 @@ class IndexBuild:
         return int(count)
 
     def _from_lake(self, view: str, table: str, partitions: Sequence[str | None]) -> None:
-        """A temporary view over stored files, with the column `partition`."""
+        """A temporary view over stored files; those of partitions have the column `partition`."""
         declared = self.lake.tables[table]
+        adds = "partition" not in declared.names and REGISTRY[table].partitions is not None
         files = [
             (p, self.lake.verified(file, p) if p else self.lake.local(file))
             for p in partitions
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
         if not files:
-            self._view(view, f"SELECT {nulls(declared)}, NULL::VARCHAR AS partition LIMIT 0")
+            self._view(
+                view, f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
+            )
             return
         columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
-            f"SELECT {columns}, '{quoted(p or '')}' AS partition FROM read_parquet('{quoted(file)}')"
+            f"SELECT {columns}{_constant(p) if adds else ''} FROM read_parquet('{quoted(file)}')"
             for p, file in files
         ]
         self._view(view, " UNION ALL ".join(selects))
@@ -338,9 +341,11 @@ class IndexBuild:
 
     def _lake_rows_of(self, changed: Sequence[str]) -> None:
         """The views `new_<table>` over the files of these partitions."""
-        for family, tables in TABLES.items():
+        for source_type, tables in TABLES.items():
             for name in tables:
-                self._from_lake(f"new_{name}", name, [p for p in changed if self.partitions[p] == family])
+                self._from_lake(
+                    f"new_{name}", name, [p for p in changed if self.partitions[p] == source_type]
+                )
 
     def _tables_of_partitions(self) -> pa.Table:
         """The table `partitions`."""
@@ -374,9 +379,9 @@ class IndexBuild:
         embedded = self.lake.written_at("embeddings")
         rows = []
         for partition in changed:
-            family = self.partitions[partition]
-            parsed = self.lake.written_at(TABLES[family][0], partition)
-            chunked = self.lake.written_at(CHUNKS_OF[family], partition)
+            source_type = self.partitions[partition]
+            parsed = self.lake.written_at(TABLES[source_type][0], partition)
+            chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
             rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
         columns = list(zip(*rows, strict=True)) or [()] * len(readiness_sql.STAGES)
@@ -484,6 +489,11 @@ def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:
     """Rows with the key of their chunk in place of its number."""
     place = rows.schema.get_field_index("chunk_no")
     return rows.set_column(place, "chunk_key", pa.array(keys[rows.column(place).to_numpy()]))
+
+
+def _constant(partition: str | None) -> str:
+    """A column that says the partition."""
+    return f", '{quoted(partition or '')}' AS partition"
 
 
 def quoted(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from assets.partitions import FAMILIES, GRAPH, MAIL
+from assets.partitions import GRAPH, MAIL, SOURCE_TYPES
 from assets.protocols import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.lake import ParquetLake
@@ -33,7 +33,7 @@ from dagster_project.resources.publish.incremental_build import IndexUpdate
 from dagster_project.resources.publish.spare_version import begun, drop_spare, keep_as_spare, spare_of
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.sources.file_sources import FileSources
-from dagster_project.resources.sources.seen_units import SeenUnits
+from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.disk_space import is_of_full_disk
 from dagster_project.resources.system.processes import give_memory_back, is_left_over
@@ -68,10 +68,10 @@ class DuckDBPublisher:
         recorded: Mapping[str, object],
         *,
         has_graph: bool = False,
-        seen: SeenUnits | None = None,
+        seen: SeenPartitions | None = None,
         guard: Callable[[Path, Path | None], None] | None = None,
     ):
-        """`search` gives the SQL macros their defaults, `seen` says when the units of the lake were found.
+        """`search` gives the SQL macros their defaults, `seen` says when the partitions of the lake were found.
 
         `guard` is shown each new file before it is published, and the current one; it may refuse.
         """
@@ -88,7 +88,7 @@ class DuckDBPublisher:
         return parts_hash([LAYOUT, *made_by, self.terms.digest(), self.embedding.digest()])[:16]
 
     def publish(self, partitions: Mapping[str, str]) -> Published:
-        """Publish the lake's tables restricted to `partitions`, which maps each to its family.
+        """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
 
         Nothing is built when the current version holds just that. What differs from the current version
         is replaced in a copy of it; where it cannot be used, or enough came to it, all is made from the
@@ -333,9 +333,9 @@ def _durable(path: Path) -> None:
 
 
 class PartitionPublisher:
-    """The publisher as the assets see it: publishes the units that the sources have now.
+    """The publisher as the assets see it: publishes the partitions that the sources have now.
 
-    A unit that turned up after the run began is left for the next one, one that a backfill has begun for that.
+    A partition that turned up after the run began is left for the next one, one that a backfill has begun for that.
     """
 
     def __init__(self, publisher: DuckDBPublisher, sources: FileSources, backlog: Backlog):
@@ -344,14 +344,13 @@ class PartitionPublisher:
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
         lake = self.publisher.lake
-        made = {p for family in FAMILIES for p in lake.partitions(family.tables[0])}
+        made = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
         made |= self.publisher.published_partitions()
         left = self.backlog.left() or ()
         partitions = {
-            u.partition: u.family
+            u.key: u.source_type
             for u in self.sources.discover()
-            if u.partition in made
-            and (u.partition not in left or lake.has_tables(TABLES[u.family], u.partition))
+            if u.key in made and (u.key not in left or lake.has_tables(TABLES[u.source_type], u.key))
         }
         done = self.publisher.publish(partitions)
         return {

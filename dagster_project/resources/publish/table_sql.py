@@ -14,13 +14,20 @@ from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENTS
 from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGES
 from transforms.schemas.operations import CORPUS_MEASURES, QUARANTINE, READINESS
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_names
-from transforms.schemas.relations import FAMILIES, INFERRED_QUOTES, LINKS, MEMBERSHIPS, THREAD_TREE, THREADS
+from transforms.schemas.relations import (
+    INFERRED_QUOTES,
+    LINKS,
+    MEMBERSHIPS,
+    PATCH_SERIES,
+    THREAD_TREE,
+    THREADS,
+)
 from transforms.schemas.table import Table
 from transforms.text import terms
 
 _CANONICAL = """
 SELECT t.* REPLACE (c.message_id AS {id}) FROM {view} t JOIN (
-  SELECT source || '/' || unit AS partition, stored_message_id, message_id FROM lake_memberships WHERE is_canonical
+  SELECT partition, stored_message_id, message_id FROM lake_memberships WHERE is_canonical
 ) c ON c.partition = t.partition AND c.stored_message_id = t.{id}
 """
 
@@ -34,18 +41,16 @@ def key_of(chunk_id: str) -> str:
     return f"('0x' || left({chunk_id}, 16))::UBIGINT"
 
 
-_LINKS = " UNION ALL BY NAME ".join(
-    f"SELECT * EXCLUDE (partition) FROM lake_{name}" for name in lake_names("links")
-)
+_LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lake_names("links"))
 
 WHOLE = {
     **{
-        name: f"SELECT * EXCLUDE (partition) FROM lake_{name}"
+        name: f"SELECT * FROM lake_{name}"
         for name in (
             "memberships",
             "threads",
             "thread_tree",
-            "families",
+            "patch_series",
             "corpus_measures",
             "inferred_quotes",
             "chunk_context",
@@ -220,7 +225,7 @@ _FIELD_NAMES = {
     "removed": "removed lines",
 }
 
-_PARTITION = {"partition": "partition of the lake that the row comes from, as source/unit"}
+_PARTITION = {"partition": "partition of the lake that the row comes from, as source/name"}
 
 
 def _of(table: Table, extra: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
@@ -254,7 +259,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "threads": _of(THREADS),
     "thread_tree": _of(THREAD_TREE),
     "memberships": _of(MEMBERSHIPS),
-    "families": _of(FAMILIES),
+    "patch_series": _of(PATCH_SERIES),
     "corpus_measures": _of(CORPUS_MEASURES),
     "inferred_quotes": _of(INFERRED_QUOTES),
     "links": _of(LINKS),

@@ -133,7 +133,7 @@ def context_of(
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
     start = time.perf_counter()
     counter = PackagedTokenCounter()
-    window = {"doc_id": _GIVEN, "source": "", "unit": ""}
+    window = {"doc_id": _GIVEN, "source": "", "partition": ""}
     windows = pl.DataFrame([{**window, "markdown": given.markdown, "message_count": given.messages}])
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), settings.conversations, counter.counts

@@ -39,8 +39,8 @@ class Filters:
 
     `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
     The time of a document is the one its frontmatter gives; one without is in no span of time.
-    `list_id`, `source`, `author`, `path`, `tag` and `family` are understood as the query language
-    understands l:, source:, f:, path:, tag: and family:.
+    `list_id`, `source`, `author`, `path`, `tag` and `series` are understood as the query language
+    understands l:, source:, f:, path:, tag: and series:.
     """
 
     list_id: str | None = None
@@ -52,7 +52,7 @@ class Filters:
     path: str | None = None
     tag: str | None = None
     has: str | None = None
-    family: str | None = None
+    series: str | None = None
 
     @property
     def conditions(self) -> list[Leaf]:
@@ -68,7 +68,7 @@ class Filters:
             "path": self.path,
             "tag": self.tag,
             "has": self.has,
-            "family": self.family,
+            "series": self.series,
         }
         given = {name: value for name, value in named.items() if value is not None}
         return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in given.items()]
@@ -133,9 +133,9 @@ UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chu
         "SELECT message_id FROM thread_tree WHERE thread_id = $value OR thread_id IN "
         "(SELECT thread_id FROM thread_tree WHERE message_id = $value)"
     ),
-    "family": _CHUNKS_OF.format(
-        "SELECT message_id FROM families WHERE family_id = $value OR family_id IN "
-        "(SELECT family_id FROM families WHERE message_id = $value)"
+    "series": _CHUNKS_OF.format(
+        "SELECT message_id FROM patch_series WHERE series_id = $value OR series_id IN "
+        "(SELECT series_id FROM patch_series WHERE message_id = $value)"
     ),
 }
 _HAS = {

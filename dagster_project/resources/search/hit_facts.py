@@ -121,14 +121,14 @@ WHERE doc_id IN (SELECT doc_id FROM chunks WHERE chunk_no IN (SELECT unnest($chu
 ORDER BY node_id
 """
 
-# A patch in one posting is known by its family and its part; its attachments and files have texts of their own.
+# A patch in one posting is known by its series and its part; its attachments and files have texts of their own.
 _ORIGINS = """
 SELECT c.chunk_no::BIGINT AS chunk_no, c.doc_id, coalesce(x.checksum, c.checksum) AS checksum,
   CASE WHEN x.context_kind = 'quote' THEN q.parent_id END AS quoted_from,
-  f.family_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest
+  f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest
 FROM chunks c LEFT JOIN chunk_context x USING (chunk_id)
 LEFT JOIN (SELECT message_id, min(parent_id) AS parent_id FROM inferred_quotes GROUP BY message_id) q
   ON q.message_id = c.doc_id
-LEFT JOIN (FROM families WHERE NOT is_reply) f ON f.message_id = c.doc_id
+LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id
 WHERE c.chunk_no IN (SELECT unnest($chunks::INTEGER[]))
 """

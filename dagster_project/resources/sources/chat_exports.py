@@ -283,11 +283,22 @@ def _threads(
 ) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
     mails, refused = messages.split_mbox(data, name=name)
-    made = messages.read_mail([*mails, *refused], source="mbox", unit=name, list_id=name, settings=settings)
+    made = messages.read_mail(
+        [*mails, *refused], source="mbox", partition=name, list_id=name, settings=settings
+    )
     frame = pl.from_arrow(made.messages)
     assert isinstance(frame, pl.DataFrame)
     frame = frame.unique("message_id", keep="first", maintain_order=True)
-    columns = ["source", "unit", "message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+    columns = [
+        "source",
+        "partition",
+        "message_id",
+        "in_reply_to",
+        "refs",
+        "subject",
+        "from_addr",
+        "effective_at",
+    ]
     lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
     built = threads.build_threads(frame.select(columns).to_arrow(), lists, thread_settings)
     place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.protocols import Unit
+from assets.protocols import SourcePartition
 from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.sources.chat_exports import (
     BROKEN,
@@ -27,8 +27,8 @@ from dagster_project.resources.system.globs import (
     is_folder,
     is_there,
     matching_paths,
+    partition_name,
     remember,
-    unit_name,
     valid_text,
 )
 from transforms.conversations import windows as conversations
@@ -39,7 +39,7 @@ from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_MESSAGES
 
 UNREAD = "unread"
-"""Unit of a source that lists what of its exports could not be read."""
+"""Partition of a source that lists what of its exports could not be read."""
 
 
 class ChatFiles:
@@ -56,8 +56,10 @@ class ChatFiles:
         self._known: dict[str, Any] | None = None
         self._pseudonym: tuple[Pseudonym, str] | None = None
 
-    def units(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> list[Unit]:
-        """A unit per window of the source's chats, and one of what could not be read, if there is any."""
+    def partitions(
+        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
+    ) -> list[SourcePartition]:
+        """A partition per window of the source's chats, and one of what could not be read, if there is any."""
         exports = self._exports[source.name] = list(self._found(source, digest))
         if self._known is None:
             self._known = self._recall()
@@ -69,33 +71,38 @@ class ChatFiles:
             if listed is None:
                 listed = self._listed(export)
             used[export.digest] = listed
-            for unit, fingerprint in listed["windows"]:
-                made[unit] = parts_hash([made[unit], fingerprint]) if unit in made else fingerprint
+            for partition, fingerprint in listed["windows"]:
+                made[partition] = (
+                    parts_hash([made[partition], fingerprint]) if partition in made else fingerprint
+                )
             faults += [export.digest] if listed["faults"] else []
         if faults:
             made[UNREAD] = parts_hash(faults)
         if {k: v for k, v in self._known.items() if k in used} != used:
             self._known |= used
             self._remember()
-        return [Unit(source.name, unit, None, print_, source.family) for unit, print_ in sorted(made.items())]
+        return [
+            SourcePartition(source.name, partition, None, print_, source.source_type)
+            for partition, print_ in sorted(made.items())
+        ]
 
-    def window(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
-        """The tables `conversations` and `conversation_quarantine` of a unit."""
+    def window(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
+        """The tables `conversations` and `conversation_quarantine` of a partition."""
         rows, faults = [], []
-        for export in self._exports[unit.source]:
+        for export in self._exports[partition.source]:
             listed = (self._known or {}).get(export.digest, {"windows": [], "faults": 1})
-            if unit.unit == UNREAD:
+            if partition.name == UNREAD:
                 if listed["faults"]:
                     faults += [f for chat in self._chats(export) for f in chat.faults]
-            elif unit.unit in {name for name, _ in listed["windows"]}:
+            elif partition.name in {name for name, _ in listed["windows"]}:
                 rows += [
-                    conversations.conversation_messages(chat, window, unit.source, unit.unit)
+                    conversations.conversation_messages(chat, window, partition.source, partition.key)
                     for chat in self._chats(export)
                     for name, window in self._windows(chat, export.source)
-                    if name == unit.unit
+                    if name == partition.name
                 ]
         table = pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty()
-        return table, conversations.quarantined(faults, unit.source, unit.unit)
+        return table, conversations.quarantined(faults, partition.source, partition.key)
 
     def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[Export]:
         """The exports of a source in order of name; SourceError if there is none."""
@@ -137,7 +144,7 @@ class ChatFiles:
     def _windows(
         self, chat: Chat, source: ConversationSourceSettings
     ) -> Iterator[tuple[str, conversations.Window]]:
-        stem = unit_name(chat.name)
+        stem = partition_name(chat.name)
         for window in conversations.windows(chat, source.windows, source.timezone):
             yield f"{stem}.{window.key}", window
 

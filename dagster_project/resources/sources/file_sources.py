@@ -1,4 +1,4 @@
-"""The configured sources: which files they have, how the files make units, and what is in them."""
+"""The configured sources: which files they have, how the files make partitions, and what is in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from assets.protocols import Unit
+from assets.protocols import SourcePartition
 from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,
@@ -21,8 +21,8 @@ from dagster_project.config.settings import (
 )
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.sources.mail_places import (
+    mail_partition,
     mail_paths,
-    mail_unit,
     month_of,
     period_of,
     youngest_year,
@@ -40,8 +40,8 @@ from dagster_project.resources.system.globs import (
     fixed_folder,
     is_folder,
     matching_paths,
+    partition_name,
     remember,
-    unit_name,
     valid_text,
 )
 from transforms.documents.files import RawFile
@@ -59,7 +59,7 @@ _TYPICAL_MAIL_BYTES = 11_000
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a unit: where it is, its name in the source, a hash of its bytes, why it is not read."""
+    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read."""
 
     path: Path
     name: str
@@ -68,12 +68,14 @@ class _File:
 
 
 class ConversationReader(Protocol):
-    """Knows how chats make units; `dagster_project.resources.sources.chats` implements it."""
+    """Knows how chats make partitions; `dagster_project.resources.sources.chats` implements it."""
 
-    def units(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> list[Unit]:
+    def partitions(
+        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
+    ) -> list[SourcePartition]:
         """The windows of all chats of a source."""
 
-    def window(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
+    def window(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
         """The tables of one window."""
 
     def sweep(self) -> int:
@@ -92,46 +94,46 @@ class FileSources:
         settings: Settings,
         memory: Path,
         chats: ConversationReader | None = None,
-        held: Callable[[str, str], list[Unit]] = lambda source, family: [],
+        held: Callable[[str, str], list[SourcePartition]] = lambda source, source_type: [],
     ):
-        """`held` gives the units of a source and family that earlier builds read."""
+        """`held` gives the partitions of a source and source type that earlier builds read."""
         self.settings, self.chats, self._held = settings, chats, held
         self._memory_file = memory
         self._memory: dict[str, list[object]] = {}
-        self._units: dict[str, tuple[Unit, list[_File]]] | None = None
+        self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
         self._inboxes: dict[str, list[InboxMail]] = {}
         self._seen: dict[str, list[object]] = {}
         self.broken: dict[str, str] = {}
-        """Sources that cannot be read at all, and why; their units are those that earlier builds read."""
+        """Sources that cannot be read at all, and why; their partitions are those that earlier builds read."""
 
-    def discover(self) -> list[Unit]:
-        """All units of all sources, in order of partition.
+    def discover(self) -> list[SourcePartition]:
+        """All partitions of all sources, in order of partition.
 
-        A source that waits for its first fetch has no units. One that has no file at all, or that cannot be read, is
-        `broken` and keeps its units: a disk that is not mounted must not empty the index. SourceError if all are.
+        A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
+        `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
         """
         self._memory = self._recall()
-        self._units, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
+        self._partitions, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
             try:
-                units = self._found(source)
+                partitions = self._found(source)
             except SourceError as fault:
                 named = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
                 self.broken[source.name] = f"{named}{fault}"
                 if len(self.broken) == len(self.settings.sources):
                     raise SourceError("\n".join(self.broken.values())) from fault
-                units = [(unit, []) for unit in self._held(source.name, source.family)]
-            self._units |= {unit.partition: (unit, files) for unit, files in units}
+                partitions = [(partition, []) for partition in self._held(source.name, source.source_type)]
+            self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
         if self._seen != self._memory:
             self._remember(self._seen)
-        return [self._units[p][0] for p in sorted(self._units)]
+        return [self._partitions[p][0] for p in sorted(self._partitions)]
 
     def _found(
         self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings
-    ) -> list[tuple[Unit, list[_File]]]:
-        """The units of a source with their files; those of chats and public inboxes have none."""
+    ) -> list[tuple[SourcePartition, list[_File]]]:
+        """The partitions of a source with their files; those of chats and public inboxes have none."""
         if source.remote and not (landing := Landing(self.settings.fetched, source.name)).has_files():
-            if not landing.is_complete and self._held(source.name, source.family):
+            if not landing.is_complete and self._held(source.name, source.source_type):
                 raise SourceError(
                     f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft fetch "
                     f"{source.name}`), or remove the source from the settings to remove it from the index"
@@ -139,61 +141,66 @@ class FileSources:
             return []
         if isinstance(source, ConversationSourceSettings):
             assert self.chats
-            return [(unit, []) for unit in self.chats.units(source, lambda path: self._identify(path)[0])]
+            return [
+                (partition, [])
+                for partition in self.chats.partitions(source, lambda path: self._identify(path)[0])
+            ]
         if isinstance(source, DocumentSourceSettings):
             return list(self._folders_of(source))
         if source.kind == "public_inbox":
-            inboxes = list(self._inbox_units(source))
-            self._inboxes |= {unit.partition: mails for unit, mails in inboxes}
-            return [(unit, []) for unit, _ in inboxes]
-        return list(self._units_of(source))
+            inboxes = list(self._inbox_partitions(source))
+            self._inboxes |= {partition.key: mails for partition, mails in inboxes}
+            return [(partition, []) for partition, _ in inboxes]
+        return list(self._partitions_of(source))
 
-    def unit(self, partition: str) -> Unit:
-        """The unit behind a partition key; SourceError if no file makes it up.
+    def partition(self, partition: str) -> SourcePartition:
+        """The partition behind a partition key; SourceError if no file makes it up.
 
-        Once one of its files was read and was no longer as it was found, the unit has another fingerprint, which no
+        Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
         later look will give it: what was read is made again by the next build.
         """
-        if self._units is None:
+        if self._partitions is None:
             self.discover()
-        assert self._units is not None
-        if partition not in self._units:
+        assert self._partitions is not None
+        if partition not in self._partitions:
             raise SourceError(
                 f"partition {partition}: no file of the configured sources belongs to it any more"
             )
-        unit = self._units[partition][0]
-        if unit.source in self.broken:
-            raise SourceError(self.broken[unit.source])
-        return unit
+        found = self._partitions[partition][0]
+        if found.source in self.broken:
+            raise SourceError(self.broken[found.source])
+        return found
 
-    def bytes_of(self, unit: Unit) -> int:
-        """Bytes of the unit's files as they are stored; of a public inbox an estimate, 0 where none are known."""
-        assert self._units is not None
-        if unit.partition in self._inboxes:
-            return len(self._inboxes[unit.partition]) * _TYPICAL_MAIL_BYTES
-        return sum(file.path.stat().st_size for file in self._units[unit.partition][1] if file.path.exists())
+    def bytes_of(self, partition: SourcePartition) -> int:
+        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 where none are known."""
+        assert self._partitions is not None
+        if partition.key in self._inboxes:
+            return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
+        return sum(
+            file.path.stat().st_size for file in self._partitions[partition.key][1] if file.path.exists()
+        )
 
-    def mails(self, unit: Unit) -> Iterable[RawMail]:
-        """The mails of the unit's files in order of name, each file read under the caps of the settings.
+    def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
+        """The mails of the partition's files in order of name, each file read under the caps of the settings.
 
         Those of a public inbox come in the order of their commits.
         """
-        assert self._units is not None
-        source = self.settings.source(unit.source)
+        assert self._partitions is not None
+        source = self.settings.source(partition.source)
         assert isinstance(source, SourceSettings)
-        for file in self._units[unit.partition][1]:
+        for file in self._partitions[partition.key][1]:
             yield from _read(file, source, self.settings.mail)
-            self._note_change(unit, file)
-        inbox = self._inboxes.get(unit.partition, [])
+            self._note_change(partition, file)
+        inbox = self._inboxes.get(partition.key, [])
         for known, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
             yield mail
             if is_damaged(mail) and not known.fault:
-                self._note_difference(unit, mail.place)
+                self._note_difference(partition, mail.place)
 
-    def _inbox_units(self, source: SourceSettings) -> Iterator[tuple[Unit, list[InboxMail]]]:
-        """The units of a public inbox: mails by the month they were sent in, or by epoch.
+    def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
+        """The partitions of a public inbox: mails by the month they were sent in, or by epoch.
 
-        The month is that of the commit's author time, so a new commit changes the unit of its month alone.
+        The month is that of the commit's author time, so a new commit changes the partition of its month alone.
         """
         pattern = self.settings.place(source)
         roots = (
@@ -214,53 +221,63 @@ class FileSources:
         ]
         youngest = youngest_year(mail.month for mail in found)
         for mail in found:
-            unit = mail.epoch if source.grain == "archive" else period_of(mail.month, source.grain, youngest)
-            grouped.setdefault(unit, []).append(mail)
+            partition = (
+                mail.epoch if source.grain == "archive" else period_of(mail.month, source.grain, youngest)
+            )
+            grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):
             told = (
                 part for mail in mails for part in (mail.place, mail.blob, mail.fault) if part is not None
             )
-            yield Unit(source.name, name, list_id, parts_hash([source.kind, list_id, *told])), mails
+            yield (
+                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *told])),
+                mails,
+            )
 
-    def files(self, unit: Unit) -> Iterable[RawFile]:
-        """The files of a unit of documents in order of name, those that are not read with the reason."""
-        assert self._units is not None
-        for file in self._units[unit.partition][1]:
+    def files(self, partition: SourcePartition) -> Iterable[RawFile]:
+        """The files of a partition of documents in order of name, those that are not read with the reason."""
+        assert self._partitions is not None
+        for file in self._partitions[partition.key][1]:
             yield _read_file(file, self.settings.documents)
-            self._note_change(unit, file)
+            self._note_change(partition, file)
 
-    def _note_change(self, unit: Unit, file: _File) -> None:
-        """Give a unit another fingerprint if one of its files is no longer as it was found."""
+    def _note_change(self, partition: SourcePartition, file: _File) -> None:
+        """Give a partition another fingerprint if one of its files is no longer as it was found."""
         known = self._seen.get(str(file.path))
         if known and known[:4] != _state(file.path):
-            self._note_difference(unit, file.name)
+            self._note_difference(partition, file.name)
 
-    def _note_difference(self, unit: Unit, what: str) -> None:
-        """Give a unit another fingerprint: something in it was not as it was found."""
-        assert self._units is not None
-        now, files = self._units[unit.partition]
+    def _note_difference(self, partition: SourcePartition, what: str) -> None:
+        """Give a partition another fingerprint: something in it was not as it was found."""
+        assert self._partitions is not None
+        now, files = self._partitions[partition.key]
         changed = parts_hash([now.fingerprint, "changed while it was read", what])
-        self._units[unit.partition] = replace(now, fingerprint=changed), files
+        self._partitions[partition.key] = replace(now, fingerprint=changed), files
 
-    def conversation(self, unit: Unit) -> tuple[pa.Table, pa.Table]:
+    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
         """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
         assert self.chats
-        return self.chats.window(unit)
+        return self.chats.window(partition)
 
-    def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[Unit, list[_File]]]:
+    def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[str, list[_File]] = {}
         root = self.settings.place(source)
         for file in tree_files(source, root, self.settings.root):
             folder, slash, _ = file.name.partition("/")
-            unit = "all" if source.grain == "whole" else unit_name(folder) if slash else "top"
+            partition = "all" if source.grain == "whole" else partition_name(folder) if slash else "top"
             digest = file.fault or self._identify(file.path)[0]
-            grouped.setdefault(unit, []).append(_File(file.path, file.name, digest, file.fault))
-        for unit, files in sorted(grouped.items()):
+            grouped.setdefault(partition, []).append(_File(file.path, file.name, digest, file.fault))
+        for partition, files in sorted(grouped.items()):
             named = (part for file in files for part in (file.name, file.digest))
-            yield Unit(source.name, unit, None, parts_hash([source.kind, *named]), source.family), files
+            yield (
+                SourcePartition(
+                    source.name, partition, None, parts_hash([source.kind, *named]), source.source_type
+                ),
+                files,
+            )
 
-    def _units_of(self, source: SourceSettings) -> Iterator[tuple[Unit, list[_File]]]:
+    def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         found: list[tuple[_File, str | None]] = []
         for path, name, fault in mail_paths(source, self.settings):
@@ -271,18 +288,18 @@ class FileSources:
         youngest = youngest_year(month for _, month in found if month)
         for file, month in found:
             period = month and period_of(month, source.grain, youngest)
-            grouped.setdefault(mail_unit(source, file.name, period), []).append(file)
+            grouped.setdefault(mail_partition(source, file.name, period), []).append(file)
         taken: set[str] = set()
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
         ):
-            unit = period if period not in taken else unit_name(f"{period}@{list_id or ''}")
-            taken.add(unit)
+            partition = period if period not in taken else partition_name(f"{period}@{list_id or ''}")
+            taken.add(partition)
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
                 [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
             )
-            yield Unit(source.name, unit, list_id, fingerprint), files
+            yield SourcePartition(source.name, partition, list_id, fingerprint), files
 
     def _identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
         """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""

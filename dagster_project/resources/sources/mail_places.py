@@ -1,4 +1,4 @@
-"""Mail on disk: which files a source has, and which unit each belongs to by its name or its month."""
+"""Mail on disk: which files a source has, and which partition each belongs to by its name or its month."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dagster_project.resources.system.globs import (
     is_folder,
     is_there,
     matching_paths,
-    unit_name,
+    partition_name,
     valid_text,
 )
 from transforms.errors import SourceError
@@ -98,19 +98,19 @@ def _fault(path: Path) -> str | None:
     return "not_a_file: the path is a folder" if is_folder(path) else None
 
 
-def mail_unit(source: SourceSettings, name: str, period: str | None) -> tuple[str, str | None]:
-    """Name of the unit a file of a period belongs to, and the list it holds."""
+def mail_partition(source: SourceSettings, name: str, period: str | None) -> tuple[str, str | None]:
+    """Name of the partition a file of a period belongs to, and the list it holds."""
     if source.kind != "mbox":
-        unit = "all" if source.grain == "archive" else period or "undated"
-        return unit, source.list_id or source.name
+        partition = "all" if source.grain == "archive" else period or "undated"
+        return partition, source.list_id or source.name
     stem = _stem(name)
     dated = _DATED.fullmatch(stem)
     before = dated["before"].strip("._-") if dated else ""
     list_id = source.list_id or before or source.name
     prefix = "" if source.list_id or not before else f"{before}."
     if period is None or source.grain == "archive":
-        return unit_name(stem), list_id
-    return unit_name(f"{prefix}{period}"), list_id
+        return partition_name(stem), list_id
+    return partition_name(f"{prefix}{period}"), list_id
 
 
 def month_of(name: str) -> str | None:
@@ -128,7 +128,7 @@ def _stem(name: str) -> str:
 
 
 def period_of(month: str, grain: str, youngest: str) -> str:
-    """The year or the month (`YYYY-MM`) of a unit that holds mail of a month; `youngest` is the youngest year."""
+    """The year or the month (`YYYY-MM`) of a partition that holds mail of a month; `youngest` is the youngest year."""
     year = month.partition("-")[0]
     return year if grain == "year" or (grain == "auto" and year < youngest) else month
 

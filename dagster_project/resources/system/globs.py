@@ -87,7 +87,7 @@ def valid_text(path: Path) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def unit_name(name: str) -> str:
+def partition_name(name: str) -> str:
     """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped.
 
     One that is too long for file systems ends in a hash of it.

@@ -75,9 +75,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return work
 
 
-def test_each_grain_makes_its_units(made_once: Workspace):
-    units = {u.partition: u.family for u in made_once.plan().units}
-    assert units == {
+def test_each_grain_makes_its_partitions(made_once: Workspace):
+    partitions = {u.key: u.source_type for u in made_once.plan().partitions}
+    assert partitions == {
         "dev/dev.2004-01": "mail",
         "docs/guide": "documents",
         "docs/reference": "documents",
@@ -136,7 +136,7 @@ def test_a_second_build_does_nothing(made: Workspace):
     assert made.build().as_json()["outcome"] == "UNCHANGED"
 
 
-def test_an_edit_makes_one_unit_again_and_embeds_the_changed_section_alone(made: Workspace):
+def test_an_edit_makes_one_partition_again_and_embeds_the_changed_section_alone(made: Workspace):
     made.put("notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink"))
     with made.instance() as instance:
         result = made.build()
@@ -150,7 +150,7 @@ def test_an_edit_makes_one_unit_again_and_embeds_the_changed_section_alone(made:
 
 
 def test_incremental_equals_full(made: Workspace, tmp_path: Path):
-    """Notes are added, edited and deleted; a unit, a source and with them their documents go; mail comes."""
+    """Notes are added, edited and deleted; a partition, a source and with them their documents go; mail comes."""
     made.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
     made.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
     made.put("notes/Nowhere.md", "Now it is somewhere.")

@@ -183,4 +183,4 @@ def test_a_lost_table_of_the_graph_is_made_again_with_what_depends_on_it(
     made.lake.path(table, "docs/notes").unlink()
     plan = made.plan()
     assert plan.publish and not plan.stale
-    assert stale_graph(made.settings, plan.units, made.lake) == {"docs/notes": stale}
+    assert stale_graph(made.settings, plan.partitions, made.lake) == {"docs/notes": stale}

@@ -116,7 +116,7 @@ def test_a_second_build_of_odd_archives_finds_nothing_to_do(odd: tuple[Workspace
     assert (result.exit_code, json.loads(result.output)["outcome"]) == (0, "UNCHANGED")
 
 
-def test_copies_in_one_unit_are_kept_once_and_reused_ids_are_kept_apart(workspace: Workspace):
+def test_copies_in_one_partition_are_kept_once_and_reused_ids_are_kept_apart(workspace: Workspace):
     mail = Mail(1, "The first text.", "Once")
     workspace.write("dev.2004-01.mbox", [mail, mail, Mail(1, "Another text.", "Twice")])
     workspace.write("dev.2004-02.mbox", [mail, Mail(2, "Unrelated.", "Other")])
@@ -431,4 +431,4 @@ def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(capsys
 def test_where_nothing_was_to_do_nothing_is_drawn(capsys: pytest.CaptureFixture[str]):
     with BuildView(show=True) as view:
         view.plan(Plan((), {}, (), False))
-    assert capsys.readouterr().out == "0 units in the sources, 0 to make, 0 to remove\n"
+    assert capsys.readouterr().out == "0 partitions in the sources, 0 to make, 0 to remove\n"

@@ -31,7 +31,7 @@ def archives(workspace: Workspace) -> Workspace:
 def test_a_build_ends_while_a_backfill_is_under_way(archives: Workspace, tmp_path: Path):
     told: list[tuple[str, str | None]] = []
     seen: list[list[str]] = []
-    units = "SELECT DISTINCT unit FROM messages ORDER BY unit"
+    partitions = "SELECT DISTINCT partition FROM messages ORDER BY partition"
 
     def meanwhile(stage: str, partition: str | None, rows: int) -> None:
         told.append((stage, partition))
@@ -39,13 +39,13 @@ def test_a_build_ends_while_a_backfill_is_under_way(archives: Workspace, tmp_pat
             archives.write("dev.2004-06.mbox", [Mail(600, "A mail that came meanwhile.", "News")])
             with archives.instance() as other:
                 assert build(archives.settings, other).published
-            seen.append(archives.column(units))
+            seen.append(archives.column(partitions))
             assert make_backlog(archives.settings).left() == {f"dev/{name}" for name in MONTHS[:3]}
 
     with archives.instance() as instance:
         done = backfill(archives.settings, instance, tell=meanwhile)
     assert seen == [["dev.2004-04", "dev.2004-05", "dev.2004-06"]]
-    assert archives.column(units) == [*MONTHS, "dev.2004-06"]
+    assert archives.column(partitions) == [*MONTHS, "dev.2004-06"]
     assert (len(done.partitions), done.batches) == (5, 3)
     assert [stage for stage, _ in told].count("search_index") == 1
     outlook = [partition for stage, partition in told if stage == BACKFILL]

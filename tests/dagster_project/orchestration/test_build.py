@@ -133,7 +133,7 @@ def test_what_goes_and_changes_is_published_as_if_it_had_never_been_otherwise(
     assert built.column("SELECT DISTINCT partition FROM blocks ORDER BY 1") == left
     assert not list(built.settings.root.rglob("dev.2004-02.parquet"))
     with built.instance() as instance:
-        assert sorted(instance.get_dynamic_partitions("units")) == left
+        assert sorted(instance.get_dynamic_partitions("partitions")) == left
 
 
 def test_all_is_made_anew_once_enough_came(built: Workspace):
@@ -160,7 +160,7 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
 ):
     settings = built.settings
     publisher = composition.make_publisher(settings, composition.make_lake(settings))
-    families = {u.partition: u.family for u in composition.make_sources(settings).discover()}
+    source_types = {u.key: u.source_type for u in composition.make_sources(settings).discover()}
     shutil.rmtree(built.index)
     writing, ended = threading.Event(), []
 
@@ -181,10 +181,10 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
         patched.setattr(IndexBuild, "_create_tables", writes_long)
         patched.setattr(IndexBuild, "_posting_files", fails)
         with pytest.raises(OSError, match="no more"):
-            publisher.publish(families)
+            publisher.publish(source_types)
     assert ended == ["interrupted"]
     assert [p.name for p in built.index.iterdir()] == [".lock"]
-    assert publisher.publish(families).is_new
+    assert publisher.publish(source_types).is_new
 
 
 def test_damaged_arrays_are_made_anew_and_told(built: Workspace):

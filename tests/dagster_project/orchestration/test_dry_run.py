@@ -34,7 +34,7 @@ def configured(work: Workspace, **sections: dict[str, object]) -> Workspace:
 
 def test_nothing_is_to_do_after_a_build(built: Workspace):
     result = CliRunner().invoke(main, ["plan", "--config", str(built.config)], catch_exceptions=False)
-    assert result.output == "Nothing to do: the index shows the 3 units of the sources.\n"
+    assert result.output == "Nothing to do: the index shows the 3 partitions of the sources.\n"
 
 
 def _more_mail(work: Workspace) -> None:

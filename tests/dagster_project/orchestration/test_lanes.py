@@ -24,7 +24,7 @@ LANES = {"slow_body_chars": 2000}
 AT_ONCE = {"slow_at_once_bytes": 0, "slow_at_once_share": 0, "slow_at_first_share": 0}
 OFF = {"slow_body_chars": 10**9}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
-UNIT = "dev/dev.2004-01"
+PARTITION = "dev/dev.2004-01"
 WAITING = "SELECT doc_id FROM readiness WHERE waits_for = 'slow lane'"
 STALL = "SELECT count(*) FROM chunks WHERE text_lex LIKE '%stall%'"
 
@@ -54,7 +54,7 @@ def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
     assert made.column(reasons) == [len(GIANT) + 1]
     assert made.column("SELECT waiting FROM readiness_by_source") == [1]
     assert not made.lake.partitions("slow_chunks")
-    assert made.plan().slow == {UNIT: SLOW.tables}
+    assert made.plan().slow == {PARTITION: SLOW.tables}
     with made.instance() as instance:
         event = instance.get_latest_materialization_event(dg.AssetKey("readiness"))
     assert event and event.asset_materialization
@@ -63,17 +63,17 @@ def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
 
 def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: Workspace, tmp_path: Path):
     result = made.build()
-    assert result.slow == (UNIT,) and not result.plan.stale
+    assert result.slow == (PARTITION,) and not result.plan.stale
     assert result.published and result.published["changed_partitions"] == 1
     assert made.column(WAITING) == [] and made.column(STALL)[0] > 1
     assert made.plan().is_empty
     assert made.build().as_json()["outcome"] == "UNCHANGED"
 
-    written = made.lake.path("slow_chunks", UNIT).stat().st_mtime_ns
+    written = made.lake.path("slow_chunks", PARTITION).stat().st_mtime_ns
     made.write(MONTH, [*mails(), Mail(60, "One more remark on stall times.", "Traces")])
     beside = made.build()
     assert beside.published and not beside.slow
-    assert made.lake.path("slow_chunks", UNIT).stat().st_mtime_ns == written
+    assert made.lake.path("slow_chunks", PARTITION).stat().st_mtime_ns == written
     assert differences(*(_without_lanes(work, tmp_path) for work in (made, _at_once(made, tmp_path)))) == {}
 
     made.write(MONTH, discussion(0, 4, "compactor"))
@@ -85,7 +85,7 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     assert not made.lake.partitions("slow_chunks")
 
 
-@pytest.mark.parametrize(("bytes_more", "made_before"), [(-9, ()), (9, (UNIT,))])
+@pytest.mark.parametrize(("bytes_more", "made_before"), [(-9, ()), (9, (PARTITION,))])
 def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_published_file(
     made: Workspace, bytes_more: int, made_before: tuple[str, ...]
 ):

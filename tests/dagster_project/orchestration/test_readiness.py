@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from dagster_project.composition import make_lake, make_seen_units, make_sources
+from dagster_project.composition import make_lake, make_seen_partitions, make_sources
 from dagster_project.orchestration.freshness import note_unchanged
 from tests.archives import Mail, Workspace, discussion
 from transforms.schemas.mail import MESSAGES
@@ -55,7 +55,7 @@ def test_texts_that_come_and_change_begin_anew_and_all_times_outlive_the_index(b
 
 def test_what_waits_was_seen_when_its_first_change_was(workspace: Workspace):
     archive = workspace.write("dev.2004-01.mbox", [Mail(1)])
-    seen, lake = make_seen_units(workspace.settings), make_lake(workspace.settings)
+    seen, lake = make_seen_partitions(workspace.settings), make_lake(workspace.settings)
 
     def noted() -> datetime:
         seen.note(make_sources(workspace.settings).discover(), lake)
@@ -65,9 +65,9 @@ def test_what_waits_was_seen_when_its_first_change_was(workspace: Workspace):
     first = noted()
     archive.write_bytes(archive.read_bytes() * 2)
     assert noted() == first
-    (unit,) = make_sources(workspace.settings).discover()
-    made = {"code_version": "", "inputs": {"unit": unit.fingerprint}}
-    lake.stage("messages", unit.partition, MESSAGES.empty(), **made).commit()
+    (partition,) = make_sources(workspace.settings).discover()
+    made = {"code_version": "", "inputs": {"partition": partition.fingerprint}}
+    lake.stage("messages", partition.key, MESSAGES.empty(), **made).commit()
     assert noted() == first
     os.truncate(archive, archive.stat().st_size // 2)
     assert noted() > first

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.partitions import FAMILIES, MAIL
+from assets.partitions import MAIL, SOURCE_TYPES
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration import build as builds
 from dagster_project.orchestration.names import refresh_job
@@ -30,9 +30,9 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
     with work.instance() as instance:
         plan = builds.planned(work.settings, instance)
         definitions = build_definitions(work.settings)
-        with workers_for(work.settings, instance, progress, plan.units) as workers:
+        with workers_for(work.settings, instance, progress, plan.partitions) as workers:
             assert workers is not None
-            make_partitions(definitions, instance, plan.stale, FAMILIES, {}, workers)
+            make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, {}, workers)
             partition = sorted(plan.stale)[0]
             one = [
                 (refresh_job(MAIL.name), ["message_blocks"], {RANGE_START: partition, RANGE_END: partition})

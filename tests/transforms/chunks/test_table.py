@@ -13,7 +13,7 @@ ROW = {
     "chunk_id": "c",
     "source_kind": "document",
     "source": "s",
-    "unit": "u",
+    "partition": "u",
     "doc_id": "d",
     "chunk_kind": "section",
     "chunk_index": 0,

@@ -15,7 +15,7 @@ from transforms.settings.documents import DocumentChunkSettings, DocumentSetting
 def tables(**texts: str) -> tuple[pa.Table, pa.Table]:
     """Documents and nodes of Markdown texts by file name without extension."""
     files = [RawFile(f"{name}.md", text.encode()) for name, text in texts.items()]
-    documents = read_documents(files, source="s", unit="u", settings=DocumentSettings()).documents
+    documents = read_documents(files, source="s", partition="u", settings=DocumentSettings()).documents
     return documents, document_nodes(documents)
 
 

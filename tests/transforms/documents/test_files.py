@@ -193,7 +193,7 @@ def test_what_is_no_document_says_why(path: str, data: bytes, settings: dict, co
 
 def test_a_fault_of_the_source_and_a_second_copy_are_set_aside():
     files = [RawFile("a.md", b"x", "excluded: by a pattern"), RawFile("b.md", b"x"), RawFile("b.md", b"x")]
-    made = read_documents(files, source="s", unit="u", settings=DocumentSettings())
+    made = read_documents(files, source="s", partition="u", settings=DocumentSettings())
     assert made.documents["path"].to_pylist() == ["b.md"]
     assert made.quarantine["reason"].to_pylist() == [
         "excluded: by a pattern",

@@ -17,7 +17,7 @@ def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
     row = {c.name: None for c in CHUNKS.columns}
     defaults = {
         "source": "s",
-        "unit": "u",
+        "partition": "u",
         "chunk_index": 0,
         "title": "T",
         "needs_parent": False,
@@ -59,7 +59,7 @@ def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
             [chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"}, id="the start of what it answers"
         ),
         pytest.param(
-            [chunk("p", "asked", "Is it?", unit="another")], {"c": "Is it?"}, id="across partitions"
+            [chunk("p", "asked", "Is it?", partition="another")], {"c": "Is it?"}, id="across partitions"
         ),
         pytest.param([], {}, id="an answer to nothing that is here"),
         pytest.param([chunk("p", "asked", " \n ")], {}, id="nothing said"),
@@ -70,9 +70,9 @@ def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
             id="the first chunk only",
         ),
         pytest.param(
-            [chunk("p", "asked", "Later.", unit="v"), chunk("q", "asked", "Sooner.", unit="b")],
+            [chunk("p", "asked", "Later.", partition="v"), chunk("q", "asked", "Sooner.", partition="b")],
             {"c": "Sooner."},
-            id="of copies the first by source and unit",
+            id="of copies the first by source and partition",
         ),
         pytest.param(
             [chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10}, id="characters, not bytes"

@@ -58,7 +58,7 @@ class Corpus:
         self.chunks = self.chunked().chunks
 
     def read(self):
-        return read_mail(self.raw, source="s", unit="u", list_id="l", settings=MailSettings())
+        return read_mail(self.raw, source="s", partition="u", list_id="l", settings=MailSettings())
 
     def chunked(self):
         return message_chunks(self.mail.messages, self.blocks, self.mail.attachments, ChunkSettings())
@@ -88,7 +88,7 @@ def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, C
 
 
 @pytest.mark.parametrize(
-    "unit",
+    "partition",
     [
         "x",
         "> ",
@@ -100,9 +100,9 @@ def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, C
     ],
     ids=["line", "marks", "log", "headers", "dashes", "hunks", "names"],
 )
-def test_one_long_body_costs_what_its_size_costs(unit: str):
+def test_one_long_body_costs_what_its_size_costs(partition: str):
     def taken(size: int) -> float:
-        mail = pa.table({"message_id": ["m"], "body": [unit * (size // len(unit))]})
+        mail = pa.table({"message_id": ["m"], "body": [partition * (size // len(partition))]})
         return seconds(lambda: message_blocks(mail, BlockSettings(), threads=1), runs=2)
 
     assert taken(2_000_000) / max(taken(200_000), 5e-3) < ALLOWED

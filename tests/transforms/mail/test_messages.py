@@ -31,7 +31,7 @@ DIFF = "--- a/x.c\n+++ b/x.c\n@@ -1,2 +1,2 @@\n-old\n+new\n"
 
 def tables(*raws: bytes, settings: MailSettings = SETTINGS):
     mails = [RawMail(f"f:{n}", raw, None) for n, raw in enumerate(raws)]
-    result = read_mail(mails, source="s", unit="u", list_id="l", settings=settings)
+    result = read_mail(mails, source="s", partition="u", list_id="l", settings=settings)
     for table, schema in zip(result, (MESSAGES, ATTACHMENTS, QUARANTINE), strict=True):
         assert schema.conform(table).equals(table)
     return tuple(table.to_pylist() for table in result)
@@ -730,7 +730,7 @@ def test_list_footers():
 def test_an_mbox_with_garbage_before_its_mails():
     data = b"junk\n\nFrom a@b Fri Apr 12 08:35:52 2002\n" + HEAD + b"\n>From here\n"
     mails, garbage = split_mbox(data, name="f")
-    result = read_mail([*mails, *garbage], source="s", unit="u", list_id=None, settings=SETTINGS)
+    result = read_mail([*mails, *garbage], source="s", partition="u", list_id=None, settings=SETTINGS)
     assert result.messages["body"].to_pylist() == ["From here\n"]
     assert result.messages["place"].to_pylist() == ["f:6"]
     assert result.quarantine["reason"].to_pylist() == ["not_mail: before the first From_ line"]

@@ -28,7 +28,7 @@ CORPORA = Path(os.environ.get("WEFT_CORPORA", ROOT.parent / "shared" / "corpora"
 
 
 def tables(raw: list[RawMail], *, quick: bool) -> MailTables:
-    return read_mail(raw, source="s", unit="u", list_id="l", settings=MailSettings(), quick=quick)
+    return read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings(), quick=quick)
 
 
 def assert_sound(raw: list[RawMail]) -> MailTables:

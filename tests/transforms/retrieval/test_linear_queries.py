@@ -66,18 +66,18 @@ UNITS = [
 
 
 @pytest.mark.parametrize("name", WORK)
-@pytest.mark.parametrize("unit", UNITS)
-def test_ten_times_the_text_is_about_ten_times_the_work(name: str, unit: str):
+@pytest.mark.parametrize("partition", UNITS)
+def test_ten_times_the_text_is_about_ten_times_the_work(name: str, partition: str):
     def taken(size: int) -> float:
-        text = (unit * size)[:size]
+        text = (partition * size)[:size]
         return seconds(lambda: WORK[name](text), runs=2)
 
     ratio = taken(20_000 * TIMES) / max(taken(20_000), 5e-3)
-    assert ratio < ALLOWED, f"{name} of {unit!r}: {TIMES} times the text took {ratio:.1f} times the time"
+    assert ratio < ALLOWED, f"{name} of {partition!r}: {TIMES} times the text took {ratio:.1f} times the time"
 
 
 @pytest.mark.parametrize(
-    "unit",
+    "partition",
     [
         "a",
         "_",
@@ -99,9 +99,9 @@ def test_ten_times_the_text_is_about_ten_times_the_work(name: str, unit: str):
         '"a" ',
     ],
 )
-def test_ten_times_the_syntax_is_about_ten_times_the_work(unit: str):
+def test_ten_times_the_syntax_is_about_ten_times_the_work(partition: str):
     def read(size: int) -> None:
-        for text in ((unit * size)[:size], f"-{(unit * size)[: size - 2]}="):
+        for text in ((partition * size)[:size], f"-{(partition * size)[: size - 2]}="):
             with contextlib.suppress(QuerySyntaxError):
                 parsed_query(text)
 
@@ -109,7 +109,7 @@ def test_ten_times_the_syntax_is_about_ten_times_the_work(unit: str):
     ratio = seconds(lambda: read(MAX_CHARACTERS), 2) / max(
         seconds(lambda: read(MAX_CHARACTERS // TIMES), 2), 5e-3
     )
-    assert ratio < ALLOWED, f"{unit!r}: {TIMES} times the query took {ratio:.1f} times the time"
+    assert ratio < ALLOWED, f"{partition!r}: {TIMES} times the query took {ratio:.1f} times the time"
 
 
 @pytest.mark.parametrize("read", [parsed_query, plain_query])

@@ -90,7 +90,7 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
         "identity": ("document", document.doc_id, "node", node.title),
         "source_kind": "document",
         "source": document.source,
-        "unit": document.unit,
+        "partition": document.partition,
         "doc_id": document.doc_id,
         "parent_id": node.node_id,
         "chunk_kind": "node",
@@ -122,6 +122,6 @@ def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]
     ]
     starts = document.offsets.bytes([start for start, _, _ in left])
     ends = document.offsets.bytes([end for _, end, _ in left])
-    place = (document.doc_id, None, document.source, document.unit)
+    place = (document.doc_id, None, document.source, document.partition)
     rows = ((*place, start, end, one[2]) for start, end, one in zip(starts, ends, left, strict=True))
     return [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in sorted(rows, key=lambda row: row[4])]

@@ -72,7 +72,7 @@ class Document:
 
     doc_id: str
     source: str
-    unit: str
+    partition: str
     path: str
     title: str
     has_own_title: bool
@@ -202,7 +202,7 @@ def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     where = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
     lists = [tree[name].to_list() for name in columns]
     names = (
-        "doc_id", "source", "unit", "path", "title", "has_own_title", "format", "tags", "aliases", "text",
+        "doc_id", "source", "partition", "path", "title", "has_own_title", "format", "tags", "aliases", "text",
         "body_start",
     )  # fmt: skip
     for values in zip(*(rows[name].to_list() for name in names), strict=True):
@@ -238,7 +238,7 @@ def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
     return Document(
         doc_id=row["doc_id"],
         source=row["source"],
-        unit=row["unit"],
+        partition=row["partition"],
         path=row["path"],
         title=row["title"],
         has_own_title=row["has_own_title"],

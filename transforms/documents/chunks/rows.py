@@ -52,7 +52,7 @@ class ChunkRows:
         columns: tuple[Iterable[Any], ...] = (
             [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
             [document.source] * count,
-            [document.unit] * count,
+            [document.partition] * count,
             [document.doc_id] * count,
             [document.nodes[piece.node].node_id for piece in pieces],
             range(count),
@@ -152,7 +152,7 @@ class ChunkRows:
             joined.append(one)
         begins = document.offsets.bytes([one.start for one in joined])
         closes = document.offsets.bytes([one.end for one in joined])
-        place = (document.doc_id, None, document.source, document.unit)
+        place = (document.doc_id, None, document.source, document.partition)
         for one, start, end in zip(joined, begins, closes, strict=True):
             self.excluded.append((*place, start, end, one.reason))
 
@@ -167,6 +167,6 @@ class _Header(NamedTuple):
 
 
 _COLUMNS = (
-    "chunk_id", "source", "unit", "doc_id", "parent_id", "chunk_index", "chunk_count", "heading_path", "title",
+    "chunk_id", "source", "partition", "doc_id", "parent_id", "chunk_index", "chunk_count", "heading_path", "title",
     "text_display", "text_embed", "text_lex", "char_count", "is_code", "checksum",
 )  # fmt: skip

@@ -23,7 +23,7 @@ class Document(NamedTuple):
     message_id: str
     content_hash: str
     source: str
-    unit: str
+    partition: str
     subject: str
     in_reply_to: str | None
     parent_id: str | None
@@ -83,7 +83,7 @@ class Drafts:
     def exclude(self, start: int, end: int, reason: str) -> None:
         """One piece of the open document that became no chunk, in bytes."""
         d = self.documents[-1]
-        self.excluded.append((d.message_id, d.attachment_id, d.source, d.unit, start, end, reason))
+        self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
     def chunks(self, chunker: str, seen: dict[str, int]) -> pa.Table:
         """The table `chunks`; `seen` counts equal ids over batches."""
@@ -127,7 +127,7 @@ _DOCUMENT = {
     "doc_id": pl.String,
     "content_hash": pl.String,
     "source": pl.String,
-    "unit": pl.String,
+    "partition": pl.String,
     "subject": pl.String,
     "in_reply_to": pl.String,
     "parent_id": pl.String,
@@ -136,7 +136,7 @@ _DOCUMENT = {
     "document_lane": pl.String,
 }
 _FINISHED = [
-    "source_kind", "source", "unit", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
+    "source_kind", "source", "partition", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
     "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex",
     "char_count", "quote_anchor_chars", "anchor_source", "quote_depth_max", "has_patch_markers", "content_class",
     "diff_files", "diff_functions", "lines_added", "lines_removed", "is_quote_heavy", "is_code", "lane",

@@ -82,7 +82,7 @@ _OF_BLOCK = ["block_index", "kind", "quote_depth", "char_length"]
 
 
 def _of_bodies(bodies: pa.Table, blocks: pa.Table) -> Iterator[dict[str, Any]]:
-    for mail in bodies.select([*_OF_MAIL, "source", "unit", "body", "body_format"]).to_pylist():
+    for mail in bodies.select([*_OF_MAIL, "source", "partition", "body", "body_format"]).to_pylist():
         own = blocks.filter(pc.equal(blocks.column("message_id"), mail["message_id"]))
         runs = own.select(_OF_BLOCK).sort_by("block_index").to_pylist()
         made_of = [_told(mail, _OF_MAIL), mail["body_format"], json.dumps(runs), mail["body"]]
@@ -90,7 +90,7 @@ def _of_bodies(bodies: pa.Table, blocks: pa.Table) -> Iterator[dict[str, Any]]:
             "doc_id": mail["message_id"],
             "attachment_id": None,
             "source": mail["source"],
-            "unit": mail["unit"],
+            "partition": mail["partition"],
             "byte_start": 0,
             "byte_end": len(mail["body"].encode()),
             "reason": WAITS,
@@ -108,7 +108,7 @@ def _of_attachments(attachments: pa.Table, mails: Mapping[str, Any]) -> Iterator
             "doc_id": part["message_id"],
             "attachment_id": part["attachment_id"],
             "source": part["source"],
-            "unit": part["unit"],
+            "partition": part["partition"],
             "byte_start": 0,
             "byte_end": len(text.encode()),
             "reason": WAITS,

@@ -94,7 +94,7 @@ def title_of(subject: str) -> str:
 def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) -> Iterator[Drafts]:
     """The drafts of all bodies, batch by batch."""
     runs = _Runs(blocks)
-    for mails in _batches(messages, ["message_id", "source", "unit"], "body"):
+    for mails in _batches(messages, ["message_id", "source", "partition"], "body"):
         drafts = Drafts()
         for mail in mails.select(_MAIL).iter_rows():
             body = mail[7]
@@ -112,14 +112,14 @@ def _part_drafts(messages: pa.Table, attachments: pa.Table, settings: ChunkSetti
         return
     wanted = _frame(attachments.select(["message_id"])).unique()
     mails = _frame(messages.select(_MAIL[:7])).join(wanted, on="message_id", how="semi")
-    owners = {m[0]: m for m in mails.sort("message_id", "source", "unit").reverse().iter_rows()}
+    owners = {m[0]: m for m in mails.sort("message_id", "source", "partition").reverse().iter_rows()}
     for parts in _batches(attachments, ["message_id", "part_index", "attachment_id"], "text"):
         drafts = Drafts()
         for part in parts.iter_rows(named=True):
             message_id = part["message_id"]
             owner = owners.get(message_id) or (message_id, "", "", "", "", None, None)
             document = _document(owner, part["attachment_id"], part["filename"] or "", part["lane"])
-            drafts.open(document._replace(source=part["source"], unit=part["unit"]))
+            drafts.open(document._replace(source=part["source"], partition=part["partition"]))
             emit_attachment(part, drafts, settings.message_chars)
         yield drafts
 
@@ -128,7 +128,7 @@ _MAIL = [
     "message_id",
     "content_hash",
     "source",
-    "unit",
+    "partition",
     "subject",
     "in_reply_to",
     "refs",
@@ -139,11 +139,11 @@ _MAIL = [
 
 def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> Document:
     """What the chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
-    message_id, content_hash, source, unit, subject, in_reply_to, refs = mail
+    message_id, content_hash, source, partition, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
     return Document(
-        message_id, content_hash, source, unit, title, in_reply_to, parent, attachment_id, filename, lane
+        message_id, content_hash, source, partition, title, in_reply_to, parent, attachment_id, filename, lane
     )
 
 

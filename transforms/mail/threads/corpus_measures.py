@@ -76,7 +76,7 @@ def measures_of_lake(lake: LakeTables) -> pa.Table:
     """The result of `corpus_measures`, a mail with several copies counted once."""
 
     def once(table: ibis.Table, columns: Sequence[str], key: str = "message_id") -> ibis.Table:
-        return canonical(table.select("source", "unit", *columns), lake.memberships, key)
+        return canonical(table.select("source", "partition", *columns), lake.memberships, key)
 
     tree = lake.tree.to_pyarrow()
     blocks = quote_blocks(lake.blocks)

@@ -11,7 +11,7 @@ from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
 
 VERSION = "1"
-COMPARED = ("message_id", "subject", "from_addr", "source", "unit", "content_hash", "raw_bytes")
+COMPARED = ("message_id", "subject", "from_addr", "source", "partition", "content_hash", "raw_bytes")
 """Columns of a mail that say whether it has to be compared again."""
 _LINE_CHARS = 20
 """Characters below which a line of the answered mail may be there by chance."""

@@ -1,4 +1,4 @@
-"""Patch mails to families: the postings of a series, its revisions, and the discussion below them."""
+"""Patch mails to patch_series: the postings of a series, its revisions, and the discussion below them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transforms.hashing import text_hash
 from transforms.mail.subjects import patch_subjects
-from transforms.schemas.relations import FAMILIES
+from transforms.schemas.relations import PATCH_SERIES
 
 VERSION = "1"
 _REVISION_DAYS = 365
@@ -22,8 +22,8 @@ _TIME = pl.Datetime("us", "UTC")
 _SENDERS = ("from_addr", "from_name")
 
 
-def families(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Table:
-    """The `families` table of mails that are each present once.
+def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Table:
+    """The `patch_series` table of mails that are each present once.
 
     `messages` needs message_id, subject, from_addr, from_name and effective_at; `tree` is
     `thread_tree`, `links` the links between mails. A posting is what one sender sends to one thread
@@ -39,12 +39,12 @@ def families(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Table:
     mails = _mails(messages, tree)
     patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")))
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
-    family_of = _united(patches["series"].unique(maintain_order=True).to_list(), edges)
-    patches = patches.with_columns(family=pl.col("series").replace_strict(family_of, return_dtype=pl.Int64))
+    series_of = _united(patches["posting"].unique(maintain_order=True).to_list(), edges)
+    patches = patches.with_columns(series=pl.col("posting").replace_strict(series_of, return_dtype=pl.Int64))
     named = _named(patches)
     answered = _discussed(mails, patches, tree)
     rows = pl.concat([named, _replies(answered, named)]).sort("message_id")
-    return FAMILIES.conform(rows.select(FAMILIES.names).to_arrow())
+    return PATCH_SERIES.conform(rows.select(PATCH_SERIES.names).to_arrow())
 
 
 def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
@@ -67,7 +67,7 @@ def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
 
 
 def _postings(patches: pl.DataFrame) -> pl.DataFrame:
-    """`patches` with the number of their posting in `series`.
+    """`patches` with the number of their posting in `posting`.
 
     Of a posting sent twice to one thread, the second copy of a part begins the second posting. Parts
     that were sent without threading are brought together by sender, version, count and time.
@@ -77,65 +77,67 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     told_apart = pl.when(alone).then(pl.col("message_id"))
     numbered = patches.with_columns(
         copy=pl.int_range(pl.len()).over(["thread_id", *kind, "part"]), lone=told_apart
-    ).with_columns(series=pl.struct("thread_id", *kind, "copy", "lone").rank("dense").cast(pl.Int64))
+    ).with_columns(posting=pl.struct("thread_id", *kind, "copy", "lone").rank("dense").cast(pl.Int64))
     pieces = (
         numbered.filter(~alone)
-        .group_by("series", maintain_order=True)
+        .group_by("posting", maintain_order=True)
         .agg(pl.col(kind).first(), first=pl.col("at").min(), last=pl.col("at").max(), held=pl.col("part"))
-        .sort(*kind, "first", "series")
+        .sort(*kind, "first", "posting")
     )
     same_kind = pl.all_horizontal(pl.col(c).eq_missing(pl.col(c).shift()) for c in kind)
     near = (pl.col("first") - pl.col("last").shift()) <= pl.duration(minutes=_POSTING_MINUTES)
     apart = pl.col("held").list.set_intersection(pl.col("held").shift()).list.len() == 0
-    joined = pieces.with_columns(other=pl.col("series").shift()).filter(
+    joined = pieces.with_columns(other=pl.col("posting").shift()).filter(
         (same_kind & near & apart).fill_null(False)
     )
     number = _united(
-        numbered["series"].unique().sort().to_list(), joined.select("series", "other").iter_rows()
+        numbered["posting"].unique().sort().to_list(), joined.select("posting", "other").iter_rows()
     )
-    return numbered.with_columns(series=pl.col("series").replace_strict(number, return_dtype=pl.Int64))
+    return numbered.with_columns(posting=pl.col("posting").replace_strict(number, return_dtype=pl.Int64))
 
 
 def _by_title(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
     """Postings whose titles make them revisions of each other."""
     is_part = pl.col("part").fill_null(1) > 0
-    known = patches.group_by("series").agg(
+    known = patches.group_by("posting").agg(
         known=is_part.sum(), version=pl.col("version").first(), thread_id=pl.col("thread_id").first()
     )
     for sender in (*_SENDERS, "anybody"):
         same = [sender, "branch", "title", is_part]
         before = (
-            pl.col("series", "at").shift().over(same, order_by=["at", "message_id"]).name.prefix("other_")
+            pl.col("posting", "at").shift().over(same, order_by=["at", "message_id"]).name.prefix("other_")
         )
         pairs = (
             patches.with_columns(anybody=pl.lit(""))
             .drop_nulls(sender)
             .with_columns(is_part.alias("is_part"), before)
-            .filter(pl.col("other_series") != pl.col("series"))
+            .filter(pl.col("other_posting") != pl.col("posting"))
             .filter(pl.col("at") - pl.col("other_at") <= pl.duration(days=_REVISION_DAYS))
-            .group_by("series", "other_series")
+            .group_by("posting", "other_posting")
             .agg(shared=pl.len(), head=(pl.col("parts").is_null() | ~pl.col("is_part")).any())
-            .join(known, on="series")
-            .join(known, left_on="other_series", right_on="series", suffix="_other")
+            .join(known, on="posting")
+            .join(known, left_on="other_posting", right_on="posting", suffix="_other")
         )
         half = 2 * pl.col("shared") >= pl.min_horizontal("known", "known_other")
         following = (pl.col("version") - pl.col("version_other")) == 1
         together = pl.col("thread_id") == pl.col("thread_id_other")
         alike = pl.col("head") | half | following | together
         kept = pairs.filter(pl.col("head") & following if sender == "anybody" else alike)
-        yield from kept.select("series", "other_series").iter_rows()
+        yield from kept.select("posting", "other_posting").iter_rows()
 
 
 def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
     """Postings of one sender in one thread, the later one of a higher version."""
-    postings = patches.group_by("series").agg(
+    postings = patches.group_by("posting").agg(
         pl.col("thread_id", "from_addr", "branch", "version", "at").first()
     )
     same = ["thread_id", "from_addr", "branch"]
-    before = pl.col("series", "version").shift().over(same, order_by=["at", "series"]).name.prefix("other_")
+    before = pl.col("posting", "version").shift().over(same, order_by=["at", "posting"]).name.prefix("other_")
     later = postings.drop_nulls("from_addr").with_columns(before)
     yield from (
-        later.filter(pl.col("version") > pl.col("other_version")).select("series", "other_series").iter_rows()
+        later.filter(pl.col("version") > pl.col("other_version"))
+        .select("posting", "other_posting")
+        .iter_rows()
     )
 
 
@@ -144,12 +146,12 @@ def _by_link(patches: pl.DataFrame, links: pa.Table) -> Iterable[tuple[int, int]
     named = pl.DataFrame(links.select(["from_id", "to_id", "kind"])).filter(
         pl.col("kind").str.contains(r"^v\d+$")
     )
-    ends = patches.select("message_id", "series", *_SENDERS)
+    ends = patches.select("message_id", "posting", *_SENDERS)
     pairs = named.join(ends, left_on="from_id", right_on="message_id").join(
         ends, left_on="to_id", right_on="message_id", suffix="_other"
     )
     same = pl.any_horizontal(pl.col(s) == pl.col(f"{s}_other") for s in _SENDERS)
-    yield from pairs.filter(same).select("series", "series_other").iter_rows()
+    yield from pairs.filter(same).select("posting", "posting_other").iter_rows()
 
 
 def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int]:
@@ -171,34 +173,34 @@ def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int
 def _named(patches: pl.DataFrame) -> pl.DataFrame:
     """The rows of the patch mails: ids after the earliest mail, the revision before, and which is latest."""
     by_time = ["at", "message_id"]
-    latest = pl.col("series").sort_by("version", "started", "series").last().over("family")
+    latest = pl.col("posting").sort_by("version", "started", "posting").last().over("series")
     is_cover = pl.col("part").fill_null(1) == 0
     head = is_cover | pl.col("parts").is_null()
     revision_of_title = (
-        pl.col("message_id", "series").shift().over(["family", "title", is_cover], order_by=by_time)
+        pl.col("message_id", "posting").shift().over(["series", "title", is_cover], order_by=by_time)
     )
     frame = patches.with_columns(
         revision_of_title.name.prefix("titled_"),
         is_cover=is_cover,
         head=head,
-        started=pl.col("at").min().over("series"),
-        first=pl.col("message_id").sort_by(by_time).first().over("series"),
-        eldest=pl.col("message_id").sort_by(by_time).first().over("family"),
+        started=pl.col("at").min().over("posting"),
+        first=pl.col("message_id").sort_by(by_time).first().over("posting"),
+        eldest=pl.col("message_id").sort_by(by_time).first().over("series"),
     ).with_columns(
-        pl.col("message_id", "series")
+        pl.col("message_id", "posting")
         .shift()
-        .over(["family", "head"], order_by=by_time)
+        .over(["series", "head"], order_by=by_time)
         .name.prefix("headed_"),
-        is_latest=pl.col("series") == latest,
+        is_latest=pl.col("posting") == latest,
     )
-    titled = pl.when(pl.col("titled_series") != pl.col("series")).then(pl.col("titled_message_id"))
-    headed = pl.when(pl.col("head") & (pl.col("headed_series") != pl.col("series"))).then(
+    titled = pl.when(pl.col("titled_posting") != pl.col("posting")).then(pl.col("titled_message_id"))
+    headed = pl.when(pl.col("head") & (pl.col("headed_posting") != pl.col("posting"))).then(
         pl.col("headed_message_id")
     )
     return frame.select(
         "message_id",
-        family_id=_hashed("eldest"),
-        series_id=_hashed("first"),
+        series_id=_hashed("eldest"),
+        posting_id=_hashed("first"),
         patch_id="message_id",
         version="version",
         part="part",

@@ -48,7 +48,7 @@ _PERCENT |= {name.lower(): char for name, char in _PERCENT.items()}
 
 
 def message_references(messages: pa.Table) -> pa.Table:
-    """The `message_references` table of mails with message_id, source, unit and body.
+    """The `message_references` table of mails with message_id, source, partition and body.
 
     Looked for are URLs that hold a Message-ID (percent-encoded or inside of another URL, too),
     Message-IDs in angle brackets, and commits with their title, as in `Fixes: 0123abc ("title")`.
@@ -72,7 +72,9 @@ def message_references(messages: pa.Table) -> pa.Table:
         .filter(pl.col("named_id").is_not_null() | pl.col("named_title").is_not_null())
         .sort("row", "byte_start")
     )
-    of_mail = {n: messages.column(n).take(rows["row"].to_arrow()) for n in ("message_id", "source", "unit")}
+    of_mail = {
+        n: messages.column(n).take(rows["row"].to_arrow()) for n in ("message_id", "source", "partition")
+    }
     columns = rows.drop("row", "prefix", "form", "is_archive").to_arrow()
     table = pa.table({**of_mail, **{n: columns[n] for n in columns.column_names}})
     return MESSAGE_REFERENCES.conform(table.select(MESSAGE_REFERENCES.names))

@@ -35,7 +35,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     """The `memberships` table of the stored `messages` of all partitions.
 
     Copies of one mail (equal Message-ID and text) are one mail with several memberships, of which the
-    fullest is canonical: the first by source and unit that has all parts which a copy has. Copies of which
+    fullest is canonical: the first by source and partition that has all parts which a copy has. Copies of which
     each has a part that the other lacks are different mails, and a copy with parts that several of them
     have belongs to the fullest. Another content under a Message-ID that is taken gets the id with its
     content hash behind it, the earliest content keeping the plain id.
@@ -51,7 +51,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     )
     named = joined.select(
         "source",
-        "unit",
+        "partition",
         "list_id",
         stored_message_id=joined.message_id,
         is_lesser=joined.content_hash != joined.full_hash,
@@ -61,9 +61,9 @@ def memberships(messages: ibis.Table) -> ibis.Table:
             joined.plain_id + "+" + joined.full_hash.left(8),
         ),
     )
-    best_first = ["is_lesser", "source", "unit", "stored_message_id"]
+    best_first = ["is_lesser", "source", "partition", "stored_message_id"]
     of_mail = ibis.window(group_by="message_id", order_by=best_first)
-    of_place = ibis.window(group_by=["message_id", "source", "unit"], order_by=best_first)
+    of_place = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
     return (
         named.mutate(
             is_canonical=ibis.row_number().over(of_mail) == 0, in_place=ibis.row_number().over(of_place)
@@ -71,7 +71,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
         # Two stored mails may be lesser copies of one mail elsewhere; one membership says it all.
         .filter(lambda t: t.in_place == 0)
         .select(MEMBERSHIPS.names)
-        .order_by("message_id", "source", "unit")
+        .order_by("message_id", "source", "partition")
     )
 
 
@@ -101,13 +101,13 @@ def _fullest(mails: ibis.Table) -> ibis.Table:
 
 
 def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "message_id") -> ibis.Table:
-    """The rows of a stored table (with `source`, `unit` and an id) that are published, ids final."""
+    """The rows of a stored table (with `source`, `partition` and an id) that are published, ids final."""
     kept = memberships.filter(memberships.is_canonical).select(
-        "stored_message_id", published_id="message_id", kept_source="source", kept_unit="unit"
+        "stored_message_id", published_id="message_id", kept_source="source", kept_partition="partition"
     )
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
     joined = stored.view().join(
-        kept, [("source", "kept_source"), ("unit", "kept_unit"), (id_column, "stored_message_id")]
+        kept, [("source", "kept_source"), ("partition", "kept_partition"), (id_column, "stored_message_id")]
     )
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 

@@ -83,7 +83,7 @@ def fetch(work: Workspace, inbox: Inbox) -> Fetch:
 
 def subjects(work: Workspace) -> list[str]:
     sources = make_sources(work.settings)
-    mails = [m for unit in sources.discover() for m in sources.mails(unit)]
+    mails = [m for partition in sources.discover() for m in sources.mails(partition)]
     return [m.data.decode().partition("Subject: ")[2].partition("\n")[0] for m in mails]
 
 

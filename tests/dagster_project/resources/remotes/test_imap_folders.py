@@ -68,7 +68,7 @@ class Folder:
     def subjects(self) -> list[str]:
         """The subjects of the mails that are here, in order of their files."""
         sources = make_sources(self.work.settings)
-        mails = [m for unit in sources.discover() for m in sources.mails(unit)]
+        mails = [m for partition in sources.discover() for m in sources.mails(partition)]
         return [m.data.decode().partition("Subject: ")[2].partition("\n")[0] for m in mails]
 
 

@@ -79,7 +79,7 @@ def test_a_prefix_is_copied_once_and_changes_follow(s3: Any, fetch: Fetch, work:
     found = fetch()
     assert (found.added, found.changed, found.removed) == (1, 1, 1)
     assert names(work) == ["dev.2004-02.mbox", "dev.2004-03.mbox"]
-    assert [u.partition for u in make_sources(work.settings).discover()] == [
+    assert [u.key for u in make_sources(work.settings).discover()] == [
         "dev/dev.2004-02",
         "dev/dev.2004-03",
     ]
@@ -150,4 +150,4 @@ def test_a_folder_elsewhere_is_copied_with_its_folders(tmp_path: Path, fetch: Fe
     assert names(work) == ["a.md", "deep/b.md"]
     (notes / "a.md").unlink()
     assert (fetch(kind="vault", **local).removed, names(work)) == (1, ["deep/b.md"])
-    assert [u.partition for u in make_sources(work.settings).discover()] == ["dev/all"]
+    assert [u.key for u in make_sources(work.settings).discover()] == ["dev/all"]

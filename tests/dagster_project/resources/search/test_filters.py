@@ -331,7 +331,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize("field", ["", "s", "f", "path", "m", "dfn", "thread", "family"])
+@pytest.mark.parametrize("field", ["", "s", "f", "path", "m", "dfn", "thread", "series"])
 def test_no_value_is_more_than_a_value(index: SearchIndex, field: str, value: str):
     index._conditions.mask(Filters(), [Leaf(field, storable(value), True)])
     with pytest.raises(QueryError):

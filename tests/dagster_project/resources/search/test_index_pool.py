@@ -28,7 +28,9 @@ SLACK = 2.0
 
 @pytest.fixture
 def pool(built_once: Workspace) -> Iterator[IndexPool]:
-    with closing(IndexPool(built_once.settings.root / "index", lambda: open_index(built_once.settings))) as made:
+    with closing(
+        IndexPool(built_once.settings.root / "index", lambda: open_index(built_once.settings))
+    ) as made:
         yield made
 
 

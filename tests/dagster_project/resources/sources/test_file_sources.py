@@ -1,4 +1,4 @@
-"""The configured sources: which units their files make, and what is remembered of them."""
+"""The configured sources: which partitions their files make, and what is remembered of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.broken_files import PACKERS, UNREADABLE
 from transforms.errors import SourceError
 
 
-def units(work: Workspace) -> dict[str, str | None]:
-    """The list of every unit."""
-    return {u.partition: u.list_id for u in make_sources(work.settings).discover()}
+def partitions(work: Workspace) -> dict[str, str | None]:
+    """The list of every partition."""
+    return {u.key: u.list_id for u in make_sources(work.settings).discover()}
 
 
 def places(work: Workspace, partition: str) -> list[str]:
     sources = make_sources(work.settings)
-    return [m.place for m in sources.mails(sources.unit(partition))]
+    return [m.place for m in sources.mails(sources.name(partition))]
 
 
 def source(**given: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def source(**given: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "grain", "unit", "list_id"),
+    ("name", "grain", "partition", "list_id"),
     [
         ("lkml.2004-01.mbox", "month", "dev/lkml.2004-01", "lkml"),
         ("lkml-200401.mbox.gz", "month", "dev/lkml.2004-01", "lkml"),
@@ -48,17 +48,17 @@ def source(**given: str) -> dict[str, str]:
         ("'; DROP.mbox", "month", "dev/%27%3b%20DROP", "dev"),
     ],
 )
-def test_the_name_of_an_archive_gives_its_unit_and_its_list(
-    workspace: Workspace, name: str, grain: str, unit: str, list_id: str
+def test_the_name_of_an_archive_gives_its_partition_and_its_list(
+    workspace: Workspace, name: str, grain: str, partition: str, list_id: str
 ):
     workspace.configure(source(grain=grain)).write(name, [Mail(1)])
-    assert units(workspace) == {unit: list_id}
+    assert partitions(workspace) == {partition: list_id}
 
 
-def test_a_file_name_that_is_no_utf8_makes_a_unit(workspace: Workspace):
+def test_a_file_name_that_is_no_utf8_makes_a_partition(workspace: Workspace):
     path = os.fsencode(workspace.folder / "mail") + b"/caf\xe9.mbox"
     Path(os.fsdecode(path)).write_bytes(mbox([Mail(1)]))
-    assert units(workspace) == {"dev/caf%5cxe9": "dev"}
+    assert partitions(workspace) == {"dev/caf%5cxe9": "dev"}
     assert places(workspace, "dev/caf%5cxe9")[0].startswith("caf\\xe9.mbox")
 
 
@@ -66,22 +66,22 @@ def test_a_configured_list_holds_for_all_files_of_a_source(workspace: Workspace)
     workspace.configure(source(list_id="linux-kernel"))
     workspace.write("lkml.2004-01.mbox", [Mail(1)])
     workspace.write("other.mbox", [Mail(2)])
-    assert units(workspace) == {"dev/2004-01": "linux-kernel", "dev/other": "linux-kernel"}
+    assert partitions(workspace) == {"dev/2004-01": "linux-kernel", "dev/other": "linux-kernel"}
 
 
-def test_archives_of_one_month_are_one_unit(workspace: Workspace):
+def test_archives_of_one_month_are_one_partition(workspace: Workspace):
     workspace.write("lkml.2004-01.mbox", [Mail(1)])
     workspace.write("lkml-2004-01.mbox.1.mbox", [Mail(2)])
     workspace.write("lkml_200401.mbox", [Mail(3)])
-    assert units(workspace) == {"dev/lkml-2004-01.mbox.1": "dev", "dev/lkml.2004-01": "lkml"}
+    assert partitions(workspace) == {"dev/lkml-2004-01.mbox.1": "dev", "dev/lkml.2004-01": "lkml"}
     assert len(places(workspace, "dev/lkml.2004-01")) == 2
 
 
-def test_units_of_two_lists_never_share_a_name(workspace: Workspace):
+def test_partitions_of_two_lists_never_share_a_name(workspace: Workspace):
     workspace.configure(source(grain="year"))
     workspace.write("lkml.2004.mbox", [Mail(1)])
     workspace.write("lkml.2004-05.mbox", [Mail(2)])
-    found = units(workspace)
+    found = partitions(workspace)
     assert sorted(filter(None, found.values())) == ["dev", "lkml"]
     assert sum(len(places(workspace, p)) for p in found) == 2
 
@@ -90,30 +90,30 @@ def test_files_of_one_name_in_two_folders_are_told_apart(workspace: Workspace):
     workspace.configure(source(path="mail/*/archive.mbox"))
     workspace.write("a/archive.mbox", [Mail(1)])
     workspace.write("b/archive.mbox", [Mail(2)])
-    assert units(workspace) == {"dev/archive": "dev"}
+    assert partitions(workspace) == {"dev/archive": "dev"}
     assert [p.split(":")[0] for p in places(workspace, "dev/archive")] == ["a/archive.mbox", "b/archive.mbox"]
 
 
 def test_signs_of_a_pattern_in_a_folder_name_are_taken_as_they_are(tmp_path: Path):
     work = Workspace(tmp_path / "my [old] mail?").configure()
     work.write("dev.2004-01.mbox", [Mail(1)])
-    assert units(work) == {"dev/dev.2004-01": "dev"}
+    assert partitions(work) == {"dev/dev.2004-01": "dev"}
 
 
 def test_a_path_may_be_absolute(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     workspace.configure(source(path=f"{workspace.folder}/mail/*.mbox"))
-    assert units(workspace) == {"dev/dev.2004-01": "dev"}
+    assert partitions(workspace) == {"dev/dev.2004-01": "dev"}
 
 
-def test_with_grain_auto_years_before_the_youngest_are_one_unit_each(workspace: Workspace):
+def test_with_grain_auto_years_before_the_youngest_are_one_partition_each(workspace: Workspace):
     workspace.configure(source(grain="auto", path=f"{workspace.folder}/mail/*.mbox"))
     for number, name in enumerate(("a.2002-03", "a.2003-02", "a.2003-12", "b.2003-12", "a.2004-01", "rest")):
         workspace.write(f"{name}.mbox", [Mail(number)])
     before = ["dev/a.2002", "dev/a.2003", "dev/b.2003"]
-    assert sorted(units(workspace)) == sorted([*before, "dev/a.2004-01", "dev/rest"])
+    assert sorted(partitions(workspace)) == sorted([*before, "dev/a.2004-01", "dev/rest"])
     workspace.write("a.2005-01.mbox", [Mail(9)])
-    assert sorted(units(workspace)) == sorted([*before, "dev/a.2004", "dev/a.2005-01", "dev/rest"])
+    assert sorted(partitions(workspace)) == sorted([*before, "dev/a.2004", "dev/a.2005-01", "dev/rest"])
 
 
 @pytest.mark.parametrize(
@@ -137,30 +137,30 @@ def test_single_mails_are_put_together_by_their_date(
         workspace.write(f"box/{folder}/{number}{ending}", Mail(number).text().encode())
     workspace.write(f"box/cur/undated{ending}", b"From: a@example.org\nSubject: x\n\nbody\n")
     workspace.write("box/cur/.hidden.eml", b"")
-    assert list(units(workspace)) == expected
+    assert list(partitions(workspace)) == expected
 
 
 def test_mails_being_delivered_to_a_maildir_are_left_alone(workspace: Workspace):
     workspace.configure(source(kind="maildir", path="mail/box"))
     workspace.write("box/cur/1:2,S", Mail(1).text().encode())
     workspace.write("box/tmp/2", Mail(2).text().encode())
-    assert units(workspace) == {"dev/2004-01": "dev"}
+    assert partitions(workspace) == {"dev/2004-01": "dev"}
     assert places(workspace, "dev/2004-01") == ["cur/1:2,S"]
 
 
-def test_any_changed_byte_changes_the_fingerprint_of_its_unit_alone(workspace: Workspace):
+def test_any_changed_byte_changes_the_fingerprint_of_its_partition_alone(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     path = workspace.write("dev.2004-02.mbox", [Mail(2)])
-    before = {u.partition: u.fingerprint for u in make_sources(workspace.settings).discover()}
+    before = {u.key: u.fingerprint for u in make_sources(workspace.settings).discover()}
     path.write_bytes(path.read_bytes().replace(b"quick", b"quack"))
-    after = {u.partition: u.fingerprint for u in make_sources(workspace.settings).discover()}
+    after = {u.key: u.fingerprint for u in make_sources(workspace.settings).discover()}
     assert {p for p in before if before[p] != after[p]} == {"dev/dev.2004-02"}
 
 
 def test_renaming_a_file_and_another_dialect_change_the_fingerprint(workspace: Workspace):
     def fingerprint() -> str:
-        (unit,) = make_sources(workspace.settings).discover()
-        return unit.fingerprint
+        (partition,) = make_sources(workspace.settings).discover()
+        return partition.fingerprint
 
     path = workspace.write("dev.2004-01.mbox", [Mail(1)])
     seen = {fingerprint()}
@@ -179,8 +179,8 @@ def test_a_file_that_did_not_change_is_not_read_again(workspace: Workspace):
     known = json.loads(memory.read_text())
     known[str(path)][4] = "remembered"
     memory.write_text(json.dumps(known))
-    (unit,) = make_sources(workspace.settings).discover()
-    assert unit.fingerprint != read.fingerprint
+    (partition,) = make_sources(workspace.settings).discover()
+    assert partition.fingerprint != read.fingerprint
 
 
 @pytest.mark.parametrize("memory", [None, b"", b"{", b"[1]", b'{"a": 5}', b'{"a": [1, 2]}', b"\xff"])
@@ -202,18 +202,18 @@ def test_what_killed_builds_left_of_the_memory_is_swept(workspace: Workspace):
     assert list(memory.parent.iterdir()) == [memory]
 
 
-def test_a_unit_whose_files_are_gone_is_named(workspace: Workspace):
+def test_a_partition_whose_files_are_gone_is_named(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     with pytest.raises(SourceError, match="dev/dev.2004-02"):
-        make_sources(workspace.settings).unit("dev/dev.2004-02")
+        make_sources(workspace.settings).name("dev/dev.2004-02")
 
 
 def test_a_file_that_vanishes_while_it_is_read_goes_to_quarantine(workspace: Workspace):
     path = workspace.write("dev.2004-01.mbox", [Mail(1)])
     sources = make_sources(workspace.settings)
-    unit = sources.unit("dev/dev.2004-01")
+    partition = sources.name("dev/dev.2004-01")
     path.unlink()
-    (mail,) = sources.mails(unit)
+    (mail,) = sources.mails(partition)
     assert mail.fault and mail.fault.startswith("unreadable")
 
 
@@ -221,14 +221,14 @@ def test_a_file_that_vanishes_while_it_is_read_goes_to_quarantine(workspace: Wor
 def test_a_file_without_permission_goes_to_quarantine(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)]).chmod(0)
     sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
+    (mail,) = sources.mails(sources.name("dev/dev.2004-01"))
     assert mail.fault == "unreadable: no permission to read the file"
 
 
 def test_a_link_that_leads_nowhere_goes_to_quarantine(workspace: Workspace):
     (workspace.folder / "mail" / "dev.2004-01.mbox").symlink_to("elsewhere")
     sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
+    (mail,) = sources.mails(sources.name("dev/dev.2004-01"))
     assert mail.fault and mail.fault.startswith("unreadable: ")
 
 
@@ -249,7 +249,7 @@ def test_whatever_lies_where_mail_does_all_else_is_read(
     workspace.write(sound, [Mail(1)] if sound.endswith("mbox") else Mail(1).text().encode())
     put(workspace.folder / "mail" / odd)
     sources = make_sources(workspace.settings)
-    mails = [m for unit in sources.discover() for m in sources.mails(unit)]
+    mails = [m for partition in sources.discover() for m in sources.mails(partition)]
     assert [m.data.strip() for m in mails if not m.fault] == [Mail(1).text().encode().strip()]
     assert [m.place for m in mails if m.fault] == [odd]
 
@@ -278,7 +278,7 @@ def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_name
     one, two = (PACKERS[ending](mbox([Mail(number)])) for number in (1, 2))
     workspace.write(f"dev.2004-01.mbox{ending}", damage(one, two))
     sources = make_sources(workspace.settings)
-    mails = list(sources.mails(sources.unit("dev/dev.2004-01")))
+    mails = list(sources.mails(sources.name("dev/dev.2004-01")))
     assert len([m for m in mails if not m.fault]) == read
     assert [m.fault.partition(":")[0] for m in mails if m.fault] == ([reason] if reason else [])
 
@@ -287,14 +287,14 @@ def test_an_archive_of_xz_that_asks_for_gigabytes_is_named(workspace: Workspace)
     packed = lzma.compress(mbox([Mail(1)]), format=lzma.FORMAT_ALONE)
     workspace.write("dev.2004-01.mbox.xz", packed[:1] + (1 << 30).to_bytes(4, "little") + packed[5:])
     sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.unit("dev/dev.2004-01"))
+    (mail,) = sources.mails(sources.name("dev/dev.2004-01"))
     assert mail.fault == "broken_archive: Memory usage limit exceeded"
 
 
 def test_a_name_that_is_too_long_for_a_partition_is_cut(workspace: Workspace):
     workspace.write("\u00e9" * 120 + ".mbox", [Mail(1)])
     workspace.write("\u00e9" * 119 + "e.mbox", [Mail(2)])
-    found = units(workspace)
+    found = partitions(workspace)
     assert len(found) == 2
     assert max(map(len, found)) < 160
     workspace.build()

@@ -28,20 +28,20 @@ def configure(work: Workspace, **given: str) -> Workspace:
 
 
 def held(work: Workspace) -> dict[str, list[bytes]]:
-    """The mails of every unit."""
+    """The mails of every partition."""
     sources = make_sources(work.settings)
-    return {u.partition: [m.data for m in sources.mails(u)] for u in sources.discover()}
+    return {u.key: [m.data for m in sources.mails(u)] for u in sources.discover()}
 
 
-def test_every_commit_is_a_mail_in_the_unit_of_its_month(workspace: Workspace, epoch: Epoch):
+def test_every_commit_is_a_mail_in_the_partition_of_its_month(workspace: Workspace, epoch: Epoch):
     first = epoch.add(1)
     epoch.add(2, FEBRUARY)
     epoch.add(3)
     assert held(workspace) == {"dev/2004-01": [mail(1), mail(3)], "dev/2004-02": [mail(2)]}
     sources = make_sources(workspace.settings)
-    unit = sources.unit("dev/2004-01")
-    assert next(iter(sources.mails(unit))) == RawMail(f"inbox/0.git:{first}", mail(1))
-    assert unit.list_id == "dev"
+    partition = sources.name("dev/2004-01")
+    assert next(iter(sources.mails(partition))) == RawMail(f"inbox/0.git:{first}", mail(1))
+    assert partition.list_id == "dev"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_grains(workspace: Workspace, epoch: Epoch, grain: str, expected: dict[s
     epoch.add(1)
     epoch.add(2, FEBRUARY)
     Epoch(epoch.folder.with_name("1.git")).add(3, FEBRUARY)
-    assert {unit: len(mails) for unit, mails in held(workspace).items()} == expected
+    assert {partition: len(mails) for partition, mails in held(workspace).items()} == expected
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_removal_reaches_older_epochs(workspace: Workspace, epoch: Epoch):
     assert held(workspace) == {"dev/2004-01": [mail(3), mail(1)]}
 
 
-def test_a_new_commit_changes_its_unit_alone(workspace: Workspace, epoch: Epoch):
+def test_a_new_commit_changes_its_partition_alone(workspace: Workspace, epoch: Epoch):
     def fingerprints() -> dict[str, str]:
-        return {u.partition: u.fingerprint for u in make_sources(workspace.settings).discover()}
+        return {u.key: u.fingerprint for u in make_sources(workspace.settings).discover()}
 
     epoch.add(1)
     epoch.add(2, FEBRUARY)
@@ -134,7 +134,7 @@ def test_one_bare_repository_without_epochs(workspace: Workspace):
     assert held(workspace) == {"dev/0": [mail(1)]}
 
 
-def test_an_empty_repository_has_no_units(workspace: Workspace, epoch: Epoch):
+def test_an_empty_repository_has_no_partitions(workspace: Workspace, epoch: Epoch):
     assert held(workspace) == {}
 
 

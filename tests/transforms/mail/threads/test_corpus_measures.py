@@ -43,7 +43,7 @@ def mail(number: int, body: str, answers: int | None = None) -> RawMail:
 def values() -> dict[str, tuple[int, int]]:
     """Numerator and denominator by measure, of a thread of four mails."""
     raw = [mail(0, QUESTION), mail(1, ANSWER, 0), mail(2, INVENTED, 0), mail(3, COPY, 0)]
-    mails = read_mail(raw, source="s", unit="u", list_id="l", settings=MailSettings()).messages
+    mails = read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings()).messages
     blocks = message_blocks(mails, BlockSettings())
     chunks = message_chunks(mails, blocks, ATTACHMENTS.empty(), ChunkSettings()).chunks
     tree = build_threads(mails, mails, ThreadSettings()).tree

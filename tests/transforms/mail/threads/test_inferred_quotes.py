@@ -100,7 +100,7 @@ def tables(*replies: str, parent: str = SAID) -> tuple[pa.Table, pa.Table, pa.Ta
             "subject": ["lock", *["Re: lock"] * len(replies)],
             "from_addr": ["ada", *["bob"] * len(replies)],
             "source": ["s"] * len(ids),
-            "unit": ["u"] * len(ids),
+            "partition": ["u"] * len(ids),
             "content_hash": [text_hash(body) for body in bodies],
             "raw_bytes": [len(body) for body in bodies],
             "body": bodies,

@@ -1,4 +1,4 @@
-"""Patch mails become families of revisions."""
+"""Patch mails become patch_series of revisions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms.mail.subjects import patch_subjects
-from transforms.mail.threads.patch_series import families
+from transforms.mail.threads.patch_series import patch_series
 from transforms.mail.threads.threads import build_threads
 from transforms.schemas.mail import MESSAGES
 from transforms.settings.mail import ThreadSettings
@@ -71,7 +71,7 @@ def mail(
 
 
 def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> list[dict[str, Any]]:
-    """The families of mails in one list; `linked` says which mail names which as its v1."""
+    """The patch_series of mails in one list; `linked` says which mail names which as its v1."""
     fields = {c.name: c.type for c in MESSAGES.columns}
     names = [*mail("", "")]
     messages = pa.Table.from_pylist(mails, schema=pa.schema([(n, fields[n]) for n in names]))
@@ -81,14 +81,14 @@ def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> 
     ends = pa.Table.from_pylist(
         links, schema=pa.schema([(n, pa.string()) for n in ("from_id", "to_id", "kind")])
     )
-    return families(messages, tree, ends).to_pylist()
+    return patch_series(messages, tree, ends).to_pylist()
 
 
 def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> set[frozenset[str]]:
-    """The mails of each family."""
+    """The mails of each series."""
     found: dict[str, set[str]] = {}
     for row in table(mails, linked):
-        found.setdefault(row["family_id"], set()).add(row["message_id"])
+        found.setdefault(row["series_id"], set()).add(row["message_id"])
     return {frozenset(g) for g in found.values()}
 
 
@@ -127,7 +127,7 @@ HOURS_OF_A_YEAR = 365 * 24
         ),
     ],
 )
-def test_revisions_and_replies_are_one_family(mails, together):
+def test_revisions_and_replies_are_one_series(mails, together):
     expected = {frozenset("012x")} if together else {frozenset("012"), frozenset("x")}
     assert groups(mails) == expected
 
@@ -139,7 +139,7 @@ def test_a_link_to_an_earlier_version_joins_what_was_renamed():
 
 def test_parts_sent_without_threading_are_one_posting():
     rows = table([{**m, "in_reply_to": None} for m in SERIES])
-    assert len({r["series_id"] for r in rows}) == 1
+    assert len({r["posting_id"] for r in rows}) == 1
 
 
 def test_the_rows_say_what_a_revision_replaces_and_which_is_latest():
@@ -162,9 +162,9 @@ def test_the_rows_say_what_a_revision_replaces_and_which_is_latest():
     )
 
 
-def test_a_family_keeps_its_id_while_revisions_come():
-    before = {r["family_id"] for r in table(SERIES)}
-    after = {r["family_id"] for r in table([*SERIES, mail("x", "[PATCH v2 0/3] speed", 9)])}
+def test_a_series_keeps_its_id_while_revisions_come():
+    before = {r["series_id"] for r in table(SERIES)}
+    after = {r["series_id"] for r in table([*SERIES, mail("x", "[PATCH v2 0/3] speed", 9)])}
     assert before == after and len(before) == 1
 
 
@@ -190,7 +190,7 @@ SUBJECTS = st.sampled_from(
     ),
     st.randoms(use_true_random=False),
 )
-def test_families_do_not_depend_on_the_order_of_the_mails(rows, chance: random.Random):
+def test_patch_series_do_not_depend_on_the_order_of_the_mails(rows, chance: random.Random):
     mails = [
         mail(f"m{n}", subject, at, None if reply is None else f"m{reply}", sender)
         for n, (subject, at, reply, sender) in enumerate(rows)

@@ -20,7 +20,12 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 def references(*bodies: str) -> list[dict[str, Any]]:
     """The references of mails m0, m1, … with the given bodies."""
     ids = [f"m{n}" for n in range(len(bodies))]
-    table = {"message_id": ids, "source": ["s"] * len(ids), "unit": ["u"] * len(ids), "body": list(bodies)}
+    table = {
+        "message_id": ids,
+        "source": ["s"] * len(ids),
+        "partition": ["u"] * len(ids),
+        "body": list(bodies),
+    }
     return message_references(pa.table(table)).to_pylist()
 
 
@@ -100,7 +105,7 @@ def test_mails_do_not_run_into_each_other(bodies: list[str]):
 
 
 def mail(ident: str, subject: str, body: str = "", at: int = 0) -> dict[str, Any]:
-    return {"message_id": ident, "source": "s", "unit": "u", "subject": subject, "body": body,
+    return {"message_id": ident, "source": "s", "partition": "u", "subject": subject, "body": body,
             "effective_at": START + timedelta(hours=at)}  # fmt: skip
 
 

@@ -299,16 +299,16 @@ def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]
 
 
 def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) -> ibis.Table:
-    """Stored messages of (unit, id, text, time, parts); an id with a `+` was told apart in its unit."""
+    """Stored messages of (partition, id, text, time, parts); an id with a `+` was told apart in its partition."""
     columns = [
-        "source", "unit", "list_id", "message_id", "header_message_id", "text_hash", "content_hash", "part_hashes",
+        "source", "partition", "list_id", "message_id", "header_message_id", "text_hash", "content_hash", "part_hashes",
         "effective_at",
     ]  # fmt: skip
     fields = {c.name: c.type for c in MESSAGES.columns}
     made = [
         {
             "source": "s",
-            "unit": unit,
+            "partition": partition,
             "list_id": "l",
             "message_id": ident,
             "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0],
@@ -317,7 +317,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
             "part_hashes": list(*parts),
             "effective_at": START + timedelta(hours=at),
         }
-        for unit, ident, text, at, *parts in rows
+        for partition, ident, text, at, *parts in rows
     ]
     return ibis.memtable(pa.Table.from_pylist(made, schema=pa.schema([(n, fields[n]) for n in columns])))
 
@@ -338,7 +338,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
         pytest.param(
             [("u1", "a", "x" * 32, 2), ("u1", "a+yyyyyyyy", "y" * 32, 1), ("u2", "a", "y" * 32, 1)],
             [("a", "u1", "a+yyyyyyyy", True), ("a", "u2", "a", False), ("a+xxxxxxxx", "u1", "a", True)],
-            id="a content that one unit told apart is the same mail elsewhere",
+            id="a content that one partition told apart is the same mail elsewhere",
         ),
         pytest.param(
             [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 2, "p")],
@@ -357,7 +357,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
                 ("u2", "a", "x" * 32, 1, "pq"),
             ],
             [("a", "u1", "a", False), ("a", "u2", "a", True)],
-            id="two lesser copies in one unit are one membership of the full mail",
+            id="two lesser copies in one partition are one membership of the full mail",
         ),
         pytest.param(
             [
@@ -375,7 +375,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
 def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
     found = memberships(stored(*rows)).to_pyarrow().to_pylist()
     assert [
-        (r["message_id"], r["unit"], r["stored_message_id"], r["is_canonical"]) for r in found
+        (r["message_id"], r["partition"], r["stored_message_id"], r["is_canonical"]) for r in found
     ] == expected
 
 
@@ -398,5 +398,5 @@ def test_memberships_do_not_depend_on_the_order_of_the_rows(seed):
 
 def test_only_canonical_rows_are_published_under_their_final_ids():
     rows = stored(("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1), ("u3", "a", "y" * 32, 1))
-    found = canonical(rows, memberships(rows)).select("message_id", "unit").to_pyarrow().to_pylist()
-    assert sorted((r["message_id"], r["unit"]) for r in found) == [("a", "u2"), ("a+xxxxxxxx", "u1")]
+    found = canonical(rows, memberships(rows)).select("message_id", "partition").to_pyarrow().to_pylist()
+    assert sorted((r["message_id"], r["partition"]) for r in found) == [("a", "u2"), ("a+xxxxxxxx", "u1")]

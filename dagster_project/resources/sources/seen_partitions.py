@@ -1,4 +1,4 @@
-"""Which units the lake has, and since when each has had files that are not in it yet."""
+"""Which partitions the lake has, and since when each has had files that are not in it yet."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assets.partitions import FAMILIES
-from assets.protocols import Unit
+from assets.partitions import SOURCE_TYPES
+from assets.protocols import SourcePartition
 from dagster_project.resources.lake.lake import ParquetLake
 
-_FIRST_TABLE = {family.name: family.tables[0] for family in FAMILIES}
+_FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
 
 
-class SeenUnits:
+class SeenPartitions:
     """By partition, the fingerprint that the lake held when a change was first found, and the time of that.
 
     While the lake holds that fingerprint the time stays, however often the files change again: it is that of the text
@@ -27,18 +27,18 @@ class SeenUnits:
     def __init__(self, memory: Path):
         self.memory = memory
 
-    def note(self, units: Iterable[Unit], lake: ParquetLake) -> None:
-        """Remember the time of now for every unit whose files changed since the lake's were made."""
+    def note(self, partitions: Iterable[SourcePartition], lake: ParquetLake) -> None:
+        """Remember the time of now for every partition whose files changed since the lake's were made."""
         before = self._recall()
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
-        for unit in units:
-            held = _held(unit, lake)
-            known = before.get(unit.partition)
-            if held != unit.fingerprint and (known is None or known[0] != held):
-                noted[unit.partition] = (held, now)
+        for partition in partitions:
+            held = _held(partition, lake)
+            known = before.get(partition.key)
+            if held != partition.fingerprint and (known is None or known[0] != held):
+                noted[partition.key] = (held, now)
             elif known:
-                noted[unit.partition] = known
+                noted[partition.key] = known
         if noted != before:
             self._remember(noted)
 
@@ -62,14 +62,18 @@ class SeenUnits:
         temporary.replace(self.memory)
 
 
-def units_in_lake(lake: ParquetLake, source: str, family: str) -> list[Unit]:
-    """The units of a source that the lake has, with the fingerprints of the files that they were made from."""
-    found = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[family]))
-    units = [Unit(name, unit, None, "", family) for name, _, unit in found if name == source]
-    return [replace(unit, fingerprint=_held(unit, lake)) for unit in units]
+def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:
+    """The partitions of a source that the lake has, with the fingerprints of the files that they were made from."""
+    found = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
+    partitions = [
+        SourcePartition(name, partition, None, "", source_type)
+        for name, _, partition in found
+        if name == source
+    ]
+    return [replace(partition, fingerprint=_held(partition, lake)) for partition in partitions]
 
 
-def _held(unit: Unit, lake: ParquetLake) -> str:
-    """The fingerprint of the files that the lake's first table of a unit was made from; empty if there is none."""
-    footer = lake.footer(_FIRST_TABLE[unit.family], unit.partition)
-    return footer.inputs.get("unit", "") if footer else ""
+def _held(partition: SourcePartition, lake: ParquetLake) -> str:
+    """The fingerprint of the files that the lake's first table of a partition was made from; empty if there is none."""
+    footer = lake.footer(_FIRST_TABLE[partition.source_type], partition.key)
+    return footer.inputs.get("partition", "") if footer else ""
