@@ -79,7 +79,10 @@ TEXTS_NOW = f"""
 """
 TEXTS_BEFORE = f"CREATE TEMP TABLE texts_before AS {TEXTS_NOW}"
 
-FIRST_SEEN_BEFORE = "SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL"
+FIRST_SEEN_BEFORE = (
+    "SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine "
+    "GROUP BY ALL"
+)
 FIRST_SEEN = """
 UPDATE quarantine q SET first_seen = coalesce((
   SELECT b.first_seen FROM seen_before b WHERE b.source = q.source AND b.partition = q.partition AND b.place = q.place
