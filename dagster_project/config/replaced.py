@@ -37,8 +37,8 @@ REPLACED: dict[str, str] = {
     "conversations.overlap_tokens": "is a constant now (150 tokens)",
     "conversations.neighbour_turns": "is a constant now (2 turns)",
     "terms.max_term_chars": "is a constant now (64 characters)",
-    "source types.revision_days": "is a constant now (365 days)",
-    "source types.posting_minutes": "is a constant now (60 minutes)",
+    "families.revision_days": "is a constant now (365 days)",
+    "families.posting_minutes": "is a constant now (60 minutes)",
     "inferred_quotes.line_chars": "is a constant now (20 characters)",
     "inferred_quotes.min_lines": "is a constant now (2 lines)",
     "inferred_quotes.min_chars": "is a constant now (80 characters)",
@@ -141,6 +141,5 @@ REPLACED: dict[str, str] = {
     "queries.leaning_pattern": "is a constant now (pronouns, `and`, `so`, `what about` and the like)",
     "queries.filler": "is a constant now (56 common words)",
     "mcp.max_query_characters": "is a constant now (20,000 characters)",
-    "mcp.max_seconds": "is a constant now (30 seconds)",
 }
 """By dotted key; the keys of [profiles.NAME] are those of [search]."""

@@ -452,6 +452,11 @@ class IndexBuild:
 
     def _check(self) -> None:
         """CheckFailedError for the first rule that the new file breaks."""
+        if twins := self.connection.execute(table_sql.TWIN_KEYS).fetchone():
+            raise CheckFailedError(
+                f"nothing was published: chunks {twins[0]} and {twins[1]} have the same number in the inverted index, "
+                "the first 16 digits of their ids; change a word of one of the two texts, or exclude its file"
+            )
         for rule, statement in table_sql.RULES.items():
             (broken,) = self.connection.execute(statement).fetchone() or (0,)
             if broken:

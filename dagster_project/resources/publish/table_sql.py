@@ -188,6 +188,9 @@ JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
 ORDER BY c.chunk_no
 """
 
+TWIN_KEYS = "SELECT min(chunk_id), max(chunk_id) FROM chunks GROUP BY chunk_key HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
+"""Two chunks with one number in the inverted index, where the words of one would be found for the other."""
+
 # Each statement counts the rows that break the rule.
 RULES = {
     "a message has one row": "SELECT count(*) - count(DISTINCT message_id) FROM messages",
