@@ -6,7 +6,7 @@ WEFT_CONFIG ?= data/sample/weft.toml
 export WEFT_CONFIG
 STAMP := $(VENV)/.installed
 
-.PHONY: run test test-all faults lint ui bench bench-scale clean
+.PHONY: run test exhaustive test-all faults lint ui bench bench-scale clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -22,10 +22,12 @@ run: $(STAMP)
 	  "  your own archive: three lines of TOML, see README.md"
 
 test: lint
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not exhaustive"
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not exhaustive"
 
-test-all: lint
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+exhaustive: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m exhaustive
+
+test-all: test exhaustive
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
