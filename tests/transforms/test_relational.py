@@ -16,16 +16,14 @@ import pytest
 
 import transforms
 from assets.partitions import SOURCE_TYPES
-from dagster_project.resources.lake.lake import LakeIOManager
+from dagster_project.resources.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Workspace, two_lists
 from transforms.embedding import batches, context_sentences, embedded_text
 from transforms.graph import stripes
 from transforms.mail.threads import corpus_measures, threads
 from transforms.operations import publish_checks
 from transforms.settings.documents import GraphSettings
-from transforms.settings.mail import ChunkSettings
 from transforms.settings.models import SafetySettings
-from transforms.settings.operations import MeasureSettings
 from transforms.text import redaction
 
 QUOTED = """The planner looks at every index of a table before it takes the first one of them,
@@ -125,41 +123,45 @@ def _stripes(t: SimpleNamespace) -> Any:
 
 
 CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
-    "checks.broken": lambda t: publish_checks.broken(
+    "operations.publish_checks.broken": lambda t: publish_checks.broken(
         t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
     ),
-    "context.joined_context": lambda t: embedded_text.joined_context(
-        t.message_chunks, t.memberships, t.messages, t.thread_tree, t.inferred_quotes, ChunkSettings()
+    "embedding.embedded_text.joined_context": lambda t: embedded_text.joined_context(
+        t.message_chunks, t.memberships, t.messages, t.thread_tree, t.inferred_quotes
     ),
-    "context.parent_texts": lambda t: embedded_text.parent_texts(
-        t.message_chunks, t.thread_tree, ChunkSettings()
+    "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(
+        t.message_chunks, t.thread_tree
     ),
-    "context.published_chunks": lambda t: embedded_text.published_chunks(
+    "embedding.embedded_text.published_chunks": lambda t: embedded_text.published_chunks(
         t.message_chunks, t.document_chunks, t.conversation_chunks, t.memberships
     ),
-    "context.requoted": lambda t: embedded_text.requoted(_requoted(t), t.inferred_quotes),
-    "context.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
-    "context.texts_to_embed": lambda t: embedded_text.texts_to_embed(t.message_chunks, t.chunk_context),
-    "measures.body_chunks": lambda t: corpus_measures.body_chunks(t.message_chunks),
-    "measures.compared_bodies": lambda t: corpus_measures.compared_bodies(t.messages, _pairs(t)),
-    "measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t), MeasureSettings()),
-    "measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
-    "safety.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
-    "sentences.placed": lambda t: context_sentences.placed(
+    "embedding.embedded_text.requoted": lambda t: embedded_text.requoted(_requoted(t), t.inferred_quotes),
+    "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
+    "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
+        t.message_chunks, t.chunk_context
+    ),
+    "mail.threads.corpus_measures.body_chunks": lambda t: corpus_measures.body_chunks(t.message_chunks),
+    "mail.threads.corpus_measures.compared_bodies": lambda t: corpus_measures.compared_bodies(
+        t.messages, _pairs(t)
+    ),
+    "mail.threads.corpus_measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t)),
+    "mail.threads.corpus_measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
+    "text.redaction.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
+    "embedding.context_sentences.placed": lambda t: context_sentences.placed(
         t.document_chunks.union(t.message_chunks), _known(t)
     ),
-    "stripes.embedded_chunks": lambda t: stripes.embedded_chunks(
+    "graph.stripes.embedded_chunks": lambda t: stripes.embedded_chunks(
         t.document_chunks, t.chunk_context, t.embeddings
     ),
-    "stripes.stripes_of": _stripes,
-    "stripes.texts_hash": lambda t: stripes.texts_hash(
+    "graph.stripes.stripes_of": _stripes,
+    "graph.stripes.texts_hash": lambda t: stripes.texts_hash(
         t.message_chunks.order_by("chunk_id").to_pyarrow(), t.chunk_context
     ),
-    "text_batches.batches": lambda t: batches.batches(
+    "embedding.batches.batches": lambda t: batches.batches(
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
     ),
-    "threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
-    "threads.memberships": lambda t: threads.memberships(t.messages),
+    "mail.threads.threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
+    "mail.threads.threads.memberships": lambda t: threads.memberships(t.messages),
 }
 
 

@@ -113,7 +113,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
     Words are runs of letters, digits and underscores in lower case; an identifier with underscores
     or in camelCase counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
-    count whole beside their words. Terms are cut at `max_term_chars`; words are stemmed by
+    count whole beside their words. Terms are cut at `MAX_TERM_CHARS`; words are stemmed by
     Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
     """
     words, compounds = _found(texts, WORD), _found(texts, COMPOUND)

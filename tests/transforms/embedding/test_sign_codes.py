@@ -12,7 +12,7 @@ from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, s
 from transforms.retrieval.fusion import ExactScores
 
 
-def partition(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
+def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
     vectors = np.random.default_rng(seed).standard_normal((rows, dimensions), dtype=np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -23,7 +23,7 @@ def coded(vectors: np.ndarray, absent: tuple[int, ...] = ()) -> CodedVectors:
 
 @pytest.mark.parametrize("dimensions", [1, 63, 64, 65, 256, 384])
 def test_the_distance_of_codes_counts_the_signs_that_differ(dimensions: int):
-    vectors = partition(40_000 if dimensions == 65 else 50, dimensions)
+    vectors = unit_vectors(40_000 if dimensions == 65 else 50, dimensions)
     expected = ((vectors > 0) != (vectors[3] > 0)).sum(axis=1)
     codes = sign_codes(vectors)
     assert hamming(codes, codes[:, 3].copy()).tolist() == expected.tolist()
@@ -39,8 +39,8 @@ def test_the_distance_of_codes_counts_the_signs_that_differ(dimensions: int):
 def test_the_search_is_exact_where_all_allowed_vectors_are_compared(
     rows: int, dimensions: int, seed: int, allowed_bits: int | None
 ):
-    vectors = partition(rows, dimensions, seed)
-    query = partition(1, dimensions, seed + 1)[0]
+    vectors = unit_vectors(rows, dimensions, seed)
+    query = unit_vectors(1, dimensions, seed + 1)[0]
     allowed = None
     if allowed_bits is not None:
         allowed = np.array([allowed_bits >> n & 1 for n in range(rows)], dtype=bool)
@@ -51,7 +51,7 @@ def test_the_search_is_exact_where_all_allowed_vectors_are_compared(
 
 
 def test_a_filter_takes_no_hit_away():
-    vectors = partition(5_000, 64)
+    vectors = unit_vectors(5_000, 64)
     allowed = np.zeros(5_000, dtype=bool)
     allowed[::100] = True
     found = CodeScores(vectors[1], coded(vectors), allowed, 100, 60)
@@ -60,8 +60,8 @@ def test_a_filter_takes_no_hit_away():
 
 
 def test_most_of_the_nearest_are_found_though_few_are_compared():
-    vectors = partition(20_000, 256)
-    near = vectors + partition(20_000, 256, 1)
+    vectors = unit_vectors(20_000, 256)
+    near = vectors + unit_vectors(20_000, 256, 1)
     near /= np.linalg.norm(near, axis=1, keepdims=True)
     held = coded(vectors)
     hit = [int(CodeScores(near[n], held, None, 500, 100).best(1)[0] == n) for n in range(50)]
@@ -69,7 +69,7 @@ def test_most_of_the_nearest_are_found_though_few_are_compared():
 
 
 def test_a_row_without_a_vector_is_never_near_and_counts_as_the_farthest():
-    vectors = partition(200, 64)
+    vectors = unit_vectors(200, 64)
     vectors[[3, 7]] = 0
     found = CodeScores(vectors[5], coded(vectors, (3, 7)), None, 200, 200)
     assert not {3, 7} & set(found.best(200).tolist())

@@ -99,8 +99,8 @@ def near(
     **settings: Any,
 ) -> dict[str, list[dict[str, Any]]]:
     """The similarities of one document's chunks by baseline."""
-    partition = np.array(vectors, dtype=np.float32)
-    partition /= np.linalg.norm(partition, axis=1, keepdims=True)
+    normal = np.array(vectors, dtype=np.float32)
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
     ids = [f"c{n}" for n in range(len(code))]
     chunks = pa.table(
         {
@@ -109,7 +109,7 @@ def near(
             "chunk_index": range(len(ids)),
             "heading_path": pa.array([[h] for h in headings] or [[]] * len(ids), pa.list_(pa.string())),
             "text_display": pa.array(texts or [""] * len(ids), pa.large_string()),
-            "vector": pa.array(list(partition), pa.list_(pa.float32(), partition.shape[1])),
+            "vector": pa.array(list(normal), pa.list_(pa.float32(), normal.shape[1])),
         }
     )
     classes = pa.table({"chunk_id": ids, "is_code": pa.array(code, pa.bool_())})

@@ -18,7 +18,7 @@ from transforms.retrieval.query_language import (
     plain_query,
 )
 from transforms.retrieval.query_rewriting import by_rules
-from transforms.settings.search import QuerySettings, TermSettings
+from transforms.settings.search import TermSettings
 from transforms.text.phrases import holding
 from transforms.text.snippets import Piece, matching_words, snippet, stored_places, words_by_term
 from transforms.text.terms import counted_terms, numbered_terms, parts, query_terms
@@ -39,11 +39,11 @@ WORK: dict[str, Callable[[str], object]] = {
     "counted_terms": lambda text: counted_terms(pl.Series([text]), TERMS),
     "numbered_terms": lambda text: numbered_terms([(0, "text", text)], TERMS),
     "parts": lambda text: parts(text, TERMS),
-    "by_rules": lambda text: by_rules("it", [text], QuerySettings()),
+    "by_rules": lambda text: by_rules("it", [text]),
     "phrases": lambda text: holding(pl.Series([text]), "torn record"),
     "described": described,
 }
-UNITS = [
+REPEATED = [
     "a",
     "A",
     "_",
@@ -66,18 +66,18 @@ UNITS = [
 
 
 @pytest.mark.parametrize("name", WORK)
-@pytest.mark.parametrize("partition", UNITS)
-def test_ten_times_the_text_is_about_ten_times_the_work(name: str, partition: str):
+@pytest.mark.parametrize("repeated", REPEATED)
+def test_ten_times_the_text_is_about_ten_times_the_work(name: str, repeated: str):
     def taken(size: int) -> float:
-        text = (partition * size)[:size]
+        text = (repeated * size)[:size]
         return seconds(lambda: WORK[name](text), runs=2)
 
     ratio = taken(20_000 * TIMES) / max(taken(20_000), 5e-3)
-    assert ratio < ALLOWED, f"{name} of {partition!r}: {TIMES} times the text took {ratio:.1f} times the time"
+    assert ratio < ALLOWED, f"{name} of {repeated!r}: {TIMES} times the text took {ratio:.1f} times the time"
 
 
 @pytest.mark.parametrize(
-    "partition",
+    "repeated",
     [
         "a",
         "_",
@@ -99,9 +99,9 @@ def test_ten_times_the_text_is_about_ten_times_the_work(name: str, partition: st
         '"a" ',
     ],
 )
-def test_ten_times_the_syntax_is_about_ten_times_the_work(partition: str):
+def test_ten_times_the_syntax_is_about_ten_times_the_work(repeated: str):
     def read(size: int) -> None:
-        for text in ((partition * size)[:size], f"-{(partition * size)[: size - 2]}="):
+        for text in ((repeated * size)[:size], f"-{(repeated * size)[: size - 2]}="):
             with contextlib.suppress(QuerySyntaxError):
                 parsed_query(text)
 
@@ -109,7 +109,7 @@ def test_ten_times_the_syntax_is_about_ten_times_the_work(partition: str):
     ratio = seconds(lambda: read(MAX_CHARACTERS), 2) / max(
         seconds(lambda: read(MAX_CHARACTERS // TIMES), 2), 5e-3
     )
-    assert ratio < ALLOWED, f"{partition!r}: {TIMES} times the query took {ratio:.1f} times the time"
+    assert ratio < ALLOWED, f"{repeated!r}: {TIMES} times the query took {ratio:.1f} times the time"
 
 
 @pytest.mark.parametrize("read", [parsed_query, plain_query])
