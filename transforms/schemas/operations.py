@@ -50,9 +50,7 @@ READINESS = Table(
         required("doc_id", pa.string(), "Message-ID, or id of the document or window"),
         required("kind", pa.string(), "message, document or conversation"),
         SOURCE,
-        required(
-            "partition", pa.string(), "partition of the lake that the row comes from, as source/partition"
-        ),
+        PARTITION,
         Column("title", pa.string(), "subject, or title"),
         Column("effective_at", TIME, "time of the mail, of the document's last change, or of the first turn"),
         required("content_hash", pa.string(), "hash of its content, as its own table has it"),

@@ -22,7 +22,7 @@ from transforms.schemas.relations import (
     THREAD_TREE,
     THREADS,
 )
-from transforms.schemas.table import Table
+from transforms.schemas.table import PARTITION, Table
 from transforms.text import terms
 
 _CANONICAL = """
@@ -45,7 +45,7 @@ _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lak
 
 WHOLE = {
     **{
-        name: f"SELECT * FROM lake_{name}"
+        name: f"SELECT {', '.join(REGISTRY[name].schema.names)} FROM lake_{name}"
         for name in (
             "memberships",
             "threads",
@@ -228,7 +228,7 @@ _FIELD_NAMES = {
     "removed": "removed lines",
 }
 
-_PARTITION = {"partition": "partition of the lake that the row comes from, as source/name"}
+_PARTITION = {PARTITION.name: PARTITION.comment}
 
 
 def _of(table: Table, extra: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
