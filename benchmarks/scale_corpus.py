@@ -2,7 +2,7 @@
 
     python benchmarks/scale_corpus.py FOLDER [--share 1.0] [--seed 1]
 
-Writes monthly mboxrd files. Counts and sizes follow what was read off a database of the PostgreSQL lists (seed 000):
+Writes monthly mboxrd files. Counts and sizes follow what was read off a database of the PostgreSQL lists (pginbox):
 messages, threads, attachments, the quantiles of their sizes, and how many mails answer, refer and quote. Between two
 given quantiles the size is a power of the share that lies above it. The text is that of the mail corpora: paragraphs
 that people wrote, signatures, file diffs and other code, drawn at random and told apart by words and digits that are

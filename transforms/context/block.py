@@ -1,4 +1,4 @@
-"""Chosen passages to a block of context: the form of seed 003, and a compiled block that can be made again.
+"""Chosen passages to a block of context: the form of the egregora design, and a compiled block that can be made again.
 
 Compiling follows what AvocadoDB calls context compilation: a fixed order, a budget of tokens, no
 text twice, a citation for every passage, and a manifest from which the same bytes come again.
@@ -83,7 +83,7 @@ class Compiled(NamedTuple):
 
 
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
-    """The block of seed 003, step 6; empty without passages.
+    """The block of the egregora design, step 6; empty without passages.
 
     Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
     closed, so that no text can pass for a post of its own or hide the next one.

@@ -76,7 +76,7 @@ def telling_terms(
 
 
 def deduplicated(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
-    """Of each document the `n` best chunks of a window, each chunk once (seed 003, section 1.3).
+    """Of each document the `n` best chunks of a window, each chunk once (the egregora design, section 1.3).
 
     A candidate without document counts as a document of its own; one without similarity is last of
     its document. Documents stay in the order in which they were found first, chunks best first.

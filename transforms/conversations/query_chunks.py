@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 def token_pieces(text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter) -> list[TokenPiece]:
     """Pieces of `text` that end where paragraphs end, none of more than `max_tokens` tokens.
 
-    Seed 003, design 1: paragraphs are gathered while they fit; a piece begins with the last whole
+    As in egregora: paragraphs are gathered while they fit; a piece begins with the last whole
     paragraphs of the one before that have at most `overlap_tokens` tokens together. A paragraph
     that is too large is split at lines, sentences and words. The counts are those of the pieces
     as they are, since the tokens of parts do not add up exactly.

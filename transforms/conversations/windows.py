@@ -160,7 +160,7 @@ def quarantined(faults: Sequence[Fault], source: str, partition: str) -> pa.Tabl
 def consolidated(
     authors: Sequence[str], times: Sequence[datetime | str], texts: Sequence[str]
 ) -> Consolidated:
-    """The messages as one Markdown text, in the form of seed 003, section 1.1.
+    """The messages as one Markdown text, in the form of the egregora design, section 1.1.
 
     Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
     and its text; a blank line stands between messages and a line end behind the last. A line of a

@@ -1,6 +1,6 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
-What is here: slugs, spans, the hierarchy, breadcrumbs (the ra design, seed 002). What is not: finding
+What is here: slugs, spans, the hierarchy, breadcrumbs (the ra design). What is not: finding
 headings (`transforms.documents.markdown`) and turning nodes into chunks (`transforms.documents.chunks.headings`).
 """
 

@@ -239,7 +239,7 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
     """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a sentence alone.
 
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
-    and sentence_kind. The sentence and an empty line are put before what is embedded (seed 001).
+    and sentence_kind. The sentence and an empty line are put before what is embedded (the SecondBrain design).
     """
     own = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (

@@ -42,7 +42,7 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
     """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
 
     Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
-    text of the first chunk of the mail above it in `thread_tree`). Seed 000, rule 5.
+    text of the first chunk of the mail above it in `thread_tree`). The pginbox design, rule 5.
     """
     body = chunks.filter(chunks.attachment_id.isnull())
     above = tree.select(reply="message_id", answered="parent_id")

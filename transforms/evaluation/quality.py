@@ -13,7 +13,7 @@ from transforms.evaluation import metrics
 from transforms.evaluation.intervals import Interval, bootstrap, paired_difference, wilson
 from transforms.evaluation.judgements import LEVELS, Judgements
 from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Span
-from transforms.retrieval.pipeline import STAGES
+from transforms.retrieval.pipeline import in_order
 
 MAIN = ("final", "document")
 """The stage and level that profiles are compared by."""
@@ -81,12 +81,15 @@ def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[
 
 
 def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str]]:
-    """The stages whose lists each profile makes, in the order of STAGES, the final one always.
+    """The stages whose lists each profile makes, in its order, the final one always.
 
     A stage that a profile switches off is not there: it lost nothing.
     """
     known = set(runs.select("profile", "stage").unique().iter_rows())
-    return {name: [s for s in STAGES if s == MAIN[0] or (name, s) in known] for name in sorted(profiles)}
+    return {
+        name: in_order({MAIN[0]} | {stage for profile, stage in known if profile == name})
+        for name in sorted(profiles)
+    }
 
 
 def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ _LONG_THREAD, _MANY_ATTACHMENTS = 20, 3
 
 
 def derived_tags(judged: Judgements, facts: pl.DataFrame) -> dict[str, list[str]]:
-    """Tags that follow from the best right answers of a query (the sets that seed 000 asks for).
+    """Tags that follow from the best right answers of a query (the sets that the pginbox design asks for).
 
     `short-reply`: one is too short to be understood alone; `patch-review`: one comments on a patch;
     `long-debate`: one stands in a thread of 20 mails or more; `attachment-heavy`: one stands in a
@@ -57,7 +57,7 @@ def derived_tags(judged: Judgements, facts: pl.DataFrame) -> dict[str, list[str]
 
 
 def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any]:
-    """Shares that seed 000 asks for: of the chunks of the index, and of the first ten fused ones of a query.
+    """Shares that the pginbox design asks for: of the chunks of the index, and of the first ten fused ones of a query.
 
     `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
     all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of

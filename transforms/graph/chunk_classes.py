@@ -1,4 +1,4 @@
-"""Which chunks of documents are code, by the two rules of seed 004: of its text and of its data."""
+"""Which chunks of documents are code, by the two rules of the Information Graph design: of its text and of its data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transforms.settings.documents import GraphSettings
 VERSION = "1"
 
 HALF = 0.5
-"""Share of all lines beyond which a chunk is code (seed 004, section 5)."""
+"""Share of all lines beyond which a chunk is code (the Information Graph design, section 5)."""
 
 
 def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings) -> pa.Table:

@@ -1,6 +1,6 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
-What is here: the layout, `index.json` in HAL+JSON, addresses (seed 004). What is not: similarities and
+What is here: the layout, `index.json` in HAL+JSON, addresses (the Information Graph design). What is not: similarities and
 orders, which come as tables; writing, which is the exporter's.
 """
 

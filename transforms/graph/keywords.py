@@ -1,7 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that they stand in.
 
 What is here: reading `_keywords/words.md`, computing keywords where a tree has none, finding them in
-chunks (seed 004). What is not: the terms of the search index (`transforms.text.terms`).
+chunks (the Information Graph design). What is not: the terms of the search index (`transforms.text.terms`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Chunks of a document in an order whose every beginning represents the document.
 
-What is here: baselines, similarities to them, the stripe order (seed 004). What is not: what a chunk
+What is here: baselines, similarities to them, the stripe order (the Information Graph design). What is not: what a chunk
 of code is (`transforms.graph.chunk_classes`), files (`transforms.graph.hal_export`).
 """
 

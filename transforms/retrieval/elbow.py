@@ -1,4 +1,4 @@
-"""The elbow: where the scores of a list fall so steeply that the rest is noise (seed 002, phase 2)."""
+"""The elbow: where the scores of a list fall so steeply that the rest is noise (the ra design, phase 2)."""
 
 from __future__ import annotations
 

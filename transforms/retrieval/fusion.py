@@ -71,7 +71,7 @@ def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_diagnostic(query: str) -> bool:
-    """True if a query looks for what a program said: logs then count in full (seed 000)."""
+    """True if a query looks for what a program said: logs then count in full (the pginbox design)."""
     return re.search(_DIAGNOSTIC, query) is not None
 
 

@@ -9,7 +9,7 @@ from transforms.settings.search import SearchSettings
 
 
 def similar_enough(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
-    """Hits whose cosine reaches `similarity_threshold` (seed 001 §5).
+    """Hits whose cosine reaches `similarity_threshold` (the SecondBrain design §5).
 
     What the lexical search found passes, unless `gate_lexical`: its words stand in the text, whatever
     the model makes of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import polars as pl
@@ -28,6 +28,18 @@ STAGES = (
 )  # fmt: skip
 """The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
 `final` is what the search returns. A new stage adds its name, and evaluations measure its list with the others."""
+
+
+def in_order(made: Collection[str]) -> list[str]:
+    """The names of the lists that a search made, in its order.
+
+    The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow.
+    """
+    order = [name for name in STAGES if name in made]
+    if {"sources", "aggregated", "elbow"} <= set(made):
+        order.remove("aggregated")
+        order.insert(order.index("elbow"), "aggregated")
+    return order
 
 
 RANKED: dict[str, pl.DataType | type[pl.DataType]] = {

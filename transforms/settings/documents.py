@@ -32,7 +32,7 @@ _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
 class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
-    The profile `seed` has the sizes of the SecondBrain design (seed 001); `recommended` those that
+    The profile `seed` has the sizes of the SecondBrain design; `recommended` those that
     found most in `benchmarks/passages.py`. A size that is given holds in both.
     """
 

@@ -91,7 +91,7 @@ class _Fault:
 
 
 class LanguageModelScorer:
-    """Scores of 0 to 10 by a language model, one call for all passages of a query (seed 001)."""
+    """Scores of 0 to 10 by a language model, one call for all passages of a query (the SecondBrain design)."""
 
     def __init__(self, model: LanguageModel, passage_chars: int):
         self.model, self.passage_chars, self.name = model, passage_chars, model.model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def ended(work: Workspace, *arguments: str, given: str | None = None) -> tuple[i
 
 def test_codes_are_those_of_the_readme_and_of_the_help():
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.WeftError)]
-    assert {kind.exit_code for kind in kinds} | {0, 3} == CODES
+    ended_by_signals = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+    assert {kind.exit_code for kind in kinds} | {0, 3} | ended_by_signals == CODES
     told = CliRunner().invoke(main, ["--help"]).stdout.split("Exit codes:")[1]
     assert {int(code) for code in re.findall(r"(?:^|; |\n *)\s*(\d+) (?=[a-z])", told)} == CODES
 

@@ -102,7 +102,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"},
         {"name": "chat", "kind": "conversation", "path": "chats", "pseudonyms": False},
         graph={"enabled": True, "prompts": "top"},
-        document_chunks={"min_chars": 1},
+        document_chunks={"chunker": "tree"},
         evaluation={"queries": ["truth.yaml"]},
     )
     work.write(f"dev.2004{short}-01.mbox", (mail(1) + mail(2, 1) + mail(3, 1)).encode())

@@ -74,7 +74,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     ):
         monkeypatch.setenv(name, f"http://127.0.0.1:9/{SECRET}" if name == "ALERT" else SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
-    quick = {"attempts": 1, "timeout_seconds": 1}
+    quick = {"timeout_seconds": 1}
     closed = "http://127.0.0.1:9/{year}{month:02}"
     work = Workspace(tmp_path / "work").configure(
         DEV,

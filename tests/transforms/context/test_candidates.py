@@ -1,4 +1,4 @@
-"""Dedup, diversity and order of candidates, after the tests of seed 003."""
+"""Dedup, diversity and order of candidates, after the tests of the egregora design."""
 
 from __future__ import annotations
 

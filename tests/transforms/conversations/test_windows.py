@@ -1,4 +1,4 @@
-"""Windows, pseudonyms and the consolidated Markdown of seed 003."""
+"""Windows, pseudonyms and the consolidated Markdown of the egregora design."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document nodes to chunks: one chunk per node, none split and none left out (the ra design, seed 002)."""
+"""Document nodes to chunks: one chunk per node, none split and none left out (the ra design)."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Document:
         return shown.strip("\r\n").rstrip()
 
     def code_share(self, start: int, end: int) -> float:
-        """Lines of code : lines with something in them, the lines of fences left out (seed 004)."""
+        """Lines of code : lines with something in them, the lines of fences left out (the Information Graph design)."""
         return float(self.code_shares([start], [end])[0])
 
     def code_shares(self, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:

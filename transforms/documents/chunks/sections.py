@@ -28,7 +28,7 @@ _BLANK = re.compile(r"\s")
 def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
-    Seed 001, section 2: headings bound the chunks; lists and fenced code stay whole where they fit
+    The SecondBrain design, section 2: headings bound the chunks; lists and fenced code stay whole where they fit
     into `target_chars`; short blocks are gathered; what is larger is split at paragraphs, list
     items, lines, sentences and words, in this order, and begins with up to `overlap_chars` of what
     stands before it. Sections under `min_chars` join a neighbour of their branch. The spans with the

@@ -44,8 +44,8 @@ def message_blocks(messages: pa.Table, settings: BlockSettings, threads: int = T
     Columns: those of `schemas.MESSAGE_BLOCKS`. The blocks of one message are contiguous, from byte
     0 to the end of its body; an empty body has none. `inferred` is true for a quote that carries no
     mark (text under an Outlook header, the rest of a line a mailer folded) and for code that is
-    known by the shape of its lines only. The kinds are those of the pginbox design (seed 000,
-    "Message parsing model"); positions are UTF-8 bytes, characters and lines. The result does not
+    known by the shape of its lines only. The kinds are those of the pginbox design
+    ("Message parsing model"); positions are UTF-8 bytes, characters and lines. The result does not
     depend on `threads`, which read batches of mails side by side.
     """
     batches = _batches(messages.select(["message_id", "body"]))

@@ -1,4 +1,4 @@
-"""One mail's body from its blocks to drafts: which authored text answers which quote (seed 000, rules 1 to 6)."""
+"""One mail's body from its blocks to drafts: which authored text answers which quote (the pginbox design, rules 1 to 6)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
 
-These are the counts that the evaluation plan of the pginbox design (seed 000) asks of a collection.
+These are the counts that the evaluation plan of the pginbox design asks of a collection.
 """
 
 from __future__ import annotations
