@@ -329,3 +329,21 @@ def test_every_reason_and_kind_of_the_sample_is_explained(sample: Sample):
 def test_pages_name_no_path_of_a_machine_and_no_design_paper():
     for path in PAGES:
         assert not re.search(r"/(work|tmp|home)/|\bseed \d", path.read_text(encoding="utf-8")), path.name
+
+
+def test_every_module_that_a_page_names_is_there():
+    named = {
+        (path.name, module)
+        for path in PAGES
+        for written in re.findall(r"`([\w./{},]+\.py)`", path.read_text(encoding="utf-8"))
+        for module in spelled_out(written)
+    }
+    assert len(named) > 50
+    assert sorted((page, module) for page, module in named if not (ROOT / module).is_file()) == []
+
+
+def spelled_out(path: str) -> list[str]:
+    """The paths that one with names in braces stands for."""
+    before, brace, after = path.partition("{")
+    names, _, rest = after.partition("}")
+    return [f"{before}{name}{rest}" for name in names.split(",")] if brace else [path]
