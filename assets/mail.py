@@ -1,4 +1,4 @@
-"""Mail: archives to messages, blocks, chunks and terms, one partition per partition of a source."""
+"""Mail: archives to messages, blocks, chunks and terms, each partition by itself."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def threads_asset(settings: ThreadSettings) -> dg.AssetsDefinition:
 
 
 def patch_series_asset() -> dg.AssetsDefinition:
-    """The asset `source types`."""
+    """The asset `patch_series`."""
 
     @dg.asset(group_name=GROUP, **described(PATCH_SERIES, patch_series_transforms.VERSION, "polars"))
     def patch_series(

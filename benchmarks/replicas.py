@@ -33,7 +33,7 @@ _HASHES = {"chunk_id", "checksum", "text_hash"}
 _EMPTY = ("quarantine", "slow_queue")
 _KEY = {"message_chunks": "doc_id", "message_exclusions": "doc_id", "message_terms": "chunk_id"}
 _WHOLE = (
-    "threads", "thread_tree", "source types", "inferred_quotes", "message_links", "document_links", "chunk_context",
+    "threads", "thread_tree", "patch_series", "inferred_quotes", "message_links", "document_links", "chunk_context",
     "context_terms", "corpus_measures", "embedding_refusals",
 )  # fmt: skip
 

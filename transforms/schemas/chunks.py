@@ -8,7 +8,7 @@ from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Tabl
 
 CHUNKS = Table(
     "chunks",
-    "One retrieval unit.",
+    "One piece of text that a search can find.",
     ("chunk_id",),
     (
         required(

@@ -32,7 +32,7 @@ class LakeIOManager(UPathIOManager):
 
     A partitioned asset hands over its staged partitions and receives a `Partitions` reader of each
     partitioned upstream asset; an unpartitioned asset hands over an Arrow or Ibis table. All other
-    inputs are Ibis tables, over all partitions of the partitions that exist where there are any.
+    inputs are Ibis tables, over all partitions that exist where there are any.
     """
 
     extension = ".parquet"
