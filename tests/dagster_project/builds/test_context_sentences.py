@@ -37,7 +37,7 @@ def answered(prompt: str) -> str:
 
 
 def telling(work: Workspace, kind: str, url: str = "", more: str = "") -> Workspace:
-    lines = f'\n[sentences]\nkind = "{kind}"\nlexical = true\nbatch_chunks = 3\n{more}'
+    lines = f'\n[sentences]\nkind = "{kind}"\nlexical = true\n{more}'
     gemini = f'\n[gemini]\nbase_url = "{url}"\n' if url else ""
     work.config.write_text(work.config.read_text() + lines + gemini)
     return work

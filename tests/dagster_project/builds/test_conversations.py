@@ -96,7 +96,9 @@ def made(made_once: Workspace, tmp_path: Path) -> Workspace:
 
 
 def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
-    windows = [u.unit.rpartition(".")[2] for u in made_once.plan().units if u.family == "conversations"]
+    windows = [
+        p.name.rpartition(".")[2] for p in made_once.plan().partitions if p.source_type == "conversations"
+    ]
     assert windows == ["0001", "0002", "0003", "0004"]
     assert made_once.column("SELECT count(*) FROM conversations") == [61]
     assert made_once.column("SELECT sum(message_count) FROM conversation_windows") == [60]

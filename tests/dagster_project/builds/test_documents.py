@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 
-from assets import graph
 from dagster_project.cli.main import main
 from tests.archives import Workspace, differences, discussion, embedded, rebuilt
+from transforms.schemas.registry import GRAPH_TABLES
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
@@ -234,7 +234,7 @@ def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_th
 def test_without_the_setting_there_is_no_graph_and_its_tables_are_empty(made_once: Workspace):
     root = made_once.settings.root
     assert not (root / "graph").exists()
-    assert not [p for p in (root / "lake").iterdir() if p.stem in graph.TABLES]
+    assert not [p for p in (root / "lake").iterdir() if p.stem in GRAPH_TABLES]
     assert made_once.column("SELECT count(*) FROM stripe('docs:guide/index.md', 3)") == [0]
     for command, code in ((["stripe", "index.md"], 2), (["serve-graph"], 5)):
         shown = CliRunner().invoke(main, [command[0], "--config", str(made_once.config), *command[1:]])

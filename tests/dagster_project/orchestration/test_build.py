@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from dagster_project import composition
+from dagster_project.orchestration import asset_graph
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.publish.full_build import IndexBuild
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
@@ -219,7 +220,7 @@ def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     monkeypatch.setattr("transforms.mail.threads.threads.VERSION", "of tomorrow")
-    remembered = composition._assets_of
+    remembered = asset_graph._assets_of
     remembered.cache_clear()
     request.addfinalizer(remembered.cache_clear)
     plan = built.plan()

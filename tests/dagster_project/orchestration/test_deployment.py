@@ -22,6 +22,7 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
+from dagster_project.cli.command import run
 from dagster_project.cli.main import main
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.resources.evaluation.evaluate import open_index
@@ -47,7 +48,7 @@ def parsed(command: str, arguments: list[str]) -> click.Context:
     """A command line as the installed program of that name understands it, without running it; ClickException if not."""
     (script,) = metadata.entry_points(group="console_scripts", name=command)
     program = script.load()
-    root = main if program is main else program.__globals__["cli"]
+    root = main if program is run else program.__globals__["cli"]
     if not isinstance(root, click.Group):
         return root.make_context(command, list(arguments))
     name, *rest = arguments
