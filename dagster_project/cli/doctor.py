@@ -1,4 +1,4 @@
-"""What `weft doctor` finds: is everything there that a build and a search need, and is what is kept whole."""
+"""`weft doctor`: whether everything that a build and a search need is there, and whether all stored files are valid."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import metadata
@@ -16,9 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import click
 import duckdb
+from rich.text import Text
 
 from assets.partitions import SLOW, SOURCE_TYPES
+from dagster_project.cli.options import CONFIG, JSON, explained
+from dagster_project.cli.safe_console import terminal
 from dagster_project.composition import (
     make_answer_cache,
     make_embedding_cache,
@@ -26,7 +30,7 @@ from dagster_project.composition import (
     make_publisher,
     make_sources,
 )
-from dagster_project.config.settings import Settings
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.names import BACKFILL
 from dagster_project.orchestration.outcomes import BUILD, WORKS
@@ -36,7 +40,7 @@ from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
-from transforms.errors import HistoryError, WeftError
+from transforms.errors import CheckFailedError, HistoryError, WeftError
 
 State = Literal["ok", "warning", "fault"]
 _PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
@@ -55,6 +59,32 @@ class Finding:
     state: State
     found: str
     remedy: str = ""
+
+
+@click.command()
+@CONFIG
+@JSON
+@explained
+def doctor(config: Path | None, as_json: bool) -> None:
+    """Check that everything is there and valid, and say what to do; exit code 7 if something is not."""
+    findings = list(examination(load_settings(config)))
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False))
+    else:
+        _print_findings(findings)
+    if faults := sorted({f.area for f in findings if f.state == "fault"}):
+        raise CheckFailedError(f"not well: {', '.join(faults)}; each line above says what to do")
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    """What `weft doctor` found, one line each, and below what is not well the remedy."""
+    console = terminal()
+    styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
+    for finding in findings:
+        state = Text(f"{finding.state:<8}", style=styles[finding.state])
+        console.print(state + Text(f"{finding.area:<12}{finding.found}"), soft_wrap=True)
+        if finding.remedy:
+            console.print(Text(f"{'':<20}→ {finding.remedy}", style="cyan"), soft_wrap=True)
 
 
 def examination(settings: Settings) -> Iterator[Finding]:

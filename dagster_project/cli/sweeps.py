@@ -1,25 +1,31 @@
-"""Grids of settings: those of [search] over one index, and those of other sections over an index built for each."""
+"""`weft eval sweep`: grids of settings of [search] over one index, and of other sections over an index for each."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 from pydantic import ValidationError
 
-from dagster_project.config.settings import Settings, changed_search, faults_of
+from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
+from dagster_project.cli.render.evaluation import counted_progress, print_sweep
+from dagster_project.config.settings import Settings, changed_search, faults_of, load_settings
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.resources.evaluation.evaluate import required_queries
+from dagster_project.resources.evaluation.evaluate import make_evaluator, required_queries
 from dagster_project.resources.evaluation.evaluator import IndexEvaluator, frame_of, run_profiles
 from dagster_project.resources.evaluation.evaluator import saved as saved_report
 from transforms.errors import SettingsError
 from transforms.evaluation import quality
 from transforms.evaluation.judgements import judgements
+from transforms.evaluation.metrics import MEASURES
 from transforms.hashing import text_hash
 from transforms.settings.base import StageSettings
 from transforms.settings.search import SearchSettings
@@ -29,6 +35,71 @@ _FASTER = 0.95
 
 _TIMED = ("ms_per_query", "frontier")
 _NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
+
+
+@click.command()
+@CONFIG
+@JSON
+@QUERY_FILES
+@click.option("--measure", default="nDCG@10", show_default=True, help="Order profiles by this measure.")
+@click.option(
+    "--set",
+    "axes",
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    help="A setting of [search] and the values to try; several make a grid.",
+)
+@click.option(
+    "--build",
+    "builds",
+    multiple=True,
+    metavar="SECTION.NAME=VALUE,...",
+    help="A setting of another section; an index is built for each value, and stored below eval/builds/.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@explained
+def sweep(
+    config: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    measure: str,
+    axes: tuple[str, ...],
+    builds: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Try every combination of settings; print quality against cost, the frontier marked, and write it as JSON."""
+    if measure not in MEASURES:
+        raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")
+    if not axes and not builds:
+        raise SettingsError("there is nothing to sweep over: give --set or --build")
+    settings = load_settings(config)
+    profiles = grid(settings.search, _axes(axes))
+    variants = built_grid(settings, _axes(builds))
+    results = []
+    with counted_progress(len(profiles) * len(variants), show=not quiet and not as_json) as done:
+        for variant, changed in built(variants, settings):
+            evaluator = make_evaluator(changed, files)
+            for row in measured(evaluator, profiles, measure, done):
+                parts = [variant, row["profile"] if axes or not variant else ""]
+                results.append({**row, "profile": " ".join(filter(None, parts))})
+            evaluator.index.close()
+    rows = with_frontier(results)
+    path = saved(rows, measure, settings)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_sweep(rows, measure)
+        click.echo(f"json: {path}")
+
+
+def _axes(pairs: tuple[str, ...]) -> dict[str, list[str]]:
+    axes: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, sign, values = pair.partition("=")
+        if not sign or not values or name in axes:
+            raise SettingsError(f"--set {pair}: write NAME=VALUE,VALUE, each name once")
+        axes[name] = values.split(",")
+    return axes
 
 
 def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:

@@ -310,6 +310,11 @@ class Settings(StageSettings):
         given = self.storage.sources
         return (self.base / Path(given).expanduser()).resolve() if given else self.root / "sources"
 
+    @property
+    def graph_folder(self) -> Path:
+        """Folder of the exported graph of documents."""
+        return self.root / "graph"
+
     def place(self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings) -> Path:
         """The file, folder or glob at which the files of a source are."""
         if source.remote is None:

@@ -88,7 +88,7 @@ class BuildResult:
     interrupted: tuple[Interrupted, ...] = ()
     clock_behind: timedelta | None = None
 
-    def told(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What the build met, one line each, but for the damages that its plan names."""
         lines = [f"Recovered: {found}." for found in self.interrupted]
         if twice := self.embedding.get(PAID_TWICE):

@@ -79,7 +79,7 @@ class Plan:
         """True if the index already shows what the sources hold."""
         return not (self.stale or self.vanished or self.publish or self.context or self.slow)
 
-    def told(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What was found that people did not ask for, one line each."""
         damages = [f"damaged, made again: {path}: {what}" for path, what in self.damaged.items()]
         broken = [f"cannot be read, left as it is: {fault}" for fault in self.broken.values()]

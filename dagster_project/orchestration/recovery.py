@@ -48,7 +48,7 @@ def begun_at(place: Path) -> str:
 
 
 @contextlib.contextmanager
-def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[Interrupted, ...]]:
+def build_in_progress(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[Interrupted, ...]]:
     """Clear away what killed work left and tell of it; while the context lasts a build is known to go on.
 
     To be entered by the holder of the build lock.
@@ -64,10 +64,10 @@ def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[In
 
 
 @contextlib.contextmanager
-def lane_going(
+def lane_in_progress(
     settings: Settings, instance: dg.DagsterInstance, lane: str
 ) -> Iterator[tuple[Interrupted, ...]]:
-    """`going` for the work of a lane. To be entered by the holder of its lock."""
+    """`build_in_progress` for the work of a lane. To be entered by the holder of its lock."""
     with _marked(settings, lane, close_dead_runs(instance, settings.root, lane), 0) as found:
         yield found
 

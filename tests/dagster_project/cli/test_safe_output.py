@@ -102,7 +102,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"},
         {"name": "chat", "kind": "conversation", "path": "chats", "pseudonyms": False},
         graph={"enabled": True, "prompts": "top"},
-        document_chunks={"min_chars": 1},
         evaluation={"queries": ["truth.yaml"]},
     )
     work.write(f"dev.2004{short}-01.mbox", (mail(1) + mail(2, 1) + mail(3, 1)).encode())
@@ -129,7 +128,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command below a group."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*before, name))
         else:

@@ -1,31 +1,20 @@
-"""What people see in a terminal: progress, tables and hits."""
+"""Builds, fetches and plans as people read them in a terminal: progress while they run, tables at their end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
+from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.safe_console import terminal
-from transforms.text.visible import visible
-
-if TYPE_CHECKING:
-    from dagster_project.cli.doctor import Finding
-    from dagster_project.orchestration.backfill import BackfillResult
-    from dagster_project.orchestration.build import BuildResult
-    from dagster_project.orchestration.dry_run import Outlook
-    from dagster_project.orchestration.fetch import FetchOutcome
-    from dagster_project.orchestration.plan import Plan
-    from dagster_project.resources.search.disclosure import Prompted
-    from dagster_project.resources.search.filters import Understood
-    from dagster_project.resources.search.lookup import Reading
-    from dagster_project.resources.search.search_index import SearchResult
+from dagster_project.orchestration.backfill import BackfillResult
+from dagster_project.orchestration.dry_run import Outlook
+from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
+from dagster_project.orchestration.plan import ANEW, Plan
 
 _STAGES = {
     "fetch": "fetching",
@@ -54,8 +43,6 @@ _STAGES = {
     "chunk_keywords": "finding keywords",
     "search_index": "publishing",
 }
-_SHOWN_WITH_A_HIT = 5
-_EXPANSION_CHARS = 200
 _SHOWN = (
     "messages",
     "threads",
@@ -119,7 +106,7 @@ class BuildView:
         self.console.print(
             f"{len(plan.partitions)} partitions in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
         )
-        for line in plan.told():
+        for line in plan.warnings():
             self.console.print(line, soft_wrap=True)
         for tables in plan.stale.values():
             for table in tables:
@@ -153,7 +140,7 @@ class BuildView:
 
     def summary(self, result: BuildResult) -> None:
         """The table of what is published, or that nothing changed."""
-        for line in result.told():
+        for line in result.warnings():
             self.console.print(line, soft_wrap=True)
         if result.published is None:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
@@ -174,84 +161,6 @@ class BuildView:
                 "embedding_refusals"
             )
         self.console.print(f"{result.published['path']}  ({result.seconds:.1f} s)", soft_wrap=True)
-
-
-def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
-    """Hits as people read them: subject, thread, author, snippet, scores, citation."""
-    console = terminal()
-    rows = result.hits.to_pylist()
-    for number, query in enumerate(queries):
-        hits = [r for r in rows if r["query"] == number]
-        console.print(
-            Text(f"{query}", style="bold"),
-            Text(f"  {len(hits)} hits" if hits else "  nothing found"),
-            Text(
-                "" if not hits or result.labels[number] == "PASS" else f" {result.labels[number]}",
-                style="red",
-            ),
-        )
-        _print_understood(console, result.understood[number])
-        for hit in hits:
-            _print_hit(console, hit)
-        console.print()
-    console.print(
-        f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {version}", style="dim"
-    )
-
-
-def _print_understood(console: Console, query: Understood) -> None:
-    """What a query with conditions was understood as, and how many chunks meet each."""
-    said = [f"{c['condition']} ({c['chunks']:,} chunks)" for c in query.conditions]
-    if said:
-        order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
-        console.print(f"     only {', '.join(said)}; {order}", style="dim", soft_wrap=True)
-    if query.note:
-        console.print(f"     {query.note}", style="dim", soft_wrap=True)
-
-
-def _print_hit(console: Console, hit: dict[str, Any]) -> None:
-    when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
-    console.print(Text(f"{hit['rank']:>3}. ") + Text(hit["subject"] or "(no subject)", style="bold cyan"))
-    if hit["source_kind"] == "document":
-        facts = [hit["breadcrumb"], *([when] if hit["effective_at"] else []), hit["source"]]
-    elif hit["source_kind"] == "conversation":
-        facts = [when, hit["source"]]
-    else:
-        single = hit["thread_size"] == 1
-        thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
-        author = hit["from_name"] or hit["from_addr"] or "unknown author"
-        facts = [author, when, hit["list_id"], thread]
-    file = [hit["filename"]] if hit["filename"] else []
-    console.print("     " + " · ".join([*facts, hit["chunk_kind"], *file]))
-    snippet = Text(hit["snippet"])
-    for start, end in hit["highlights"]:
-        snippet.stylize("bold yellow", start, end)
-    console.print(Text("     ") + snippet, soft_wrap=False)
-    console.print(f"     {scores(hit)}  ⟨{hit['citation']}⟩", style="dim", soft_wrap=True)
-    for part in hit["constituents"][:_SHOWN_WITH_A_HIT]:
-        console.print(Text(f"       for {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
-    for near in hit["expansions"]:
-        text = " ".join(near["text"].split())[:_EXPANSION_CHARS]
-        console.print(
-            Text(f"       {near['kind']}: {text}  ") + Text(f"⟨{near['citation']}⟩", style="dim"),
-            soft_wrap=True,
-        )
-
-
-def scores(hit: dict[str, Any]) -> str:
-    """The parts of a score in one line; a hit that is listed has none."""
-    if not hit["score"] and hit["lexical_rank"] is None and hit["vector_rank"] is None:
-        return "listed"
-    ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]
-    thread = f" + thread {hit['thread_score']:.3f}" if hit["thread_score"] else ""
-    again = ""
-    if hit["reranker"]:
-        parts = [f"{p['part']} {p['value']:.3f}" for p in hit["rerank_parts"] or () if p["value"]]
-        told = f" = {' + '.join(parts)}" if parts else ""
-        again = (
-            f"; reranked {hit['rerank_score']:.3f}{told} (#{hit['rank_before']} before) by {hit['reranker']}"
-        )
-    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{again}"
 
 
 def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
@@ -281,8 +190,6 @@ def _ago(seconds: float) -> str:
 
 def print_outlook(found: Outlook) -> None:
     """What a build would do, why, and what it would take."""
-    from dagster_project.orchestration.plan import ANEW
-
     console = terminal()
     if found.as_json()["outcome"] == "NOTHING":
         console.print(f"Nothing to do: the index shows the {found.partitions} partitions of the sources.")
@@ -315,77 +222,3 @@ def print_outlook(found: Outlook) -> None:
         longest = sorted(found.seconds_by_step.items(), key=lambda step: -step[1])[:5]
         steps = ", ".join(f"{name} {seconds:,.1f}" for name, seconds in longest)
         console.print(f"Some {found.seconds:,.0f} s by earlier runs: {steps}", soft_wrap=True)
-
-
-def print_facts(facts: Mapping[str, Any]) -> None:
-    """Names and values, one a line."""
-    console = terminal()
-    for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int | float) else str(value)
-        console.print(f"{name.replace('_', ' '):<16}{shown:>24}")
-
-
-def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
-    """Records as a table, or `none` where there are none."""
-    if records:
-        print_rows(pa.Table.from_pylist([dict(r) for r in records]))
-    else:
-        terminal().print(none)
-
-
-def print_findings(findings: Sequence[Finding]) -> None:
-    """What `weft doctor` found, one line each, and below what is not well the remedy."""
-    console = terminal()
-    styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
-    for finding in findings:
-        state = Text(f"{finding.state:<8}", style=styles[finding.state])
-        console.print(state + Text(f"{finding.area:<12}{finding.found}"), soft_wrap=True)
-        if finding.remedy:
-            console.print(Text(f"{'':<20}→ {finding.remedy}", style="cyan"), soft_wrap=True)
-
-
-def print_stripe(rows: list[dict[str, Any]]) -> None:
-    """The chunks of a stripe in its order, each under its title."""
-    console = terminal()
-    for row in rows:
-        facts = f"chunk {row['chunk_index']}, similarity {row['similarity']:.3f}{', code' if row['is_code'] else ''}"
-        console.print(Text(row["title"], style="bold cyan") + Text(f"  {facts}", style="dim"), soft_wrap=True)
-        console.print(Text(row["text_display"]), soft_wrap=True)
-        console.print()
-
-
-def print_prompted(found: Sequence[Prompted]) -> None:
-    """The chunks of stored questions, each with its question and where it stands."""
-    console = terminal()
-    for number, hit in enumerate(found, 1):
-        console.print(Text(f"{number:>3}. ") + Text(hit.title, style="bold cyan"))
-        asked = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
-        console.print(Text(f"     {asked}"), soft_wrap=True)
-        console.print(Text(hit.text), soft_wrap=True)
-        console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", soft_wrap=True)
-
-
-def print_rows(rows: pa.Table) -> None:
-    """A result of SQL as a table."""
-    table = Table()
-    for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
-        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-        table.add_column(visible(name), justify="right" if is_number else "left")
-    for row in rows.to_pylist():
-        # The widths of columns are measured before the console makes texts safe.
-        table.add_row(*("" if v is None else visible(str(v)) for v in row.values()))
-    terminal().print(table)
-
-
-def reading_line(found: Reading) -> str:
-    """What a text is, in one line."""
-    at = found.facts.get("effective_at")
-    place = None if found.byte_start is None else f"bytes {found.byte_start}-{found.byte_end}"
-    facts = [
-        f"{found.kind} {found.id}",
-        place,
-        found.title,
-        found.facts.get("from_name") or found.facts.get("from_addr"),
-        at and f"{at:%Y-%m-%d %H:%M}",
-    ]
-    return " · ".join(fact for fact in facts if fact)
