@@ -66,7 +66,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:
-        view.backfilled(result)
+        view.backfill_summary(result)
     _exit_with_faults(result.build.faults(), SourceError)
 
 

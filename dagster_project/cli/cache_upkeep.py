@@ -1,4 +1,4 @@
-"""What embedding would cost, and the upkeep of the cache of vectors: the work of `weft cost` and `weft cache`."""
+"""What embedding would cost, and cleaning the caches: the work of `weft cost` and `weft cache`."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     tables = _context_tables(settings)
     added, _ = joined_context(tables)
     kinds = settings.sentence_kinds()
-    told = {source: kind for source, kind in kinds.items() if kind != "off"}
+    enabled = {source: kind for source, kind in kinds.items() if kind != "off"}
     writing = SentenceEstimate()
-    if told:
-        writing, made = estimate_sentences(
-            placed_chunks(tables, told),
-            told,
+    if enabled:
+        writing, estimated = estimate_sentences(
+            placed_chunks(tables, enabled),
+            enabled,
             settings.safety,
             make_sentence_writer(settings),
             make_answer_cache(settings),
         )
-        added = told_context(tables, added, made)
+        added = told_context(tables, added, estimated)
     embedding = estimate(
         texts_to_embed(tables.chunks(), ibis.memtable(added)),
         make_embedder(settings.embedding, settings.gemini, settings.safety),
@@ -131,14 +131,14 @@ def _prune_answers(settings: Settings, other_models: bool) -> int:
     placed = placed_chunks(_context_tables(settings))
     own = settings.sentences.name
     known = context_sentences.structural_sentences(placed)
-    asked, _ = context_sentences.requests(placed, known, own, settings.safety)
-    used = {r.key.rpartition("/")[2] for r in asked}
-    gone = [
+    requests, _ = context_sentences.requests(placed, known, own, settings.safety)
+    used = {r.key.rpartition("/")[2] for r in requests}
+    unused = [
         key
         for key in keys
         if key.rpartition("/")[2] not in used or (other_models and not key.startswith(f"{own}/"))
     ]
-    return answers.drop(gone)
+    return answers.drop(unused)
 
 
 def _used_hashes(settings: Settings) -> set[str]:
@@ -151,10 +151,10 @@ def _used_hashes(settings: Settings) -> set[str]:
     ]
     texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
-    # Vectors of a service may be kept beside those of the model in use: they go by the hash of what was sent.
+    # Vectors of a service may be stored beside those of the model in use: they go by the hash of what was sent.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
-    asked = manager.table("conversation_query_chunks", lake.partitions("conversation_query_chunks"))
-    queries: list[str] = asked.text.to_pyarrow().to_pylist()
+    query_chunks = manager.table("conversation_query_chunks", lake.partitions("conversation_query_chunks"))
+    queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
     questions = document_questions(
         manager.table("documents", lake.partitions("documents"))
         .filter(lambda t: t.path.lower().endswith(FILE_NAME))
@@ -191,12 +191,12 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
             count = new = 0
             for batch in rows:
                 hashes = _sent_hashes(batch, screening)
-                kept = [i for i, name in enumerate(hashes) if name not in known]
+                missing = [i for i, name in enumerate(hashes) if name not in known]
                 vectors = (
                     batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
                 )
-                cache.store(model, dimensions, TASK, [hashes[i] for i in kept], vectors[kept])
-                count, new = count + len(hashes), new + len(kept)
+                cache.store(model, dimensions, TASK, [hashes[i] for i in missing], vectors[missing])
+                count, new = count + len(hashes), new + len(missing)
     except (duckdb.Error, KeyError) as error:
         raise IndexUnavailableError(
             f"{index} cannot be read as a published index ({str(error).splitlines()[0]})"

@@ -104,13 +104,13 @@ def _axes(pairs: tuple[str, ...]) -> dict[str, list[str]]:
 
 def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:
     """Search settings for every combination of values, by a name that says what differs."""
-    made = {}
-    for given in _combinations(axes):
+    profiles = {}
+    for values in _combinations(axes):
         try:
-            made[_name(given) or "as configured"] = changed_search(settings, given)
+            profiles[_name(values) or "as configured"] = changed_search(settings, values)
         except ValidationError as error:
             raise SettingsError(f"--set: {faults_of(error)}") from error
-    return made
+    return profiles
 
 
 def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[str, Settings]:
@@ -119,10 +119,11 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
     The roots lie in eval/builds/ below that of `settings`, named by what they differ in, so that a
     second sweep finds them built; those that are come first. Without axes there is one entry, the settings as they are.
     """
-    made = {
-        _name(given): _in_own_root(settings, given) if given else settings for given in _combinations(axes)
+    variants = {
+        _name(values): _in_own_root(settings, values) if values else settings
+        for values in _combinations(axes)
     }
-    return dict(sorted(made.items(), key=lambda pair: not (pair[1].root / "index").is_dir()))
+    return dict(sorted(variants.items(), key=lambda pair: not (pair[1].root / "index").is_dir()))
 
 
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
@@ -177,9 +178,9 @@ def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
-    """Where the rows are kept as JSON: `sweep-<model>-<time>.json` beside the reports; all times are under `timing`."""
+    """Write the rows as JSON, all times under `timing`; the path, `sweep-<model>-<time>.json` beside the reports."""
     now = datetime.now(UTC)
-    found = {
+    report = {
         "measure": measure,
         "rows": [{k: v for k, v in row.items() if k not in _TIMED} for row in rows],
         "timing": {
@@ -188,7 +189,7 @@ def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -
         },
     }
     name = f"sweep-{settings.embedding.model}-{now:%Y%m%dT%H%M%SZ}"
-    return saved_report(found, settings.root / "eval", name, None)["json"]
+    return saved_report(report, settings.root / "eval", name, None)["json"]
 
 
 def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
@@ -196,13 +197,13 @@ def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]
         yield dict(zip(axes, values, strict=True))
 
 
-def _name(given: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in given.items())
+def _name(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _in_own_root(settings: Settings, given: Mapping[str, str]) -> Settings:
+def _in_own_root(settings: Settings, values: Mapping[str, str]) -> Settings:
     changes: dict[str, Any] = {}
-    for dotted, value in given.items():
+    for dotted, value in values.items():
         section, _, key = dotted.partition(".")
         before = changes.get(section, getattr(settings, section, None))
         if section in _NOT_BUILT or not isinstance(before, StageSettings):
@@ -213,7 +214,7 @@ def _in_own_root(settings: Settings, given: Mapping[str, str]) -> Settings:
             changes[section] = type(before).model_validate({**before.model_dump(), key: value})
         except ValidationError as error:
             raise SettingsError(f"--build {section}: {faults_of(error)}") from error
-    root = settings.root / "eval" / "builds" / text_hash(_name(given))[:12]
+    root = settings.root / "eval" / "builds" / text_hash(_name(values))[:12]
     changes["storage"] = settings.storage.model_copy(update={"root": str(root), "lake": None})
     changes["evaluation"] = settings.evaluation.model_copy(update={"publish_check": False})
     return settings.model_copy(update=changes)

@@ -38,8 +38,8 @@ def alerting(settings: AlertSettings, root: Path) -> Iterator[None]:
 def alert_checks(settings: AlertSettings, root: Path, failed: Iterable[FailedCheck]) -> None:
     """Send an alert for each check that did not pass."""
     for check in failed:
-        told = {"asset": check.asset, "check": check.check, "figures": dict(check.figures)}
-        send(settings, _payload("check_failed", root, **told))
+        facts = {"asset": check.asset, "check": check.check, "figures": dict(check.figures)}
+        send(settings, _payload("check_failed", root, **facts))
 
 
 def alert_fetches(settings: AlertSettings, root: Path, sources: Sequence[str]) -> None:

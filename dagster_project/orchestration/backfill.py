@@ -24,7 +24,6 @@ from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_checks, alerting
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.build import publish_all
-from dagster_project.orchestration.disk_watch import translate_disk_faults
 from dagster_project.orchestration.names import BACKFILL, LANE_TAG, ROOT_TAG
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import add_partitions, is_made, make_plan
@@ -33,6 +32,7 @@ from dagster_project.orchestration.workers import Workers, make_partitions, work
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.progress import CountedProgress
+from dagster_project.resources.system.disk_watch import translate_disk_faults
 from dagster_project.resources.system.locks import only_lane, turn
 from transforms.errors import SettingsError
 

@@ -24,7 +24,6 @@ from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alert_sources, alerting
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.disk_watch import translate_disk_faults
 from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.freshness import note_unchanged
 from dagster_project.orchestration.job_execution import run_job
@@ -43,11 +42,8 @@ from dagster_project.orchestration.workers import Workers, make_partitions, sour
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.system.disk_space import (
-    is_of_full_disk,
-    may_be_written,
-    require_writable,
-)
+from dagster_project.resources.system.disk_space import is_of_full_disk, may_be_written, require_writable
+from dagster_project.resources.system.disk_watch import translate_disk_faults
 from dagster_project.resources.system.locks import only_build, only_lane, turn
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
@@ -322,8 +318,7 @@ def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
 
 def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
     """Bytes of text that may wait for the slow lane and are made before publishing nevertheless."""
-    limits = settings.operations
-    current = publisher.current()
+    limits, current = settings.operations, publisher.current()
     if current and publisher.fits_settings():
         return max(limits.slow_at_once_bytes, limits.slow_at_once_share * current.stat().st_size)
     # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.

@@ -17,8 +17,8 @@ from dagster._core.instance.config import dagster_instance_config
 from sqlalchemy.exc import DBAPIError
 
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.disk_watch import translate_disk_faults
 from dagster_project.resources.system.disk_space import may_be_written, require_writable
+from dagster_project.resources.system.disk_watch import translate_disk_faults
 from transforms.errors import HistoryError, SettingsError
 
 MOVE_AWAY = (

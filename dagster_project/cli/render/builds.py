@@ -95,12 +95,12 @@ class BuildView:
         self._progress.stop()
 
     def _end_lines(self) -> None:
-        """Show the stages so far as done."""
+        """Show the stages so far as finished."""
         for task in self._progress.tasks:
             self._progress.update(task.id, total=task.completed, partition="")
 
     def plan(self, plan: Plan) -> None:
-        """Say what will be done."""
+        """Print how many partitions the build will rebuild and remove."""
         if not self.show:
             return
         self.console.print(
@@ -129,17 +129,17 @@ class BuildView:
         if stage in ("fetch", "search_index"):
             self._progress.update(task, total=self._progress.tasks[task].completed)
 
-    def backfilled(self, done: BackfillResult) -> None:
-        """What a backfill made, and the table of what is published."""
-        rate = done.bytes / max(done.seconds, 1e-9) / 1e6
+    def backfill_summary(self, backfill: BackfillResult) -> None:
+        """Print the speed of a backfill and the table of what is published."""
+        rate = backfill.bytes / max(backfill.seconds, 1e-9) / 1e6
         self.console.print(
-            f"{len(done.partitions)} partitions, {done.bytes / 1e6:,.1f} MB in {done.batches} batches "
+            f"{len(backfill.partitions)} partitions, {backfill.bytes / 1e6:,.1f} MB in {backfill.batches} batches "
             f"({rate:,.1f} MB/s, publishing included)"
         )
-        self.summary(done.build)
+        self.summary(backfill.build)
 
     def summary(self, result: BuildResult) -> None:
-        """The table of what is published, or that nothing changed."""
+        """Print the table of what is published, or that nothing changed."""
         for line in result.warnings():
             self.console.print(line, soft_wrap=True)
         if result.published is None:
@@ -164,7 +164,7 @@ class BuildView:
 
 
 def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
-    """What became of each source's fetch, and how old its newest mail or file is."""
+    """Print the outcome of each source's fetch, and the age of its newest mail or file."""
     rows = [
         {
             "source": name,
@@ -188,37 +188,37 @@ def _ago(seconds: float) -> str:
     return f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
 
 
-def print_outlook(found: Outlook) -> None:
-    """What a build would do, why, and what it would take."""
+def print_outlook(outlook: Outlook) -> None:
+    """The partitions that a build would rebuild, the reasons, and an estimate of its cost."""
     console = terminal()
-    if found.as_json()["outcome"] == "NOTHING":
-        console.print(f"Nothing to do: the index shows the {found.partitions} partitions of the sources.")
+    if outlook.as_json()["outcome"] == "NOTHING":
+        console.print(f"Nothing to do: the index shows the {outlook.partitions} partitions of the sources.")
         return
     console.print(
-        f"{len(found.pieces)} of {found.partitions} partitions to make, {len(found.removed)} to remove"
+        f"{len(outlook.pieces)} of {outlook.partitions} partitions to make, {len(outlook.removed)} to remove"
     )
-    for why, count in found.reasons.items():
-        like = next(piece.partition for piece in found.pieces if piece.why == why)
+    for why, count in outlook.reasons.items():
+        like = next(piece.partition for piece in outlook.pieces if piece.why == why)
         console.print(f"  {count:>6,}  {why}, such as {like}", soft_wrap=True)
-    for why in dict.fromkeys(found.whole.values()):
-        tables = ", ".join(table for table, reason in found.whole.items() if reason == why)
+    for why in dict.fromkeys(outlook.whole.values()):
+        tables = ", ".join(table for table, reason in outlook.whole.items() if reason == why)
         console.print(f"Tables over all partitions, {why}: {tables}", soft_wrap=True)
-    if found.slow:
+    if outlook.slow:
         console.print(
-            f"{len(found.slow)} partitions wait for the slow lane, {found.waiting_bytes:,} bytes of text"
+            f"{len(outlook.slow)} partitions wait for the slow lane, {outlook.waiting_bytes:,} bytes of text"
         )
-    if found.left:
-        console.print(f"{found.left} partitions are left to the backfill that is under way")
-    for path, damage in found.damaged.items():
+    if outlook.left:
+        console.print(f"{outlook.left} partitions are left to the backfill that is under way")
+    for path, damage in outlook.damaged.items():
         console.print(f"{path}: {damage}", soft_wrap=True)
-    if found.anew:
+    if outlook.anew:
         console.print(ANEW, soft_wrap=True)
-    if found.texts:
-        price = f", {found.price_usd:,.2f} US dollars" if found.price_usd else ""
-        console.print(f"At most {found.texts:,} texts to embed, some {found.tokens:,} tokens{price}")
-    if found.seconds is None:
+    if outlook.texts:
+        price = f", {outlook.price_usd:,.2f} US dollars" if outlook.price_usd else ""
+        console.print(f"At most {outlook.texts:,} texts to embed, some {outlook.tokens:,} tokens{price}")
+    if outlook.seconds is None:
         console.print("How long it takes no earlier run tells.")
     else:
-        longest = sorted(found.seconds_by_step.items(), key=lambda step: -step[1])[:5]
+        longest = sorted(outlook.seconds_by_step.items(), key=lambda step: -step[1])[:5]
         steps = ", ".join(f"{name} {seconds:,.1f}" for name, seconds in longest)
-        console.print(f"Some {found.seconds:,.0f} s by earlier runs: {steps}", soft_wrap=True)
+        console.print(f"Some {outlook.seconds:,.0f} s by earlier runs: {steps}", soft_wrap=True)

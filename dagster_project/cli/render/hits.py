@@ -44,11 +44,11 @@ def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
 
 
 def _print_understood(console: Console, query: Understood) -> None:
-    """What a query with conditions was understood as, and how many chunks meet each."""
-    said = [f"{c['condition']} ({c['chunks']:,} chunks)" for c in query.conditions]
-    if said:
+    """The conditions of a query as the search understood them, and how many chunks meet each."""
+    conditions = [f"{c['condition']} ({c['chunks']:,} chunks)" for c in query.conditions]
+    if conditions:
         order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
-        console.print(f"     only {', '.join(said)}; {order}", style="dim", soft_wrap=True)
+        console.print(f"     only {', '.join(conditions)}; {order}", style="dim", soft_wrap=True)
     if query.note:
         console.print(f"     {query.note}", style="dim", soft_wrap=True)
 
@@ -91,9 +91,9 @@ def scores(hit: dict[str, Any]) -> str:
     again = ""
     if hit["reranker"]:
         parts = [f"{p['part']} {p['value']:.3f}" for p in hit["rerank_parts"] or () if p["value"]]
-        told = f" = {' + '.join(parts)}" if parts else ""
+        sum_ = f" = {' + '.join(parts)}" if parts else ""
         again = (
-            f"; reranked {hit['rerank_score']:.3f}{told} (#{hit['rank_before']} before) by {hit['reranker']}"
+            f"; reranked {hit['rerank_score']:.3f}{sum_} (#{hit['rank_before']} before) by {hit['reranker']}"
         )
     return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{again}"
 
@@ -108,26 +108,26 @@ def print_stripe(rows: list[dict[str, Any]]) -> None:
         console.print()
 
 
-def print_prompted(found: Sequence[Prompted]) -> None:
+def print_prompted(hits: Sequence[Prompted]) -> None:
     """The chunks of stored questions, each with its question and where it stands."""
     console = terminal()
-    for number, hit in enumerate(found, 1):
+    for number, hit in enumerate(hits, 1):
         console.print(Text(f"{number:>3}. ") + Text(hit.title, style="bold cyan"))
-        asked = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
-        console.print(Text(f"     {asked}"), soft_wrap=True)
+        question = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
+        console.print(Text(f"     {question}"), soft_wrap=True)
         console.print(Text(hit.text), soft_wrap=True)
         console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", soft_wrap=True)
 
 
-def reading_line(found: Reading) -> str:
-    """What a text is, in one line."""
-    at = found.facts.get("effective_at")
-    place = None if found.byte_start is None else f"bytes {found.byte_start}-{found.byte_end}"
+def reading_line(text: Reading) -> str:
+    """The kind, position, title, author and date of a text in one line."""
+    at = text.facts.get("effective_at")
+    place = None if text.byte_start is None else f"bytes {text.byte_start}-{text.byte_end}"
     facts = [
-        f"{found.kind} {found.id}",
+        f"{text.kind} {text.id}",
         place,
-        found.title,
-        found.facts.get("from_name") or found.facts.get("from_addr"),
+        text.title,
+        text.facts.get("from_name") or text.facts.get("from_addr"),
         at and f"{at:%Y-%m-%d %H:%M}",
     ]
     return " · ".join(fact for fact in facts if fact)
