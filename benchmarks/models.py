@@ -169,7 +169,7 @@ def built(config: Path, section: str) -> SearchIndex:
     """The index of a settings file with a model; prints what a build in a process of its own took."""
     config.write_text(f"{config.read_text()}\n{section}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli.main", "build", "--json", "--config", str(config)],
+        [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)],
         check=True,
         stdout=subprocess.PIPE,
     )
@@ -252,7 +252,7 @@ def again(state: Path) -> None:
         command = [
             sys.executable,
             "-m",
-            "dagster_project.cli.main",
+            "dagster_project.cli",
             "build",
             "--json",
             "--config",

@@ -88,7 +88,7 @@ def base_lake(state: Path) -> ParquetLake:
         config = state / "base.toml"
         sources = _SOURCES.format(corpora=collections.corpora_folder())
         config.write_text(f'[storage]\nroot = "base"\n{sources}')
-        command = [sys.executable, "-m", "dagster_project.cli.main", "build", "--config", str(config)]
+        command = [sys.executable, "-m", "dagster_project.cli", "build", "--config", str(config)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return make_lake(load_settings(state / "base.toml"))
 

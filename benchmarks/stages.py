@@ -68,7 +68,7 @@ def built(folder: Path, path: str, grain: str) -> dict[str, Any]:
     source = f'list_id = "linux-erofs"\npath = "{path}"\ngrain = "{grain}"'
     config = collections.settings_file(folder, "erofs", source)
     start, used_before = time.perf_counter(), _processor_time()
-    command = [sys.executable, "-m", "dagster_project.cli.main", "build", "--json", "--config", str(config)]
+    command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
     peak = peak_mapped = 0.0
     with tempfile.TemporaryFile("w+") as printed:
         build = subprocess.Popen(command, stdout=printed)

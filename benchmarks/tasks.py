@@ -140,7 +140,7 @@ def passages_settings(corpora: Path, folder: Path) -> Path:
 
 def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
     """The index of a settings file, brought up to date."""
-    command = [sys.executable, "-m", "dagster_project.cli.main", "build", "--quiet", "--config", str(config)]
+    command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     settings = load_settings(config)
     search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})

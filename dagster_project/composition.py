@@ -118,7 +118,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
 
 def make_graph_exporter(settings: Settings) -> FileGraphExporter:
     """The exporter of the graph of documents."""
-    return FileGraphExporter(settings.root / "graph")
+    return FileGraphExporter(settings.graph_folder)
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     """The definitions for `settings`; `resources` replaces resources by name."""
     refresh, slow_lane, backfill = refresh_all_job(settings), slow_lane_job(settings), backfill_job(settings)
     jobs = [refresh, slow_lane, backfill]
-    asked = dg.Definitions(
+    triggers = dg.Definitions(
         jobs=jobs,
         schedules=[hourly_schedule(settings)],
         sensors=[
@@ -33,7 +33,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             *([lost_runs_sensor(settings, jobs)] if settings.alerts.is_set else []),
         ],
     )
-    return dg.Definitions.merge(asset_definitions(settings, resources), asked)
+    return dg.Definitions.merge(asset_definitions(settings, resources), triggers)
 
 
 @dg.definitions

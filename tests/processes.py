@@ -14,9 +14,9 @@ from typing import Any
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        "dagster_project.cli.main",
-        "dagster_project.orchestration.build",
-        "dagster_project.cli.render",
+        "dagster_project.cli.build",
+        "dagster_project.cli.command",
+        "dagster_project.cli.search",
         "dagster_project.orchestration.sqlite_storage",
         # What these import when they are first used.
         "dagster._core.execution.execute_in_process",

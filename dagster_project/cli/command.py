@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
+import traceback
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from types import FrameType, TracebackType
+
+from dagster_project.cli.main import main
+from dagster_project.resources.system.processes import end_started
 
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
 _ENDS = (*_OF_TERMINALS, signal.SIGTERM)
@@ -16,8 +22,8 @@ _ENDS = (*_OF_TERMINALS, signal.SIGTERM)
 def run(arguments: list[str] | None = None) -> None:
     """Run the command of `sys.argv`, or of `arguments`, and end this process.
 
-    It works in a thread of its own. Python runs what is to be done at a signal in the main thread, which thus is free to
-    do it at once, and Dagster, which would take interrupts for failed steps, leaves them alone in other threads.
+    The command runs in a thread of its own. Python handles signals in the main thread, which is thus free to handle
+    them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads.
     """
     sys.excepthook = _unexpected
     # While a step runs, Dagster keeps in a file what is written to standard error.
@@ -25,58 +31,52 @@ def run(arguments: list[str] | None = None) -> None:
     for number in _ENDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, end)
-    from concurrent.futures import ThreadPoolExecutor
-
-    # Reading returns at any signal; waiting for a thread goes on after an interrupt, once Polars is there.
-    news, write = os.pipe()
+    # Reading returns at any signal; waiting for a thread continues after an interrupt, once Polars is loaded.
+    wakeups, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     with ThreadPoolExecutor(1) as thread:
         work = thread.submit(_work, arguments)
         work.add_done_callback(lambda _: os.write(write, bytes(1)))
-        while os.read(news, 1) != bytes(1):
+        while os.read(wakeups, 1) != bytes(1):
             pass
         work.result()
 
 
 def _work(arguments: list[str] | None) -> None:
-    """The command; what it starts inherits that a terminal's signals do not reach it, and `_end` ends it.
+    """Run the command; the processes that it starts inherit the blocked signals of terminals, and `_end` ends them.
 
-    SIGTERM does: Dagster ends by it the processes that it starts.
+    SIGTERM is not blocked: Dagster ends its processes by it.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
-    from dagster_project.cli.main import main
-
     main(arguments, prog_name="weft")
 
 
-def _end(place: int, number: int, _frame: FrameType | None) -> None:
-    """Tell so at `place` and end at once, with all that was started: it costs no more than a kill, and builds go on."""
-    from dagster_project.resources.system.processes import end_started
+def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
+    """Say on `stderr` that the command was interrupted, and end this process and all that it started at once.
 
+    That costs no more than a kill: the next build resumes.
+    """
     end_started()
-    shown = "\x1b[?25h\n" if os.isatty(place) else ""  # the cursor, which a progress line hides
-    shown += f"interrupted ({signal.Signals(number).name}): what was made is kept, the same command goes on from there\n"
+    message = "\x1b[?25h\n" if os.isatty(stderr) else ""  # the cursor, which a progress line hides
+    message += f"interrupted ({signal.Signals(number).name}): what was made is kept, the same command goes on from there\n"
     with suppress(OSError):
-        os.write(place, shown.encode())
+        os.write(stderr, message.encode())
     os._exit(128 + number)
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Tell in one line of a fault that nobody explained, and keep where it came from in a file of this user's alone."""
-    import tempfile
-    import traceback
-
-    told = traceback.format_exception(kind, error, trace)
+    """Print a fault that nobody explained in one line, and write its traceback to a file that only this user can read."""
+    lines = traceback.format_exception(kind, error, trace)
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="weft-fault-", suffix=".txt", delete=False) as kept:
-            kept.writelines(told)
+        with tempfile.NamedTemporaryFile("w", prefix="weft-fault-", suffix=".txt", delete=False) as file:
+            file.writelines(lines)
     except OSError:
-        sys.stderr.writelines(told)
+        sys.stderr.writelines(lines)
         return
     line = " ".join(str(error).split("\n", 1)[0].split())
     print(
-        f"error: {kind.__name__}: {line} (unexpected; where it came from stands in {kept.name}): "
+        f"error: {kind.__name__}: {line} (unexpected; where it came from stands in {file.name}): "
         "`weft doctor` says whether everything is there and whole",
         file=sys.stderr,
     )

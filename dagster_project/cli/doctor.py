@@ -1,4 +1,4 @@
-"""What `weft doctor` finds: is everything there that a build and a search need, and is what is kept whole."""
+"""`weft doctor`: whether everything that a build and a search need is there, and whether all stored files are valid."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import metadata
@@ -16,9 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import click
 import duckdb
+from rich.text import Text
 
 from assets.partitions import SLOW, SOURCE_TYPES
+from dagster_project.cli.options import CONFIG, JSON, explained
+from dagster_project.cli.safe_console import terminal
 from dagster_project.composition import (
     make_answer_cache,
     make_embedding_cache,
@@ -26,17 +30,17 @@ from dagster_project.composition import (
     make_publisher,
     make_sources,
 )
-from dagster_project.config.settings import Settings
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.names import BACKFILL
 from dagster_project.orchestration.outcomes import BUILD, WORKS
-from dagster_project.orchestration.recovery import begun_at, mark
+from dagster_project.orchestration.recovery import mark, started_at
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
-from transforms.errors import HistoryError, WeftError
+from transforms.errors import CheckFailedError, HistoryError, WeftError
 
 State = Literal["ok", "warning", "fault"]
 _PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
@@ -49,7 +53,7 @@ _CHANGED_IN_PLACE = (".db", ".sqlite", ".lock")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: its area, its state, what was found, and what to do if it is not well."""
+    """The result of one check: its area, its state, a sentence about it, and the remedy if something is wrong."""
 
     area: str
     state: State
@@ -57,13 +61,39 @@ class Finding:
     remedy: str = ""
 
 
+@click.command()
+@CONFIG
+@JSON
+@explained
+def doctor(config: Path | None, as_json: bool) -> None:
+    """Check that everything is there and valid, and say what to do; exit code 7 if something is not."""
+    findings = list(examination(load_settings(config)))
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False))
+    else:
+        _print_findings(findings)
+    if faults := sorted({f.area for f in findings if f.state == "fault"}):
+        raise CheckFailedError(f"not well: {', '.join(faults)}; each line above says what to do")
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    """Print one line per finding, and below each fault and warning its remedy."""
+    console = terminal()
+    styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
+    for finding in findings:
+        state = Text(f"{finding.state:<8}", style=styles[finding.state])
+        console.print(state + Text(f"{finding.area:<12}{finding.found}"), soft_wrap=True)
+        if finding.remedy:
+            console.print(Text(f"{'':<20}→ {finding.remedy}", style="cyan"), soft_wrap=True)
+
+
 def examination(settings: Settings) -> Iterator[Finding]:
     """Every finding, in order; reads every byte of the lake and of the cache, changes nothing.
 
-    What reading makes, such as copies of a remote lake, is made in a folder aside that goes again.
+    Files that reading makes, such as copies of a remote lake, go to a temporary folder.
     """
-    with TemporaryDirectory(prefix="weft-doctor-") as made:
-        aside = Path(made)
+    with TemporaryDirectory(prefix="weft-doctor-") as folder:
+        aside = Path(folder)
         lake = make_lake(settings, aside)
         sources = partial(_sources, lake=lake, aside=aside)
         looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
@@ -115,8 +145,8 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     home = instance_place(settings)
     remedy = f"give user {os.getuid()} the right to write there, which every build needs and no search"
     lake = [Path(settings.lake_uri)] if "://" not in settings.lake_uri else []
-    made = (settings.root, settings.root / "index", settings.root / "cache", home, *lake)
-    for folder in dict.fromkeys(made):
+    folders = (settings.root, settings.root / "index", settings.root / "cache", home, *lake)
+    for folder in dict.fromkeys(folders):
         there = next(p for p in (folder, *folder.parents) if p.exists())
         below = (p for p in folder.rglob("*") if p.is_dir() or p.suffix in _CHANGED_IN_PLACE)
         if not there.is_dir():
@@ -144,25 +174,25 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 
 def _work(settings: Settings) -> Iterator[Finding]:
-    """What is going on, and what was ended before it was done."""
+    """Work that runs, and work that was interrupted."""
     root = settings.root
     locks = {BUILD: root / BUILD_LOCK, **{lane: lane_lock(root, lane) for lane in (SLOW.name, BACKFILL)}}
     for work, lock in locks.items():
         if not mark(root, work).exists():
             continue
-        begun = begun_at(mark(root, work))
-        named = f"the {WORKS[work]} of {begun or 'an unknown time'}"
+        started = started_at(mark(root, work))
+        named = f"the {WORKS[work]} of {started or 'an unknown time'}"
         if not is_held(lock):
             yield Finding("work", "warning", f"{named} was ended before it was done", "weft build")
-        elif work == BUILD and begun and _age(begun) > timedelta(seconds=MAX_RUNTIME_SECONDS):
+        elif work == BUILD and started and _age(started) > timedelta(seconds=MAX_RUNTIME_SECONDS):
             remedy = "end its process if it hangs: the next build goes on from what it made"
             yield Finding("work", "warning", f"{named} is still going on", remedy)
         else:
             yield Finding("work", "ok", f"{named} is going on")
 
 
-def _age(begun: str) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(begun)
+def _age(started: str) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(started)
 
 
 def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[Finding]:
@@ -193,7 +223,7 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
 
 
 def _with_a_key(settings: Settings, aside: Path) -> Settings:
-    """The settings, with a passing key of pseudonyms where none was made yet: whoever needs one would make it."""
+    """The settings; with a temporary key of pseudonyms if there is none yet, since reading chats would make one."""
     if settings.pseudonym_key_file.exists():
         return settings
     storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
@@ -211,12 +241,12 @@ def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
     if unread := [str(lake.path(*place)) for place in places if lake.footer(*place) is None]:
         what = f"{len(unread)} of {len(places)} files are truncated or of another schema, such as {unread[0]}"
         yield Finding("lake", "fault", what, "weft build, which makes them again")
-    if spoiled := [str(lake.path(*place)) for place in lake.spoiled()]:
-        what = f"{len(spoiled)} of {len(places)} files are {SPOILED}, such as {spoiled[0]}"
+    if corrupt := [str(lake.path(*place)) for place in lake.spoiled()]:
+        what = f"{len(corrupt)} of {len(places)} files are {SPOILED}, such as {corrupt[0]}"
         yield Finding("lake", "fault", what, "weft build --verify, which makes them again")
     if not places:
         yield Finding("lake", "ok", "nothing is stored yet")
-    elif not unread and not spoiled:
+    elif not unread and not corrupt:
         place = "" if is_local(lake.base) else f" at {lake.base}"
         yield Finding(
             "lake", "ok", f"{len(places)} files{place}, with the columns of now and as they were written"
@@ -243,17 +273,17 @@ def _index_facts(
     """Layout and row counts of an opened index against its manifest; counting reads what it counts."""
     manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     if manifest.get("layout") != layout:
-        found = f"{current.name} is of another layout, tokenizer or model than the settings"
-        yield Finding("index", "warning", found, "weft build, which publishes one that fits")
-    told = {k: v for k, v in json.loads(manifest.get("rows", "{}")).items() if k != "manifest"}
+        text = f"{current.name} is of another layout, tokenizer or model than the settings"
+        yield Finding("index", "warning", text, "weft build, which publishes one that fits")
+    expected = {k: v for k, v in json.loads(manifest.get("rows", "{}")).items() if k != "manifest"}
     counted = {
         name: (connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,))[0]
         for (name,) in connection.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
         ).fetchall()
-        if name in told
+        if name in expected
     }
-    if wrong := sorted(name for name in told if told[name] != counted.get(name)):
+    if wrong := sorted(name for name in expected if expected[name] != counted.get(name)):
         yield Finding(
             "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", again
         )
@@ -265,8 +295,8 @@ def _index_facts(
 
 def _cache(settings: Settings) -> Iterator[Finding]:
     cache = make_embedding_cache(settings)
-    if found := [*cache.verify(), *make_answer_cache(settings).verify()]:
-        what = f"{len(found)} files of vectors or answers are damaged, such as {found[0].path}: {found[0].reason}"
+    if damages := [*cache.verify(), *make_answer_cache(settings).verify()]:
+        what = f"{len(damages)} files of vectors or answers are damaged, such as {damages[0].path}: {damages[0].reason}"
         yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
     else:
         yield Finding(

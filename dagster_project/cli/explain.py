@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained, filtered
-
-if TYPE_CHECKING:
-    from dagster_project.resources.search.filters import Filters
+from dagster_project.cli.render.explanation import print_explanation
+from dagster_project.config.settings import load_settings
+from dagster_project.resources.search.explain import explanation
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.opened_index import open_index
 
 
 @click.command()
@@ -40,16 +41,11 @@ def explain(
 ) -> None:
     """Say what every stage of the search for QUERY did to every hit, and how long it took.
 
-    With ID (a Message-ID, document, node or chunk) also what became of that: "why is it not in the results".
+    With ID (a Message-ID, document, node or chunk) also say what became of it: "why is it not in the results".
     """
-    from dagster_project.cli.render_explain import print_explanation
-    from dagster_project.config.settings import load_settings
-    from dagster_project.resources.search.explain import explanation
-    from dagster_project.resources.search.opened_index import open_index
-
     index = open_index(load_settings(config))
-    made = explanation(index, query, ident, filters, limit)
+    result = explanation(index, query, ident, filters, limit)
     if as_json:
-        click.echo(json.dumps(made.as_json(rows), ensure_ascii=False))
+        click.echo(json.dumps(result.as_json(rows), ensure_ascii=False))
     else:
-        print_explanation(made, rows)
+        print_explanation(result, rows)

@@ -1,4 +1,4 @@
-"""What all commands have in common: options, and how faults reach their user."""
+"""What the commands share: options, and the messages and exit codes of faults."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from typing import Any
 
 import click
 
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.system.disk_space import (
+    IN_THE_WAY,
+    is_of_full_disk,
+    is_of_no_writing,
+    unwritable,
+)
 from transforms.errors import DiskFullError, QuerySyntaxError, WeftError
 from transforms.retrieval.query_language import HAS, KINDS, storable
 
@@ -33,6 +40,16 @@ CONFIG = click.option(
     help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+QUIET = click.option("--quiet", is_flag=True, help="Print errors only.")
+QUERY_FILES = click.option(
+    "--queries",
+    "files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="YAML file of queries and right answers; default: evaluation.queries of the settings.",
+)
+NO_RESULTS = 3
+"""Exit code of a search that worked and found nothing."""
 
 
 def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[..., None]:
@@ -57,14 +74,7 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
 
 
 def _of_disk(error: OSError) -> Exception:
-    """What the system refused, as a fault that Weft knows, if it is one."""
-    from dagster_project.resources.system.disk_space import (
-        IN_THE_WAY,
-        is_of_full_disk,
-        is_of_no_writing,
-        unwritable,
-    )
-
+    """The refusal of the system as a fault that Weft knows, if it is one."""
     place = Path(error.filename or ".")
     if is_of_full_disk(error):
         return DiskFullError(f"no room is left on the disk of {place} ({error.strerror}): make room")
@@ -91,7 +101,7 @@ _FILTERS = (
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
     click.option("--source", type=TEXT, help="Only what comes from this source."),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
-    click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day on."),
+    click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day or later."),
     click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day."),
 )
 _FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
@@ -102,11 +112,9 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        from dagster_project.resources.search.filters import Filters
-
-        given = {name: kwargs.pop(name) for name in _FILTERED_BY}
-        days = {name: given[name] and given[name].replace(tzinfo=UTC) for name in ("since", "until")}
-        command(*args, filters=Filters(**{**given, **days}), **kwargs)
+        values = {name: kwargs.pop(name) for name in _FILTERED_BY}
+        days = {name: values[name] and values[name].replace(tzinfo=UTC) for name in ("since", "until")}
+        command(*args, filters=Filters(**{**values, **days}), **kwargs)
 
     for option in reversed(_FILTERS):
         run = option(run)

@@ -1,25 +1,31 @@
-"""Grids of settings: those of [search] over one index, and those of other sections over an index built for each."""
+"""`weft eval sweep`: grids of settings of [search] over one index, and of other sections over an index for each."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 from pydantic import ValidationError
 
-from dagster_project.config.settings import Settings, changed_search, faults_of
+from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
+from dagster_project.cli.render.evaluation import counted_progress, print_sweep
+from dagster_project.config.settings import Settings, changed_search, faults_of, load_settings
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.resources.evaluation.evaluate import required_queries
+from dagster_project.resources.evaluation.evaluate import make_evaluator, required_queries
 from dagster_project.resources.evaluation.evaluator import IndexEvaluator, frame_of, run_profiles
 from dagster_project.resources.evaluation.evaluator import saved as saved_report
 from transforms.errors import SettingsError
 from transforms.evaluation import quality
 from transforms.evaluation.judgements import judgements
+from transforms.evaluation.metrics import MEASURES
 from transforms.hashing import text_hash
 from transforms.settings.base import StageSettings
 from transforms.settings.search import SearchSettings
@@ -31,15 +37,80 @@ _TIMED = ("ms_per_query", "frontier")
 _NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
 
 
+@click.command()
+@CONFIG
+@JSON
+@QUERY_FILES
+@click.option("--measure", default="nDCG@10", show_default=True, help="Order profiles by this measure.")
+@click.option(
+    "--set",
+    "axes",
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    help="A setting of [search] and the values to try; several make a grid.",
+)
+@click.option(
+    "--build",
+    "builds",
+    multiple=True,
+    metavar="SECTION.NAME=VALUE,...",
+    help="A setting of another section; an index is built for each value, and stored below eval/builds/.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@explained
+def sweep(
+    config: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    measure: str,
+    axes: tuple[str, ...],
+    builds: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Try every combination of settings; print quality against cost, the frontier marked, and write it as JSON."""
+    if measure not in MEASURES:
+        raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")
+    if not axes and not builds:
+        raise SettingsError("there is nothing to sweep over: give --set or --build")
+    settings = load_settings(config)
+    profiles = grid(settings.search, _axes(axes))
+    variants = built_grid(settings, _axes(builds))
+    results = []
+    with counted_progress(len(profiles) * len(variants), show=not quiet and not as_json) as done:
+        for variant, changed in built(variants, settings):
+            evaluator = make_evaluator(changed, files)
+            for row in measured(evaluator, profiles, measure, done):
+                parts = [variant, row["profile"] if axes or not variant else ""]
+                results.append({**row, "profile": " ".join(filter(None, parts))})
+            evaluator.index.close()
+    rows = with_frontier(results)
+    path = saved(rows, measure, settings)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_sweep(rows, measure)
+        click.echo(f"json: {path}")
+
+
+def _axes(pairs: tuple[str, ...]) -> dict[str, list[str]]:
+    axes: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, sign, values = pair.partition("=")
+        if not sign or not values or name in axes:
+            raise SettingsError(f"--set {pair}: write NAME=VALUE,VALUE, each name once")
+        axes[name] = values.split(",")
+    return axes
+
+
 def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:
     """Search settings for every combination of values, by a name that says what differs."""
-    made = {}
-    for given in _combinations(axes):
+    profiles = {}
+    for values in _combinations(axes):
         try:
-            made[_name(given) or "as configured"] = changed_search(settings, given)
+            profiles[_name(values) or "as configured"] = changed_search(settings, values)
         except ValidationError as error:
             raise SettingsError(f"--set: {faults_of(error)}") from error
-    return made
+    return profiles
 
 
 def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[str, Settings]:
@@ -48,10 +119,11 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
     The roots lie in eval/builds/ below that of `settings`, named by what they differ in, so that a
     second sweep finds them built; those that are come first. Without axes there is one entry, the settings as they are.
     """
-    made = {
-        _name(given): _in_own_root(settings, given) if given else settings for given in _combinations(axes)
+    variants = {
+        _name(values): _in_own_root(settings, values) if values else settings
+        for values in _combinations(axes)
     }
-    return dict(sorted(made.items(), key=lambda pair: not (pair[1].root / "index").is_dir()))
+    return dict(sorted(variants.items(), key=lambda pair: not (pair[1].root / "index").is_dir()))
 
 
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
@@ -106,9 +178,9 @@ def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
-    """Where the rows are kept as JSON: `sweep-<model>-<time>.json` beside the reports; all times are under `timing`."""
+    """Write the rows as JSON, all times under `timing`; the path, `sweep-<model>-<time>.json` beside the reports."""
     now = datetime.now(UTC)
-    found = {
+    report = {
         "measure": measure,
         "rows": [{k: v for k, v in row.items() if k not in _TIMED} for row in rows],
         "timing": {
@@ -117,7 +189,7 @@ def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -
         },
     }
     name = f"sweep-{settings.embedding.model}-{now:%Y%m%dT%H%M%SZ}"
-    return saved_report(found, settings.root / "eval", name, None)["json"]
+    return saved_report(report, settings.root / "eval", name, None)["json"]
 
 
 def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
@@ -125,13 +197,13 @@ def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]
         yield dict(zip(axes, values, strict=True))
 
 
-def _name(given: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in given.items())
+def _name(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _in_own_root(settings: Settings, given: Mapping[str, str]) -> Settings:
+def _in_own_root(settings: Settings, values: Mapping[str, str]) -> Settings:
     changes: dict[str, Any] = {}
-    for dotted, value in given.items():
+    for dotted, value in values.items():
         section, _, key = dotted.partition(".")
         before = changes.get(section, getattr(settings, section, None))
         if section in _NOT_BUILT or not isinstance(before, StageSettings):
@@ -142,7 +214,7 @@ def _in_own_root(settings: Settings, given: Mapping[str, str]) -> Settings:
             changes[section] = type(before).model_validate({**before.model_dump(), key: value})
         except ValidationError as error:
             raise SettingsError(f"--build {section}: {faults_of(error)}") from error
-    root = settings.root / "eval" / "builds" / text_hash(_name(given))[:12]
+    root = settings.root / "eval" / "builds" / text_hash(_name(values))[:12]
     changes["storage"] = settings.storage.model_copy(update={"root": str(root), "lake": None})
     changes["evaluation"] = settings.evaluation.model_copy(update={"publish_check": False})
     return settings.model_copy(update=changes)

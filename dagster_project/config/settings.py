@@ -1,19 +1,19 @@
-"""The settings file: TOML, validated, found through `--config`, `WEFT_CONFIG` or `weft.toml`."""
+"""The settings file: validated TOML that `--config`, `WEFT_CONFIG` or the name `weft.toml` points to."""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from dagster_project.config.file_faults import explain, replaced_keys
 from dagster_project.config.model_folders import with_folder
-from dagster_project.config.replaced import REPLACED
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
@@ -58,7 +58,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class NamedSource(StageSettings):
-    """What every source has."""
+    """The settings that all kinds of source share."""
 
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class NamedSource(StageSettings):
 
     @property
     def remote(self) -> Remote | None:
-        """What the source is fetched from; None if its files are simply there."""
+        """The remote of the source; None if its files are local."""
         return getattr(self, "fetch", None)
 
     @model_validator(mode="after")
@@ -204,7 +204,7 @@ AnySource = Annotated[
 
 
 class StorageSettings(StageSettings):
-    """Where what Weft makes is kept."""
+    """Where Weft stores what it fetches and builds."""
 
     root: str = Field("data", description="folder of lake, index, cache and dagster")
     lake: str | None = Field(None, description="URI of the lake; none: lake/ below root")
@@ -294,10 +294,10 @@ class Settings(StageSettings):
     @property
     def lake_uri(self) -> str:
         """Location of the Parquet lake."""
-        given = self.storage.lake
-        if given and "://" in given:
-            return given
-        return str((self.base / given).resolve() if given else self.root / "lake")
+        lake = self.storage.lake
+        if lake and "://" in lake:
+            return lake
+        return str((self.base / lake).resolve() if lake else self.root / "lake")
 
     @property
     def pseudonym_key_file(self) -> Path:
@@ -307,8 +307,13 @@ class Settings(StageSettings):
     @property
     def fetched(self) -> Path:
         """Folder of what is fetched, one folder per source."""
-        given = self.storage.sources
-        return (self.base / Path(given).expanduser()).resolve() if given else self.root / "sources"
+        folder = self.storage.sources
+        return (self.base / Path(folder).expanduser()).resolve() if folder else self.root / "sources"
+
+    @property
+    def graph_folder(self) -> Path:
+        """Folder of the exported graph of documents."""
+        return self.root / "graph"
 
     def place(self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings) -> Path:
         """The file, folder or glob at which the files of a source are."""
@@ -318,7 +323,7 @@ class Settings(StageSettings):
         return self.fetched / source.name / (source.path or everything)
 
     def is_generated(self, path: Path) -> bool:
-        """True for what Weft made, which is no source; what it fetched is one."""
+        """True for files that Weft built, which are not sources; files that it fetched are."""
         return path.is_relative_to(self.root) and not path.is_relative_to(self.fetched)
 
     def chunkers(self) -> dict[str, DocumentChunkSettings]:
@@ -350,9 +355,9 @@ def faults_of(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
 
 
-def config_path(given: str | Path | None = None) -> Path:
-    """Path of the settings file: `given`, else `WEFT_CONFIG`, else `weft.toml` in this folder."""
-    chosen = Path(given or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
+def config_path(name: str | Path | None = None) -> Path:
+    """Path of the settings file: `name`, else `WEFT_CONFIG`, else `weft.toml` in this folder."""
+    chosen = Path(name or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     if not chosen.is_file():
         raise SettingsError(
             f"no settings file at {chosen}: name one with --config FILE or {CONFIG_VARIABLE}=FILE "
@@ -361,9 +366,9 @@ def config_path(given: str | Path | None = None) -> Path:
     return chosen
 
 
-def load_settings(given: str | Path | None = None) -> Settings:
+def load_settings(name: str | Path | None = None) -> Settings:
     """The validated settings; SettingsError names the file, the entry and what is wrong with it."""
-    path = config_path(given)
+    path = config_path(name)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
@@ -376,48 +381,11 @@ def load_settings(given: str | Path | None = None) -> Settings:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if "base" in raw:
         raise SettingsError(f"{path}: base: unknown setting")
-    if gone := [f"{path}: {place}: {REPLACED[key]}" for place, key in _keys(raw) if key in REPLACED]:
-        raise SettingsError("\n".join(gone))
+    if faults := replaced_keys(path, raw):
+        raise SettingsError("\n".join(faults))
     try:
         settings = Settings(**raw, base=path.resolve().parent)
         return settings.model_copy(update={"embedding": with_folder(settings.embedding, settings.base)})
     except ValidationError as error:
-        raise SettingsError(_explain(path, raw, error)) from error
-
-
-def _keys(value: object, place: str = "", key: str = "") -> Iterator[tuple[str, str]]:
-    """Every key below `value`: where it stands, and its name in REPLACED."""
-    if isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _keys(inner, f"{place}.{number}", key)
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            here, named = f"{place}.{name}".lstrip("."), f"{key}.{name}".lstrip(".")
-            # What a profile changes are keys of [search].
-            yield here, re.sub(r"^profiles\.[^.]+\.", "search.", named)
-            yield from _keys(inner, here, named)
-
-
-def _explain(path: Path, raw: dict[str, object], error: ValidationError) -> str:
-    """One line per fault: the file, the entry, the fault and, for unknown names, the known ones."""
-    lines = []
-    for fault in error.errors():
-        # Behind the number of a source, the library names the kind that it took it for.
-        steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
-        place = ".".join(str(p) for p in steps) or "file"
-        if fault["type"].startswith("union_tag") and fault["loc"][-1] == "fetch":
-            lines.append(f"{path}: {place}.kind: must be one of git, http, imap, objects")
-        elif fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            kinds = ", ".join(
-                sorted(
-                    k
-                    for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings)
-                    for k in s.kinds()
-                )
-            )
-            lines.append(f"{path}: {place}.kind: must be one of {kinds}")
-        elif fault["type"] == "extra_forbidden":
-            lines.append(f"{path}: {place}: unknown setting; docs/settings.md lists the known ones")
-        else:
-            lines.append(f"{path}: {place}: {fault['msg']}")
-    return "\n".join(lines)
+        kinds = [kind for source in get_args(get_args(AnySource)[0]) for kind in source.kinds()]
+        raise SettingsError(explain(path, error, kinds)) from error

@@ -1,4 +1,4 @@
-"""Telling people that a build failed or a check did, through a command or a URL of theirs."""
+"""Alerts: a failed build or check is reported to the command or URL of the settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dagster_project.orchestration.outcomes import FailedCheck, Interrupted
+from dagster_project.resources.remotes.webhook import post
 from transforms.errors import BusyError, WeftError
 from transforms.settings.operations import AlertSettings
 
@@ -24,7 +25,7 @@ _LOG = logging.getLogger("weft.alerts")
 
 @contextmanager
 def alerting(settings: AlertSettings, root: Path) -> Iterator[None]:
-    """Send an alert for a fault that leaves the block, and let it go on. A busy storage is none."""
+    """Send an alert for a fault that leaves the block, and raise it again; BusyError sends none."""
     try:
         yield
     except BusyError:
@@ -37,8 +38,8 @@ def alerting(settings: AlertSettings, root: Path) -> Iterator[None]:
 def alert_checks(settings: AlertSettings, root: Path, failed: Iterable[FailedCheck]) -> None:
     """Send an alert for each check that did not pass."""
     for check in failed:
-        told = {"asset": check.asset, "check": check.check, "figures": dict(check.figures)}
-        send(settings, _payload("check_failed", root, **told))
+        facts = {"asset": check.asset, "check": check.check, "figures": dict(check.figures)}
+        send(settings, _payload("check_failed", root, **facts))
 
 
 def alert_fetches(settings: AlertSettings, root: Path, sources: Sequence[str]) -> None:
@@ -124,8 +125,5 @@ def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
     url = settings.url or os.environ.get(settings.url_env or "", "")
     if not url.startswith(("http://", "https://")):
         return f"the URL of alerts ({settings.url_env or 'alerts.url'}) is not set, or none of http or https"
-    # Most runs send nothing, and need not load what it takes.
-    from dagster_project.resources.remotes.webhook import post
-
     fault = post(url, body, seconds)
     return f"the URL of alerts {fault}" if fault else None

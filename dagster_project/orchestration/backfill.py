@@ -27,12 +27,12 @@ from dagster_project.orchestration.build import publish_all
 from dagster_project.orchestration.names import BACKFILL, LANE_TAG, ROOT_TAG
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import add_partitions, is_made, make_plan
-from dagster_project.orchestration.recovery import lane_going
+from dagster_project.orchestration.recovery import lane_in_progress
 from dagster_project.orchestration.workers import Workers, make_partitions, workers_for
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.resources.system.disk_space import disk_watched
+from dagster_project.resources.system.disk_watch import translate_disk_faults
 from dagster_project.resources.system.locks import only_lane, turn
 from transforms.errors import SettingsError
 
@@ -77,9 +77,9 @@ def backfill(
     start, progress = time.monotonic(), CountedProgress(tell)
     with (
         alerting(settings.alerts, settings.root),
-        disk_watched(settings.root),
+        translate_disk_faults(settings.root),
         only_lane(settings.root, BACKFILL),
-        lane_going(settings, instance, BACKFILL) as interrupted,
+        lane_in_progress(settings, instance, BACKFILL) as interrupted,
     ):
         work = _Backfill(settings, instance, names, progress)
         work.run()

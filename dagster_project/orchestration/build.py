@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -37,53 +37,57 @@ from dagster_project.orchestration.plan import (
     stale_slow,
     sync_partitions,
 )
-from dagster_project.orchestration.recovery import clock_behind, going, lane_going
+from dagster_project.orchestration.recovery import build_in_progress, clock_behind, lane_in_progress
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.system.disk_space import (
-    disk_watched,
-    is_of_full_disk,
-    may_be_written,
-    require_writable,
-)
+from dagster_project.resources.system.disk_space import is_of_full_disk, may_be_written, require_writable
+from dagster_project.resources.system.disk_watch import translate_disk_faults
 from dagster_project.resources.system.locks import only_build, only_lane, turn
 from transforms.errors import BusyError, LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 
 
+@dataclass(frozen=True)
+class BuildOptions:
+    """Whether a build fetches first, makes what waits for the slow lane, and reads every byte of the lake first."""
+
+    fetch: bool = True
+    slow: bool = True
+    verify: bool = False
+
+
+DEFAULT = BuildOptions()
+
+
 def build(
     settings: Settings,
     instance: dg.DagsterInstance,
+    options: BuildOptions = DEFAULT,
     *,
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
-    fetch: bool = True,
-    slow: bool = True,
-    verify: bool = False,
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
-    Runs the same jobs as the Dagster UI, in this process. Returns without any run when there is nothing
-    to fetch and nothing changed. What the slow lane has to do is done after that, when other builds may begin
-    again, and published in turn; without `slow` it waits. A remote that fails stops nothing: what it gave before is
-    built, and `fetched` of the result has the fault. Nor does a source that cannot be read: what the index has of it
-    stays, and `broken` of the plan has the fault; SourceError if none can be read.
-    With `verify` every byte of the lake is read first, and what is
-    damaged inside is made again; without, only if a step fails for no reason of its own. Raises BusyError while
-    another build of the same storage runs, and WeftError when a run of the build fails, with the step and the reason.
-    What fails, and checks that warn, go to `[alerts]`.
+    Runs the same jobs as the Dagster UI, in this process, and none if nothing changed. Other builds may begin
+    while this one works off the slow lane, which it publishes last. If a remote fails, the build uses what it fetched
+    earlier, and `fetched` of the result has the fault. If a source cannot be read, the index keeps what it has of it,
+    and `broken` of the plan has the fault; SourceError if none can be read. Files of the lake that are corrupt
+    inside are found by `options.verify`, or when a step fails for no reason of its own, and rebuilt. Raises BusyError
+    while another build of the same storage runs, and WeftError when a run fails, with the step and the reason.
+    Failures and warning checks are sent to `[alerts]`.
     """
     start = time.monotonic()
     progress, behind = CountedProgress(tell), clock_behind(settings)
-    with alerting(settings.alerts, settings.root), disk_watched(settings.root):
-        with only_build(settings.root), going(settings, instance) as interrupted:
-            fetched = fetch_sources(settings, instance, tell=tell) if fetch else {}
-            spoiled = make_lake(settings).discard_spoiled() if verify else {}
+    with alerting(settings.alerts, settings.root), translate_disk_faults(settings.root):
+        with only_build(settings.root), build_in_progress(settings, instance) as interrupted:
+            fetched = fetch_sources(settings, instance, tell=tell) if options.fetch else {}
+            spoiled = make_lake(settings).discard_spoiled() if options.verify else {}
             result = _build_of_whole_files(settings, instance, progress, on_plan, spoiled)
-        if slow:
+        if options.slow:
             result = _with_slow_lane(settings, instance, progress, result)
     seconds = time.monotonic() - start
     result = replace(
@@ -104,7 +108,11 @@ def fetch_only(
     settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()
 ) -> dict[str, FetchOutcome]:
     """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
-    with disk_watched(settings.root), only_build(settings.root), going(settings, instance):
+    with (
+        translate_disk_faults(settings.root),
+        only_build(settings.root),
+        build_in_progress(settings, instance),
+    ):
         return fetch_sources(settings, instance, names)
 
 
@@ -123,7 +131,11 @@ def make_texts(
         if make_plan(settings, make_sources(settings), make_lake(settings)).publish:
             require_writable(settings.root, settings.root)
         return
-    with disk_watched(settings.root), only_build(settings.root), going(settings, instance):
+    with (
+        translate_disk_faults(settings.root),
+        only_build(settings.root),
+        build_in_progress(settings, instance),
+    ):
         plan = planned(settings, instance)
         on_plan(plan)
         if plan.publish:
@@ -140,7 +152,7 @@ def make_slow(
 
     BusyError if another process is at it.
     """
-    with only_lane(settings.root, SLOW.name), lane_going(settings, instance, SLOW.name) as interrupted:
+    with only_lane(settings.root, SLOW.name), lane_in_progress(settings, instance, SLOW.name) as interrupted:
         waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
         definitions = asset_definitions(settings, {"progress": progress})
         tags = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name}
@@ -306,8 +318,7 @@ def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
 
 def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
     """Bytes of text that may wait for the slow lane and are made before publishing nevertheless."""
-    limits = settings.operations
-    current = publisher.current()
+    limits, current = settings.operations, publisher.current()
     if current and publisher.fits_settings():
         return max(limits.slow_at_once_bytes, limits.slow_at_once_share * current.stat().st_size)
     # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.

@@ -8,14 +8,18 @@ import sqlite3
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import dagster as dg
+import yaml
+from dagster._check import CheckError
+from dagster._core.errors import DagsterError
+from dagster._core.instance.config import dagster_instance_config
+from sqlalchemy.exc import DBAPIError
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.system.disk_space import disk_watched, may_be_written, require_writable
+from dagster_project.resources.system.disk_space import may_be_written, require_writable
+from dagster_project.resources.system.disk_watch import translate_disk_faults
 from transforms.errors import HistoryError, SettingsError
-
-if TYPE_CHECKING:
-    import dagster as dg
 
 MOVE_AWAY = (
     "move that folder away, and the next build begins a new one; what is built and published does not need it"
@@ -50,11 +54,6 @@ def instance_home(settings: Settings) -> Path:
 
 def require_valid(settings: Settings) -> None:
     """HistoryError if Dagster does not understand the settings of the instance, which people may change."""
-    import yaml
-    from dagster._check import CheckError
-    from dagster._core.errors import DagsterError
-    from dagster._core.instance.config import dagster_instance_config
-
     home = instance_place(settings)
     if not (home / "dagster.yaml").exists():
         return
@@ -97,8 +96,6 @@ def open_history(settings: Settings) -> Iterator[dg.DagsterInstance]:
 
     SQLite cannot read Dagster's files without writing beside them.
     """
-    import dagster as dg
-
     home = instance_place(settings)
     if home.exists() and may_be_written(home):
         with open_instance(settings) as instance:
@@ -115,12 +112,9 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     DiskFullError where its files find no room, UnwritableError where they cannot be written, HistoryError where SQLite
     or Dagster cannot use them.
     """
-    import dagster as dg
-    from sqlalchemy.exc import DBAPIError
-
     before = os.environ.get("DAGSTER_HOME")
     try:
-        with disk_watched(settings.root):
+        with translate_disk_faults(settings.root):
             os.environ["DAGSTER_HOME"] = str(instance_home(settings))
             require_valid(settings)
             with dg.DagsterInstance.get() as instance:

@@ -1,4 +1,4 @@
-"""What came of fetching, of checks and of builds: plain results that every module of this room may hand on."""
+"""Results of fetches, checks and builds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """A check that did not pass: its asset, its name, and the figures it gave."""
+    """A check that did not pass: its asset, its name, and its figures."""
 
     asset: str
     check: str
@@ -88,9 +88,9 @@ class BuildResult:
     interrupted: tuple[Interrupted, ...] = ()
     clock_behind: timedelta | None = None
 
-    def told(self) -> list[str]:
-        """What the build met, one line each, but for the damages that its plan names."""
-        lines = [f"Recovered: {found}." for found in self.interrupted]
+    def warnings(self) -> list[str]:
+        """One line per interruption before the build, for texts paid twice, and for a clock that is behind."""
+        lines = [f"Recovered: {interrupted}." for interrupted in self.interrupted]
         if twice := self.embedding.get(PAID_TWICE):
             lines.append(
                 f"{twice:,} texts were in requests whose answer an earlier run did not see: they were asked for again, "
@@ -117,7 +117,7 @@ class BuildResult:
             "slow": sorted(self.slow),
             "damaged": dict(self.plan.damaged),
             "broken": dict(self.plan.broken),
-            "interrupted": [asdict(found) for found in self.interrupted],
+            "interrupted": [asdict(interrupted) for interrupted in self.interrupted],
             "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},

@@ -44,7 +44,7 @@ ANEW = "The published version is of another layout, tokenizer or model: the inde
 
 @dataclass(frozen=True)
 class Stage:
-    """One partitioned asset definition: its source type, its tables, their code version, the tables they are made from."""
+    """One partitioned asset definition: its source type, tables, code version, and the tables it reads."""
 
     source_type: str
     tables: tuple[str, ...]
@@ -54,13 +54,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """What has to run: per stale partition its stale tables; partitions to remove; whether to publish.
+    """The work of a build: the stale tables of each partition, partitions to remove, and whether to publish.
 
-    `context` says that the context of conversations was found in another version or by other settings, `slow` what
-    waits for the slow lane. `damaged` says by path what is wrong with files that ought to be whole; they are made again.
-    `reasons` says by partition why the first of its stale tables is. With `anew` the published version is of another
-    layout, tokenizer or model: nothing is taken over from it. `broken` says by source why it cannot
-    be read; what the lake holds of it stays.
+    `context` is true if the context of conversations belongs to another version or other settings; `slow` waits for the
+    slow lane. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first stale table of
+    a partition is stale. With `anew` the published version has another layout, tokenizer or model and nothing of it is
+    reused. `broken` has the fault of each source that cannot be read; the lake keeps what it has of that source.
     """
 
     partitions: tuple[SourcePartition, ...]
@@ -79,8 +78,8 @@ class Plan:
         """True if the index already shows what the sources hold."""
         return not (self.stale or self.vanished or self.publish or self.context or self.slow)
 
-    def told(self) -> list[str]:
-        """What was found that people did not ask for, one line each."""
+    def warnings(self) -> list[str]:
+        """One line per source that cannot be read and per corrupt file, and one if the index is rebuilt."""
         damages = [f"damaged, made again: {path}: {what}" for path, what in self.damaged.items()]
         broken = [f"cannot be read, left as it is: {fault}" for fault in self.broken.values()]
         return [*broken, *damages, *([ANEW] if self.anew else [])]
@@ -108,10 +107,9 @@ def make_plan(
 ) -> Plan:
     """Compare the sources, the lake and the published index, without the partitions that are `left` to a backfill.
 
-    While one is going (`left` is not None) for another layout, tokenizer or model, publishing is left to it, too.
-
-    A table of a partition is stale if it is missing, damaged, of another code version, or made
-    from other inputs than those that are there now; whatever depends on it is stale with it.
+    A running backfill (`left` is not None) for another layout, tokenizer or model also publishes. A table of a
+    partition is stale if it is missing, corrupt, of another code version, or made from other inputs than the current
+    ones, and so is every table that depends on it.
     """
     partitions, taken = sources.discover(), left or ()
     broken = dict(sources.broken)

@@ -1,4 +1,4 @@
-"""What work that was ended before it was done left behind: noticed, cleared away and told."""
+"""Recovery after interrupted work: its unfinished files are removed, its runs closed, and people are told of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mark(root: Path, work: str) -> Path:
     return root / f".{work}.going"
 
 
-def begun_at(place: Path) -> str:
+def started_at(place: Path) -> str:
     """The time that a mark says; nothing where a power cut left anything else in it."""
     said = place.read_text(errors="replace")
     try:
@@ -48,10 +48,10 @@ def begun_at(place: Path) -> str:
 
 
 @contextlib.contextmanager
-def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[Interrupted, ...]]:
-    """Clear away what killed work left and tell of it; while the context lasts a build is known to go on.
+def build_in_progress(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[Interrupted, ...]]:
+    """Remove what killed work left behind and report it; while the context lasts, a mark says that a build runs.
 
-    To be entered by the holder of the build lock.
+    Only the holder of the build lock may enter it.
     """
     lake = make_lake(settings)
     files = lake.sweep() + make_sources(settings).sweep() + make_embedding_cache(settings).sweep()
@@ -64,10 +64,10 @@ def going(settings: Settings, instance: dg.DagsterInstance) -> Iterator[tuple[In
 
 
 @contextlib.contextmanager
-def lane_going(
+def lane_in_progress(
     settings: Settings, instance: dg.DagsterInstance, lane: str
 ) -> Iterator[tuple[Interrupted, ...]]:
-    """`going` for the work of a lane. To be entered by the holder of its lock."""
+    """`build_in_progress` for the work of a lane. Only the holder of its lock may enter it."""
     with _marked(settings, lane, close_dead_runs(instance, settings.root, lane), 0) as found:
         yield found
 
@@ -78,7 +78,7 @@ def _marked(
 ) -> Iterator[tuple[Interrupted, ...]]:
     """Tell of work that left its mark, which left `runs` and `files` too, and leave one while the context lasts."""
     place = mark(settings.root, work)
-    found = (Interrupted(work, begun_at(place), runs, files),) if place.exists() else ()
+    found = (Interrupted(work, started_at(place), runs, files),) if place.exists() else ()
     place.write_text(datetime.now(UTC).isoformat(timespec="seconds"))
     try:
         alert_interrupted(settings.alerts, settings.root, found)
@@ -93,7 +93,7 @@ def _left_by_lane(settings: Settings, instance: dg.DagsterInstance, lane: str) -
     if not place.exists():
         return []
     with contextlib.suppress(BusyError), only_lane(settings.root, lane):
-        found = Interrupted(lane, begun_at(place), close_dead_runs(instance, settings.root, lane), 0)
+        found = Interrupted(lane, started_at(place), close_dead_runs(instance, settings.root, lane), 0)
         place.unlink()
         return [found]
     return []

@@ -6,7 +6,7 @@ from assets.partitions import SLOW
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.backfill import backfill
-from dagster_project.orchestration.build import build, make_report, publish_slow_lane
+from dagster_project.orchestration.build import BuildOptions, build, make_report, publish_slow_lane
 from dagster_project.orchestration.freshness import note_unchanged
 from dagster_project.orchestration.names import BACKFILL, LANE_TAG, LATER, REFRESH, SLOW_LANE, STORAGE_TAG
 from dagster_project.orchestration.plan import make_plan, stale_slow
@@ -33,12 +33,11 @@ def refresh_all_job(settings: Settings) -> dg.JobDefinition:
             result = build(
                 settings,
                 context.instance,
+                BuildOptions(fetch=context.op_config["fetch"], slow=False),
                 tell=lambda *step: context.log.info("%s %s: %d rows", *step),
-                fetch=context.op_config["fetch"],
-                slow=False,
             )
-            for told in (*result.told(), *result.plan.told()):
-                context.log.warning(told)
+            for warning in (*result.warnings(), *result.plan.warnings()):
+                context.log.warning(warning)
             pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
             context.add_output_metadata(
                 {"partitions": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
@@ -70,8 +69,8 @@ def slow_lane_job(settings: Settings) -> dg.JobDefinition:
             result = publish_slow_lane(
                 settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
             )
-        for told in result.told():
-            context.log.warning(told)
+        for warning in result.warnings():
+            context.log.warning(warning)
         context.add_output_metadata({"partitions": len(result.slow), "seconds": result.seconds})
 
     @dg.job(
@@ -109,8 +108,8 @@ def backfill_job(settings: Settings) -> dg.JobDefinition:
             context.op_config["sources"],
             tell=lambda *step: context.log.info("%s %s: %d", *step),
         )
-        for told in done.build.told():
-            context.log.warning(told)
+        for warning in done.build.warnings():
+            context.log.warning(warning)
         context.add_output_metadata(
             {"partitions": len(done.partitions), "batches": done.batches, "seconds": done.seconds}
         )

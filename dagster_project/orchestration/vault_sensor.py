@@ -1,7 +1,7 @@
-"""The sensor that sees edits of vaults and document trees: one run when edits have settled, not one per edit.
+"""The sensor of edits in vaults and document trees: it requests one run when edits have settled, not one per edit.
 
-Its cursor is what the last looks saw: a fingerprint of names, sizes and times, when the first edit since the
-last run was seen, and when the last one.
+Its cursor holds a fingerprint of names, sizes and times, and when the sensor saw the first and the last edit since
+the last run.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _LONGEST_WAIT_SECONDS = 40.0
 """Seconds after the first edit at which a run is asked for though edits go on: with the build it stays under a minute."""
 
 
-class Looked(BaseModel):
-    """What the looks so far saw; times are seconds since 1970, None where nothing waits for a run."""
+class EditCursor(BaseModel):
+    """The fingerprint of the documents and the times of edits that no run has seen, in seconds since 1970."""
 
     fingerprint: str
     first_edit: float | None = None
     last_edit: float | None = None
 
-    def after(self, fingerprint: str, now: float) -> Looked:
-        """What is known after another look."""
+    def observe(self, fingerprint: str, now: float) -> EditCursor:
+        """The cursor after another look at the documents."""
         if fingerprint == self.fingerprint:
             return self
         first = now if self.first_edit is None else self.first_edit
-        return Looked(fingerprint=fingerprint, first_edit=first, last_edit=now)
+        return EditCursor(fingerprint=fingerprint, first_edit=first, last_edit=now)
 
     def is_settled(self, now: float) -> bool:
         """True if edits wait and none came for a while, or if the first has waited long enough."""
@@ -84,15 +84,15 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now, fingerprint = clock(), documents_fingerprint(settings)
         # The first look cannot tell what changed before it, so it counts as an edit.
-        looked = (_cursor(context.cursor) or Looked(fingerprint="")).after(fingerprint, now)
-        context.update_cursor(looked.model_dump_json())
-        if looked.first_edit is None:
+        cursor = (_cursor(context.cursor) or EditCursor(fingerprint="")).observe(fingerprint, now)
+        context.update_cursor(cursor.model_dump_json())
+        if cursor.first_edit is None:
             return dg.SkipReason("no document was edited")
-        if not looked.is_settled(now):
+        if not cursor.is_settled(now):
             return dg.SkipReason("edits are still coming in")
-        if going := run_under_way(context.instance, settings.root, REFRESH):
-            return dg.SkipReason(f"edits wait for the end of run {going.run_id}")
-        context.update_cursor(Looked(fingerprint=fingerprint).model_dump_json())
+        if run := run_under_way(context.instance, settings.root, REFRESH):
+            return dg.SkipReason(f"edits wait for the end of run {run.run_id}")
+        context.update_cursor(EditCursor(fingerprint=fingerprint).model_dump_json())
         return dg.RunRequest(
             run_key=f"{fingerprint}-{now:.0f}",
             run_config={"ops": {"refresh_changed": {"config": {"fetch": False}}}},
@@ -101,8 +101,8 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
     return sensor
 
 
-def _cursor(text: str | None) -> Looked | None:
+def _cursor(text: str | None) -> EditCursor | None:
     try:
-        return Looked.model_validate_json(text or "")
+        return EditCursor.model_validate_json(text or "")
     except ValidationError:
         return None

@@ -32,7 +32,7 @@ _INSTRUCTIONS = (
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
-_Made = TypeVar("_Made")
+_Answer = TypeVar("_Answer")
 
 
 class Hit(BaseModel):
@@ -85,7 +85,7 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
     limits, pool = settings.mcp, IndexPool(settings.root / "index", lambda: open_index(settings))
     server: MCPServer[Any] = MCPServer("weft", instructions=_INSTRUCTIONS, log_level="WARNING")
 
-    async def bounded(work: Callable[[SearchIndex], _Made]) -> _Made:
+    async def bounded(work: Callable[[SearchIndex], _Answer]) -> _Answer:
         try:
             return await pool.ask(work, limits.max_seconds)
         except WeftError as fault:
@@ -118,25 +118,25 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         `plain` takes the query as words alone. `kind` is message, attachment, document or conversation; `since` and
         `until` are days.
         """
-        asked = bounded_text("query", query)
+        query = bounded_text("query", query)
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
         return await bounded(
-            lambda index: _hits(index, asked, filters, min(max(limit, 1), limits.max_results), plain)
+            lambda index: _hits(index, query, filters, min(max(limit, 1), limits.max_results), plain)
         )
 
     @server.tool(annotations=_READ_ONLY)
     async def get(id: str, byte_start: int = 0, max_characters: int = 20_000) -> Text:
         """The exact text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
-        asked = bounded_text("id", id)
+        id = bounded_text("id", id)
         most = min(max(max_characters, 1), limits.max_characters)
-        return await bounded(lambda index: _text(index, asked, byte_start, most))
+        return await bounded(lambda index: _text(index, id, byte_start, most))
 
     @server.tool(annotations=_READ_ONLY)
     async def context(text: str, budget_tokens: int = 2_000) -> Block:
         """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
-        asked = bounded_text("text", text)
+        text = bounded_text("text", text)
         budget = min(max(budget_tokens, 64), limits.max_characters // 4)
-        return await bounded(lambda index: _block(settings, index, asked, budget))
+        return await bounded(lambda index: _block(settings, index, text, budget))
 
     return server
 
@@ -159,8 +159,8 @@ def _midnight(day: date | None) -> datetime | None:
 
 
 def _hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool) -> Hits:
-    found = index.search([query], filters, limit, plain)
-    rows = found.hits.to_pylist()
+    result = index.search([query], filters, limit, plain)
+    rows = result.hits.to_pylist()
     hits = [
         Hit(
             title=row["subject"],
@@ -171,18 +171,20 @@ def _hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: b
         for row in rows
     ]
     outcome = "HITS" if hits else "NO_RESULTS"
-    return Hits(outcome=outcome, label=found.labels[0], index_version=index.manifest["version"], hits=hits)
+    return Hits(outcome=outcome, label=result.labels[0], index_version=index.manifest["version"], hits=hits)
 
 
 def _text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
-    found = reading(asking(index.connection), id_)
-    stored = found.text.encode()
+    document = reading(asking(index.connection), id_)
+    stored = document.text.encode()
     if not 0 <= byte_start <= len(stored):
-        raise QueryError(f"byte_start {byte_start} is not in {found.id}, which has {len(stored)} bytes here")
+        raise QueryError(
+            f"byte_start {byte_start} is not in {document.id}, which has {len(stored)} bytes here"
+        )
     shown = stored[byte_start:].decode(errors="replace")[:most]
     end = byte_start + len(shown.encode())
     return Text(
-        **{n: getattr(found, n) for n in ("kind", "id", "doc_id", "title")},
+        **{n: getattr(document, n) for n in ("kind", "id", "doc_id", "title")},
         text=shown,
         byte_start=byte_start,
         byte_end=end,
@@ -192,12 +194,12 @@ def _text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
 
 def _block(settings: Settings, index: SearchIndex, text: str, budget: int) -> Block:
     narrowed = settings.context.model_copy(update={"budget_tokens": budget})
-    made = context_of(
+    context = context_of(
         settings.model_copy(update={"context": narrowed}), given_conversation(settings, None, text), index
     )
     return Block(
-        outcome=made.outcome,
-        index_version=str(made.manifest["index_version"]),
-        tokens=int(made.manifest["block_tokens"]),
-        block=made.block,
+        outcome=context.outcome,
+        index_version=str(context.manifest["index_version"]),
+        tokens=int(context.manifest["block_tokens"]),
+        block=context.block,
     )

@@ -1,50 +1,19 @@
-"""Whether a fault comes of a disk that takes nothing more, or nothing at all, and what to tell then."""
+"""Whether a fault comes of a full disk or of one that may not be written, and its message."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import shutil
-import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-from sqlalchemy.exc import DBAPIError
-
 from dagster_project.resources.system.globs import NO_WRITING
-from transforms.errors import DiskFullError, UnwritableError, WeftError
+from transforms.errors import UnwritableError
 
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_OF_SQLITE = (DBAPIError, sqlite3.Error)
-_NO_ROOM = 1 << 20
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
 IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
 """Faults of something that stands where a file or folder of another kind belongs."""
 _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
-
-
-@contextlib.contextmanager
-def disk_watched(root: Path) -> Iterator[None]:
-    """Faults that come of a full disk, as DiskFullError; of one that may not be written, as UnwritableError."""
-    try:
-        yield
-    except (DiskFullError, UnwritableError):
-        raise
-    except (OSError, duckdb.Error, *_OF_SQLITE, WeftError) as error:
-        free = shutil.disk_usage(root).free if root.exists() else 0
-        # SQLite has one fault for all that a disk refuses, the memory it shares with its readers on a full one among it.
-        is_full = is_of_full_disk(error) or (isinstance(error, _OF_SQLITE) and free < _NO_ROOM)
-        if not is_full and is_of_no_writing(error):
-            raise unwritable(error, root) from error
-        if not is_full:
-            raise
-        reason = str(error).splitlines()[0]
-        raise DiskFullError(
-            f"no room is left on the disk of {root} ({free:,} bytes free): make room, then `weft build` goes on where "
-            f"this one stopped; what is published stays as it was ({reason})"
-        ) from error
 
 
 def is_of_full_disk(error: BaseException) -> bool:

@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.partitions import MAIL
-from dagster_project.cli.main import main
-from dagster_project.cli.render import BuildView
+from dagster_project.cli.lazy_group import LazyGroup
+from dagster_project.cli.main import COMMANDS, main
+from dagster_project.cli.render.builds import BuildView
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
 from transforms.errors import SourceError
@@ -409,12 +410,36 @@ def test_a_damaged_file_of_the_lake_is_noticed(
 
 
 def test_a_search_imports_nothing_that_builds():
-    modules = ("cli.main", "resources.search.opened_index", "cli.render", "config.settings")
-    searching = ", ".join(f"dagster_project.{module}" for module in modules)
-    script = f"import sys, {searching}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch"}.isdisjoint(told.split())
-    assert "duckdb" in told.split()
+    packages = packages_after("search", "--help")
+    assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch", "sqlalchemy"}.isdisjoint(packages)
+    assert "duckdb" in packages
+
+
+def test_the_list_of_commands_imports_no_command():
+    assert {"dagster", "duckdb", "ibis", "polars", "pyarrow"}.isdisjoint(packages_after("--help"))
+
+
+def packages_after(*arguments: str) -> set[str]:
+    """The packages that a process has loaded after a command."""
+    code = f"""import sys
+from dagster_project.cli.command import main
+main({list(arguments)}, standalone_mode=False)
+print("packages:", *{{name.partition(".")[0] for name in sys.modules}})"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(run.stdout.rpartition("packages:")[2].split())
+
+
+@pytest.mark.parametrize("group", [main, COMMANDS["eval"].load()], ids=["weft", "eval"])
+def test_the_list_of_commands_has_the_first_sentence_of_the_help_of_each(group: LazyGroup):
+    loaded = {name: lazy.load().get_short_help_str(1000) for name, lazy in group.lazy.items()}
+    assert {name: lazy.help for name, lazy in group.lazy.items()} == loaded
+
+
+def test_the_module_runs_as_the_command():
+    run = subprocess.run(
+        [sys.executable, "-m", "dagster_project.cli", "--help"], check=True, capture_output=True, text=True
+    )
+    assert run.stdout.startswith("Usage: weft ")
 
 
 def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(capsys: pytest.CaptureFixture[str]):

@@ -29,7 +29,7 @@ class Started:
         command = [
             sys.executable,
             "-m",
-            "dagster_project.cli.main",
+            "dagster_project.cli",
             *map(str, arguments),
             "--config",
             work.config,

@@ -129,7 +129,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command below a group."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*before, name))
         else:

@@ -41,7 +41,7 @@ class Clocked:
         command = [
             sys.executable,
             "-m",
-            "dagster_project.cli.main",
+            "dagster_project.cli",
             "build",
             "--quiet",
             "--config",

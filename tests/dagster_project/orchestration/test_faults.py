@@ -18,7 +18,7 @@ import time_machine
 
 from assets.partitions import MAIL
 from dagster_project.cli.doctor import examination
-from dagster_project.cli.render import BuildView
+from dagster_project.cli.render.builds import BuildView
 from dagster_project.orchestration.outcomes import BUILD, BuildResult, Interrupted
 from dagster_project.orchestration.plan import Plan
 from dagster_project.resources.evaluation.evaluate import open_index

@@ -11,10 +11,10 @@ import pytest
 
 from assets.partitions import SLOW
 from dagster_project.definitions import build_definitions
-from dagster_project.orchestration.build import build
+from dagster_project.orchestration.build import BuildOptions, build
 from dagster_project.orchestration.names import BACKFILL, REFRESH, refresh_job
 from dagster_project.orchestration.plan import sync_partitions
-from dagster_project.orchestration.recovery import going, mark
+from dagster_project.orchestration.recovery import build_in_progress, mark
 from dagster_project.resources.system.locks import only_build, only_lane
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
@@ -42,7 +42,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.write(MONTH, mails())
     work.write(OTHER, discussion(100, 3, "planner"))
     with work.instance() as instance:
-        assert build(work.settings, instance, slow=False).published
+        assert build(work.settings, instance, BuildOptions(slow=False)).published
     return work
 
 
@@ -94,7 +94,7 @@ def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_publis
     made.configure(chunks=LANES, operations=AT_ONCE | {"slow_at_once_share": share})
     made.write(OTHER, discussion(100, 4, "planner"))
     with made.instance() as instance:
-        assert build(made.settings, instance, slow=False).slow == made_before
+        assert build(made.settings, instance, BuildOptions(slow=False)).slow == made_before
     assert (made.column(STALL)[0] > 1) == bool(made_before)
 
 
@@ -150,9 +150,13 @@ def test_a_killed_backfill_is_told_by_the_next_build_unless_it_is_another_that_i
     left = mark(root, BACKFILL)
     left.write_text("2004-01-05T10:00:00+00:00")
     with made_once.instance() as instance:
-        with only_lane(root, BACKFILL), only_build(root), going(made_once.settings, instance) as found:
+        with (
+            only_lane(root, BACKFILL),
+            only_build(root),
+            build_in_progress(made_once.settings, instance) as found,
+        ):
             assert found == () and left.exists()
-        with only_build(root), going(made_once.settings, instance) as found:
+        with only_build(root), build_in_progress(made_once.settings, instance) as found:
             assert [str(one) for one in found] == [
                 "the backfill of 2004-01-05T10:00:00+00:00 was ended before it was done: what it had made is kept"
             ]

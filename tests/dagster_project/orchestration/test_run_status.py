@@ -12,7 +12,7 @@ import time_machine
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import BACKFILL, REFRESH, SLOW_LANE
-from dagster_project.orchestration.recovery import going
+from dagster_project.orchestration.recovery import build_in_progress
 from dagster_project.orchestration.run_status import at_work, run_under_way
 from dagster_project.resources.system.locks import only_build
 from tests.archives import Mail, Workspace
@@ -82,7 +82,7 @@ def test_a_build_closes_the_runs_of_jobs_that_were_killed_and_tells_of_them(mail
         with (
             time_machine.travel(datetime.now(UTC) + LATER),
             only_build(root),
-            going(mailed.settings, instance) as (found,),
+            build_in_progress(mailed.settings, instance) as (found,),
         ):
             assert found.runs == (run.run_id,)
     (told,) = kept(mailed.folder / "told")

@@ -82,7 +82,7 @@ def server(workspace: Workspace) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dagster_project.cli.main", "ui", "--config", str(workspace.config)]
+    command = [sys.executable, "-m", "dagster_project.cli", "ui", "--config", str(workspace.config)]
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     with (workspace.folder / "ui.log").open("w") as log:
         process = subprocess.Popen(

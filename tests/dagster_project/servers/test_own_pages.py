@@ -35,7 +35,7 @@ def serving(*arguments: str, option: str) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dagster_project.cli.main", *arguments, option, str(port)]
+    command = [sys.executable, "-m", "dagster_project.cli", *arguments, option, str(port)]
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
     try:

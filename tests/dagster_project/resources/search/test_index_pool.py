@@ -101,7 +101,7 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
     work.build()
     service.delay = 5.0
     names = ("PATH", "PYTHONPATH", "HOME", "GEMINI_API_KEY")
-    command = ["-m", "dagster_project.cli.main", "mcp", "--config", str(work.config)]
+    command = ["-m", "dagster_project.cli", "mcp", "--config", str(work.config)]
     parameters = StdioServerParameters(
         command=sys.executable, args=command, env={k: os.environ[k] for k in names if k in os.environ}
     )

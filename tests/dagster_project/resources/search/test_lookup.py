@@ -182,7 +182,7 @@ class Served:
 
     def __init__(self, config: Path, port: int | None):
         self.port = port
-        self.command = ["-m", "dagster_project.cli.main", "mcp", "--config", str(config)]
+        self.command = ["-m", "dagster_project.cli", "mcp", "--config", str(config)]
 
     def connection(self) -> Any:
         if self.port is not None:

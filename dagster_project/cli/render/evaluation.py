@@ -1,4 +1,4 @@
-"""What people see of an evaluation in a terminal."""
+"""Evaluations and sweeps as people read them in a terminal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
 
 @contextlib.contextmanager
 def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr; what it yields is told of each of `count` things that is done.
+    """A bar on stderr; call what it yields after each of `count` steps.
 
     Where queries come in several batches, the bar grows with each.
     """
@@ -99,12 +99,12 @@ def _scores(report: Mapping[str, Any]) -> Table:
         if row["tag"] is None and (row["stage"], row["level"]) == MAIN
     }
     for profile in report["order"]:
-        found = [rows[profile, measure] for measure in MEASURES if (profile, measure) in rows]
-        if not found:
+        values = [rows[profile, measure] for measure in MEASURES if (profile, measure) in rows]
+        if not values:
             continue
         headline = rows[profile, HEADLINE]
         interval = f"{_short(headline['low'])}–{_short(headline['high'])}"
-        table.add_row(profile, *(_short(row["mean"]) for row in found), interval)
+        table.add_row(profile, *(_short(row["mean"]) for row in values), interval)
     return table
 
 
@@ -126,11 +126,11 @@ def _stages(report: Mapping[str, Any]) -> Table:
 
 
 def _tags(report: Mapping[str, Any]) -> list[str]:
-    wanted = (report["order"][0], HEADLINE)
+    shown = (report["order"][0], HEADLINE)
     return [
         f"{row['tag']} {row['mean']:.2f} ({row['queries']})"
         for row in report["summary"]
-        if row["tag"] is not None and (row["profile"], row["measure"]) == wanted
+        if row["tag"] is not None and (row["profile"], row["measure"]) == shown
     ]
 
 

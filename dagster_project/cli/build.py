@@ -1,0 +1,158 @@
+"""`weft build`, `backfill`, `fetch`, `plan` and `cost`: the commands that build the index or say what that takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from assets.embedding import Estimate
+from assets.sentences import SentenceEstimate
+from dagster_project.cli.cache_upkeep import run_estimate
+from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
+from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
+from dagster_project.cli.render.tables import print_facts
+from dagster_project.config.settings import Settings, load_settings
+from dagster_project.orchestration.backfill import backfill as run_backfill
+from dagster_project.orchestration.build import BuildOptions, fetch_only, make_texts
+from dagster_project.orchestration.build import build as run_build
+from dagster_project.orchestration.dry_run import outlook
+from dagster_project.orchestration.instance import open_history, open_instance
+from dagster_project.orchestration.outcomes import fetch_faults
+from dagster_project.resources.system.disk_space import may_be_written
+from transforms.errors import FetchError, SourceError, WeftError
+
+
+@click.command()
+@CONFIG
+@JSON
+@QUIET
+@click.option("--fetch/--no-fetch", default=True, help="Fetch remotes before building.")
+@click.option("--verify", is_flag=True, help="Read every byte of the lake first, and rebuild corrupt files.")
+@explained
+def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool) -> None:
+    """Fetch, materialize what changed in the sources, and publish the index.
+
+    If a remote fails, the build uses what it fetched earlier and ends with exit code 10. If a source cannot be read,
+    the index keeps what it has of that source and the build ends with exit code 4.
+    """
+    settings = load_settings(config)
+    options = BuildOptions(fetch=fetch, verify=verify)
+    with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
+        result = run_build(settings, instance, options, tell=view.step, on_plan=view.plan)
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+    elif not quiet:
+        view.summary(result)
+    _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
+
+
+@click.command()
+@click.argument("sources", nargs=-1)
+@CONFIG
+@JSON
+@QUIET
+@explained
+def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool) -> None:
+    """Build the archives of SOURCES, or of all sources, in batches, and publish once at the end.
+
+    Other builds wait for at most one batch. After an interruption, the same command resumes.
+    """
+    settings = load_settings(config)
+    with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
+        result = run_backfill(settings, instance, sources, tell=view.step)
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+    elif not quiet:
+        view.backfill_summary(result)
+    _exit_with_faults(result.build.faults(), SourceError)
+
+
+@click.command()
+@click.argument("sources", nargs=-1)
+@CONFIG
+@JSON
+@explained
+def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """Fetch what is new in the remotes of SOURCES, or of all sources, and build nothing."""
+    settings = load_settings(config)
+    with open_instance(settings) as instance:
+        outcomes = fetch_only(settings, instance, sources)
+    if as_json:
+        click.echo(json.dumps({name: outcome.as_json() for name, outcome in outcomes.items()}))
+    else:
+        print_fetched(outcomes)
+    _exit_with_faults(fetch_faults(outcomes), FetchError)
+
+
+def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
+    """Print the faults, if there are any, to stderr and exit with the code of their kind."""
+    if faults:
+        click.echo(f"error: {faults}", err=True)
+        sys.exit(kind.exit_code)
+
+
+@click.command()
+@CONFIG
+@JSON
+@explained
+def plan(config: Path | None, as_json: bool) -> None:
+    """Say what a build would rebuild and why, and what that would take; build nothing and call no model.
+
+    The figures are estimates from earlier runs; `weft cost` counts the texts to embed exactly.
+    """
+    settings = load_settings(config)
+    with open_history(settings) as instance:
+        result = outlook(settings, instance)
+    if as_json:
+        click.echo(json.dumps(result.as_json(), ensure_ascii=False))
+    else:
+        print_outlook(result)
+
+
+@click.command()
+@CONFIG
+@JSON
+@explained
+def cost(config: Path | None, as_json: bool) -> None:
+    """Make the chunks and say what it would cost to embed them and to write sentences for them.
+
+    No model is called.
+    """
+    settings = load_settings(config)
+    open_ = open_instance if may_be_written(settings.root) else open_history
+    with open_(settings) as instance, BuildView(show=not as_json) as view:
+        make_texts(settings, instance, tell=view.step, on_plan=view.plan)
+        embedding, sentences = run_estimate(settings)
+    facts = _cost_facts(settings, embedding, sentences)
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        print_facts(facts)
+
+
+def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEstimate) -> dict[str, object]:
+    """What embedding and sentences would cost, by the names that `weft cost --json` prints."""
+    facts = {
+        "model": settings.embedding.model_id,
+        "dimensions": settings.embedding.dimensions,
+        "texts": embedding.texts,
+        "texts_to_embed": embedding.missing,
+        "calls": embedding.calls,
+        "tokens": embedding.tokens,
+        "texts_to_cut": embedding.truncated,
+        "price_usd": round(embedding.dollars, 4),
+    }
+    if embedding.unfinished:
+        facts["texts_perhaps_paid"] = embedding.unfinished
+    if sentences.chunks:
+        facts |= {
+            "sentences": sentences.chunks,
+            "sentences_to_write": sentences.missing,
+            "sentence_calls": sentences.calls,
+            "sentence_tokens": sentences.tokens,
+            "sentence_price_usd": round(sentences.dollars, 4),
+        }
+    return facts

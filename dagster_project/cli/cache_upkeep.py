@@ -1,0 +1,223 @@
+"""What embedding would cost, and cleaning the caches: the work of `weft cost` and `weft cache`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+
+import duckdb
+import ibis
+import pyarrow as pa
+
+from assets.context import ContextTables, joined_context, placed_chunks, told_context
+from assets.embedding import TASK, Estimate, estimate
+from assets.partitions import CHUNKS_OF, SOURCE_TYPES
+from assets.sentences import SentenceEstimate, estimate_sentences
+from dagster_project.composition import (
+    make_answer_cache,
+    make_embedding_cache,
+    make_lake,
+    make_sentence_writer,
+)
+from dagster_project.config.settings import Settings
+from dagster_project.resources.lake.io_manager import LakeIOManager
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.system.locks import only_build
+from transforms.embedding import context_sentences
+from transforms.embedding.embedded_text import texts_to_embed
+from transforms.errors import IndexUnavailableError, WeftError
+from transforms.graph.prompt_hashes import FILE_NAME, document_questions
+from transforms.hashing import text_hash
+from transforms.settings.models import SafetySettings
+from transforms.text.redaction import screened, texts_sent
+
+_IMPORTED_ROWS = 20_000
+_CHARS_OF_TOKEN = 3
+"""Fewer than a token of a sentence has on average, so that the estimate is not too low."""
+
+
+def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
+    """What embedding the texts in the lake would take now, and writing sentences for them.
+
+    Where a sentence is still to be written, the text that is counted has as long a one as is taken.
+    """
+    tables = _context_tables(settings)
+    added, _ = joined_context(tables)
+    kinds = settings.sentence_kinds()
+    enabled = {source: kind for source, kind in kinds.items() if kind != "off"}
+    writing = SentenceEstimate()
+    if enabled:
+        writing, estimated = estimate_sentences(
+            placed_chunks(tables, enabled),
+            enabled,
+            settings.safety,
+            make_sentence_writer(settings),
+            make_answer_cache(settings),
+        )
+        added = told_context(tables, added, estimated)
+    embedding = estimate(
+        texts_to_embed(tables.chunks(), ibis.memtable(added)),
+        make_embedder(settings.embedding, settings.gemini, settings.safety),
+        make_embedding_cache(settings),
+    )
+    longer = writing.missing * (context_sentences.SENTENCE_CHARS // _CHARS_OF_TOKEN)
+    price = settings.gemini.price_per_million_tokens if settings.embedding.is_remote else 0.0
+    more = replace(
+        embedding, tokens=embedding.tokens + longer, dollars=embedding.dollars + longer * price / 1e6
+    )
+    return more, writing
+
+
+def _context_tables(settings: Settings) -> ContextTables:
+    """The tables of the lake that texts are made of."""
+    lake = make_lake(settings)
+    manager = LakeIOManager(lake)
+    partitioned = {table for source_type in SOURCE_TYPES for table in source_type.tables}
+    return ContextTables(
+        **{
+            f.name: manager.table(f.name, lake.partitions(f.name) if f.name in partitioned else [None])
+            for f in fields(ContextTables)
+        }
+    )
+
+
+def holdings(settings: Settings) -> list[dict[str, object]]:
+    """What the caches hold, one row per kind, model, width and task: how many, in how many files and bytes."""
+    vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
+    rows: list[dict[str, object]] = [
+        {
+            "kind": "vectors", "model": h.model, "dimensions": h.dimensions, "task": h.task, "count": h.vectors,
+            "files": h.segments, "bytes": h.bytes,
+        }
+        for h in vectors.stats()
+    ]  # fmt: skip
+    rows += [
+        {"kind": "refusals", "model": model, "dimensions": dimensions, "task": task, "count": count}
+        for (model, dimensions, task), count in sorted(vectors.refusal_counts().items())
+    ]
+    written = Counter(key.rsplit("/", 2)[0] for key in answers.all_keys())
+    return rows + [
+        {"kind": "sentences", "model": model, "count": count} for model, count in sorted(written.items())
+    ]
+
+
+def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, int]:
+    """Drop vectors of texts and answers about chunks that the lake does not hold; with `other_models` all of others.
+
+    With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
+    Returns how many were dropped, by what they are. BusyError while a build runs.
+    """
+    with only_build(settings.root):
+        cache = make_embedding_cache(settings)
+        if refused:
+            make_lake(settings).discard("embedding_refusals")
+            return {"refusals": cache.forget_refusals()}
+        used = _used_hashes(settings)
+        return {
+            "vectors": cache.prune(used, [settings.embedding.model_id] if other_models else None),
+            "answers": _prune_answers(settings, other_models),
+        }
+
+
+def _prune_answers(settings: Settings, other_models: bool) -> int:
+    """Drop the sentences of chunks that the lake does not hold; those of sources that want none now stay."""
+    answers = make_answer_cache(settings)
+    keys = answers.all_keys()
+    if not keys:
+        return 0
+    placed = placed_chunks(_context_tables(settings))
+    own = settings.sentences.name
+    known = context_sentences.structural_sentences(placed)
+    requests, _ = context_sentences.requests(placed, known, own, settings.safety)
+    used = {r.key.rpartition("/")[2] for r in requests}
+    unused = [
+        key
+        for key in keys
+        if key.rpartition("/")[2] not in used or (other_models and not key.startswith(f"{own}/"))
+    ]
+    return answers.drop(unused)
+
+
+def _used_hashes(settings: Settings) -> set[str]:
+    """The hash of every text in the lake that may be embedded or searched with; WeftError if there is none."""
+    lake = make_lake(settings)
+    manager = LakeIOManager(lake)
+    tables: list[ibis.Table] = [
+        *(manager.table(name, lake.partitions(name)) for name in CHUNKS_OF.values()),
+        manager.table("chunk_context", [None]),
+    ]
+    texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))
+    hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
+    # Vectors of a service may be stored beside those of the model in use: they go by the hash of what was sent.
+    hashes |= set(texts_sent(texts, settings.safety).renamed.values())
+    query_chunks = manager.table("conversation_query_chunks", lake.partitions("conversation_query_chunks"))
+    queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
+    questions = document_questions(
+        manager.table("documents", lake.partitions("documents"))
+        .filter(lambda t: t.path.lower().endswith(FILE_NAME))
+        .select("doc_id", "source", "path", "text")
+        .to_pyarrow()
+    )
+    queries += questions.column("question").to_pylist()
+    # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
+    hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
+    if not hashes:
+        raise WeftError(
+            f"the lake in {lake.base} holds no chunk, so every vector would go: run `weft build` first, or delete "
+            "the folder of the cache yourself"
+        )
+    return hashes
+
+
+def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int, int]:
+    """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
+
+    IndexUnavailableError if the file is no published index; EmbeddingError if it holds a bad vector.
+    """
+    if not index.is_file():
+        raise IndexUnavailableError(
+            f"{index} is no file: name a published index, such as index/weft-….duckdb"
+        )
+    try:
+        with duckdb.connect(str(index), read_only=True) as connection:
+            manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+            model, dimensions = manifest["model"], int(manifest["dimensions"])
+            screening = json.loads(manifest["settings"]).get("safety")
+            rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)
+            known = set(cache.hashes(model, dimensions, TASK))
+            count = new = 0
+            for batch in rows:
+                hashes = _sent_hashes(batch, screening)
+                missing = [i for i, name in enumerate(hashes) if name not in known]
+                vectors = (
+                    batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
+                )
+                cache.store(model, dimensions, TASK, [hashes[i] for i in missing], vectors[missing])
+                count, new = count + len(hashes), new + len(missing)
+    except (duckdb.Error, KeyError) as error:
+        raise IndexUnavailableError(
+            f"{index} cannot be read as a published index ({str(error).splitlines()[0]})"
+        ) from error
+    return model, count, new
+
+
+def _sent_hashes(batch: pa.RecordBatch, screening: dict[str, str] | None) -> list[str]:
+    """Hashes of the texts (text_hash, text) as they were sent under the settings of [safety] of their index."""
+    hashes: list[str] = batch.column("text_hash").to_pylist()
+    if screening is None:
+        return hashes
+    texts = batch.column("text").to_pylist()
+    sent = screened(texts, SafetySettings.model_validate(screening)).texts
+    triples = zip(hashes, texts, sent, strict=True)
+    return [name if old == new else text_hash(new) for name, old, new in triples]
+
+
+_VECTORS = """
+SELECT DISTINCT ON (text_hash) coalesce(x.checksum, c.checksum) AS text_hash,
+  coalesce(x.text_embed, c.text_embed) AS text, e.vector
+FROM embeddings e JOIN chunks c USING (chunk_no) LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
+ORDER BY text_hash
+"""

@@ -1,0 +1,109 @@
+"""`weft context`: what the index knows about a conversation, as a block of cited passages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, explained
+from dagster_project.config.settings import Settings, known_zone, load_settings
+from dagster_project.resources.search import conversation_context as work
+from transforms.context.block import difference
+
+
+def _known_zone(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    try:
+        return name and known_zone(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
+@CONFIG
+@JSON
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")
+@click.option(
+    "--budget",
+    type=click.IntRange(64),
+    help="Tokens of the block; default: context.budget_tokens of the settings.",
+)
+@click.option(
+    "--timezone",
+    callback=_known_zone,
+    metavar="ZONE",
+    help="Zone of times that name none, as Europe/London; default: that of FILE's source, else UTC.",
+)
+@click.option(
+    "--manifest", type=click.Path(path_type=Path), help="Write the inputs of the block to this file."
+)
+@click.option(
+    "--reproduce", type=click.Path(exists=True, path_type=Path), help="Make the block of this manifest again."
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(exists=True, path_type=Path),
+    help="Say how the second of two manifests differs from the first.",
+)
+@partial(explained, outcome="SYSTEM_ERROR")
+def context(
+    file: Path | None,
+    config: Path | None,
+    as_json: bool,
+    from_stdin: bool,
+    budget: int | None,
+    timezone: str | None,
+    manifest: Path | None,
+    reproduce: Path | None,
+    compare: tuple[Path, Path] | None,
+) -> None:
+    """Print what the index knows about the conversation in FILE: a chat export, or any text.
+
+    The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
+    NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
+    """
+    if sum(map(bool, (file, from_stdin, reproduce, compare))) != 1:
+        raise click.UsageError("name one of FILE, --stdin, --reproduce and --compare")
+    if compare:
+        _print_difference(compare, as_json)
+        return
+    settings = load_settings(config)
+    if reproduce:
+        block = work.reproduced(settings, work.read_manifest(reproduce))
+        click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
+        return
+    if budget:
+        settings = _with_budget(settings, budget)
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
+    result = work.context_of(settings, work.given_conversation(settings, file, text, timezone))
+    if manifest:
+        manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        click.echo(_json(result.as_json()))
+    else:
+        click.echo(result.block, nl=False)
+        facts = f"{result.outcome}: {result.queries} queries, {result.results} results, {result.documents} documents"
+        tokens = result.manifest["block_tokens"]
+        click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
+    if result.outcome == "NO_HITS":
+        sys.exit(NO_RESULTS)
+
+
+def _print_difference(manifests: tuple[Path, Path], as_json: bool) -> None:
+    changes = difference(*map(work.read_manifest, manifests))
+    click.echo(_json(changes) if as_json else "\n".join(work.difference_lines(changes)))
+
+
+def _with_budget(settings: Settings, tokens: int) -> Settings:
+    narrowed = settings.context.model_copy(update={"budget_tokens": tokens})
+    return settings.model_copy(update={"context": narrowed})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,49 @@
+"""Groups of commands that load the module of a command when the command is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from dagster_project.cli.safe_streams import SafeGroup
+
+
+class LazyCommand(NamedTuple):
+    """Where a command is defined, and the first sentence of its help, so that a list of commands loads none."""
+
+    module: str
+    attribute: str
+    help: str
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        command: click.Command = getattr(import_module(self.module), self.attribute)
+        return command
+
+
+class LazyGroup(SafeGroup):
+    """A group that knows some of its commands by a table, and loads them when they are called."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **extra: Any):
+        super().__init__(*args, **extra)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted({*super().list_commands(ctx), *self.lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, loaded; None if there is none."""
+        if cmd_name in self.lazy:
+            return self.lazy[cmd_name].load()
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, each with the first sentence of its help."""
+        helps = {name: command.get_short_help_str(1000) for name, command in self.commands.items()}
+        helps |= {name: lazy.help for name, lazy in self.lazy.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(helps.items()))

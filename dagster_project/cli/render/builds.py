@@ -1,0 +1,224 @@
+"""Builds, fetches and plans as people read them in a terminal: progress while they run, tables at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from dagster_project.cli.render.tables import print_records
+from dagster_project.cli.safe_console import terminal
+from dagster_project.orchestration.backfill import BackfillResult
+from dagster_project.orchestration.dry_run import Outlook
+from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
+from dagster_project.orchestration.plan import ANEW, Plan
+
+_STAGES = {
+    "fetch": "fetching",
+    "messages": "reading mail",
+    "message_blocks": "parsing blocks",
+    "message_chunks": "cutting chunks",
+    "message_terms": "counting terms",
+    "message_references": "finding references",
+    "slow_chunks": "slow lane: chunks",
+    "slow_terms": "slow lane: terms",
+    "documents": "reading documents",
+    "document_nodes": "finding headings",
+    "document_references": "finding links",
+    "document_chunks": "cutting sections",
+    "document_terms": "counting terms",
+    "conversations": "reading chats",
+    "conversation_markdown": "making windows",
+    "conversation_query_chunks": "cutting queries",
+    "conversation_chunks": "cutting turns",
+    "conversation_terms": "counting terms",
+    "conversation_context": "finding context",
+    "embeddings": "embedding texts",
+    "backfill": "backfill, bytes",
+    "chunk_classes": "finding code",
+    "chunk_similarities": "ordering chunks",
+    "chunk_keywords": "finding keywords",
+    "search_index": "publishing",
+}
+_SHOWN = (
+    "messages",
+    "threads",
+    "attachments",
+    "blocks",
+    "documents",
+    "nodes",
+    "conversations",
+    "links",
+    "chunks",
+    "embeddings",
+    "terms",
+    "postings",
+    "exclusions",
+    "quarantine",
+)
+
+
+class BuildView:
+    """Shows a build: one progress line per stage while it runs, a table at its end."""
+
+    def __init__(self, show: bool):
+        self.console = terminal()
+        self.show = show
+        self._partitions: dict[str, int] = {}
+        self._tasks: dict[str, Any] = {}
+        self._progress = Progress(
+            SpinnerColumn(finished_text="✓"),
+            TextColumn("{task.description:<18}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}", markup=False),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not show,
+            # A bar that takes over the streams obeys the sequences of what is written to them.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> BuildView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._tasks:
+            return
+        if kind is None:
+            self._end_lines()
+        self._progress.stop()
+
+    def _end_lines(self) -> None:
+        """Show the stages so far as finished."""
+        for task in self._progress.tasks:
+            self._progress.update(task.id, total=task.completed, partition="")
+
+    def plan(self, plan: Plan) -> None:
+        """Print how many partitions the build will rebuild and remove."""
+        if not self.show:
+            return
+        self.console.print(
+            f"{len(plan.partitions)} partitions in the sources, {len(plan.stale)} to make, {len(plan.vanished)} to remove"
+        )
+        for line in plan.warnings():
+            self.console.print(line, soft_wrap=True)
+        for tables in plan.stale.values():
+            for table in tables:
+                self._partitions[table] = self._partitions.get(table, 0) + 1
+
+    def step(self, stage: str, partition: str | None, rows: int) -> None:
+        """Move the line of a stage on."""
+        if not self.show:
+            return
+        if not self._tasks:
+            self._progress.start()
+        if stage not in self._tasks:
+            self._end_lines()
+            self._tasks[stage] = self._progress.add_task(
+                _STAGES.get(stage, stage), total=self._partitions.get(stage), rows=0, partition=""
+            )
+        task = self._tasks[stage]
+        seen = self._progress.tasks[task].fields["rows"]
+        self._progress.update(task, advance=1, rows=seen + rows, partition=partition or "")
+        if stage in ("fetch", "search_index"):
+            self._progress.update(task, total=self._progress.tasks[task].completed)
+
+    def backfill_summary(self, backfill: BackfillResult) -> None:
+        """Print the speed of a backfill and the table of what is published."""
+        rate = backfill.bytes / max(backfill.seconds, 1e-9) / 1e6
+        self.console.print(
+            f"{len(backfill.partitions)} partitions, {backfill.bytes / 1e6:,.1f} MB in {backfill.batches} batches "
+            f"({rate:,.1f} MB/s, publishing included)"
+        )
+        self.summary(backfill.build)
+
+    def summary(self, result: BuildResult) -> None:
+        """Print the table of what is published, or that nothing changed."""
+        for line in result.warnings():
+            self.console.print(line, soft_wrap=True)
+        if result.published is None:
+            self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
+            return
+        self.console.print(f"Published version {result.published['version']}")
+        table = Table()
+        table.add_column("table")
+        table.add_column("rows", justify="right")
+        for name in _SHOWN:
+            if f"rows_{name}" in result.published:
+                table.add_row(name, f"{result.published[f'rows_{name}']:,}")
+        self.console.print(table)
+        if result.slow:
+            self.console.print(f"Very long texts of {len(result.slow)} partitions were made by the slow lane")
+        if refused := result.embedding.get("refused_texts"):
+            self.console.print(
+                f"{refused:,} texts are refused by the model and found by their words alone: see the table "
+                "embedding_refusals"
+            )
+        self.console.print(f"{result.published['path']}  ({result.seconds:.1f} s)", soft_wrap=True)
+
+
+def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
+    """Print the outcome of each source's fetch, and the age of its newest mail or file."""
+    rows = [
+        {
+            "source": name,
+            "outcome": outcome.as_json()["outcome"].lower(),
+            "added": outcome.added,
+            "changed": outcome.changed,
+            "removed": outcome.removed,
+            "bytes": outcome.bytes,
+            "newest": "" if outcome.lag_seconds is None else _ago(outcome.lag_seconds),
+        }
+        for name, outcome in outcomes.items()
+    ]
+    print_records(rows, "No source has `fetch`; docs/settings.md says how it is fetched.")
+    for name, outcome in outcomes.items():
+        for note in (outcome.notes or "").splitlines():
+            terminal().print(f"{name}: {note}", soft_wrap=True)
+
+
+def _ago(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
+
+
+def print_outlook(outlook: Outlook) -> None:
+    """The partitions that a build would rebuild, the reasons, and an estimate of its cost."""
+    console = terminal()
+    if outlook.as_json()["outcome"] == "NOTHING":
+        console.print(f"Nothing to do: the index shows the {outlook.partitions} partitions of the sources.")
+        return
+    console.print(
+        f"{len(outlook.pieces)} of {outlook.partitions} partitions to make, {len(outlook.removed)} to remove"
+    )
+    for why, count in outlook.reasons.items():
+        like = next(piece.partition for piece in outlook.pieces if piece.why == why)
+        console.print(f"  {count:>6,}  {why}, such as {like}", soft_wrap=True)
+    for why in dict.fromkeys(outlook.whole.values()):
+        tables = ", ".join(table for table, reason in outlook.whole.items() if reason == why)
+        console.print(f"Tables over all partitions, {why}: {tables}", soft_wrap=True)
+    if outlook.slow:
+        console.print(
+            f"{len(outlook.slow)} partitions wait for the slow lane, {outlook.waiting_bytes:,} bytes of text"
+        )
+    if outlook.left:
+        console.print(f"{outlook.left} partitions are left to the backfill that is under way")
+    for path, damage in outlook.damaged.items():
+        console.print(f"{path}: {damage}", soft_wrap=True)
+    if outlook.anew:
+        console.print(ANEW, soft_wrap=True)
+    if outlook.texts:
+        price = f", {outlook.price_usd:,.2f} US dollars" if outlook.price_usd else ""
+        console.print(f"At most {outlook.texts:,} texts to embed, some {outlook.tokens:,} tokens{price}")
+    if outlook.seconds is None:
+        console.print("How long it takes no earlier run tells.")
+    else:
+        longest = sorted(outlook.seconds_by_step.items(), key=lambda step: -step[1])[:5]
+        steps = ", ".join(f"{name} {seconds:,.1f}" for name, seconds in longest)
+        console.print(f"Some {outlook.seconds:,.0f} s by earlier runs: {steps}", soft_wrap=True)

@@ -1,0 +1,72 @@
+"""An explanation as people read it: the stages, the way of the hits through them, what was dropped and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from dagster_project.cli.safe_console import terminal
+from dagster_project.resources.search.explain import Explanation
+
+
+def print_explanation(result: Explanation, rows: int) -> None:
+    """One line per stage, a table of the hits with their place in each, the first drops of each, the fate of an id."""
+    console = terminal()
+    console.print(Text(result.query, style="bold") + Text(f"  {result.label}"))
+    console.print(_stages(result))
+    if result.stages:
+        console.print(_ways(result, rows))
+    for table in result.stages:
+        dropped = table.steps.filter(pl.col("rank").is_null())
+        if dropped.height:
+            console.print(Text(f"{table.stage} dropped {dropped.height:,}", style="bold"))
+            for row in dropped.head(rows).iter_rows(named=True):
+                console.print(Text(f"  #{row['rank_before']} ") + _drop_line(result, row), soft_wrap=True)
+    if result.fate is not None:
+        console.print(Text(f"{result.fate.id}: {result.fate.answer}", style="bold cyan"), soft_wrap=True)
+        for m in result.fate.moments:
+            place = m.reason if m.rank is None else f"#{m.rank}"
+            score = "" if m.score is None else f"  {m.score:.3f}"
+            console.print(Text(f"  {m.stage:<16}{place}{score}"), soft_wrap=True)
+    facts = f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {result.version}"
+    console.print(facts, style="dim")
+
+
+def _stages(result: Explanation) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("stage")
+    for name in ("ms", "hits", "dropped", "best", "last"):
+        table.add_column(name, justify="right")
+    for stage in result.stages:
+        ranked = stage.steps.drop_nulls("rank")
+        best, last = ("", "") if ranked.is_empty() else (f"{ranked['score'][i]:.3f}" for i in (0, -1))
+        dropped = stage.steps.height - ranked.height
+        table.add_row(
+            stage.stage, f"{stage.seconds * 1000:.1f}", f"{ranked.height:,}", f"{dropped:,}", best, last
+        )
+    return table
+
+
+def _ways(result: Explanation, rows: int) -> Table:
+    """The place of each of the last hits in the list of every stage."""
+    table = Table(box=None, pad_edge=False)
+    for stage in result.stages:
+        table.add_column(stage.stage, justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("title", no_wrap=True)
+    ranks = [dict(stage.steps.select("chunk_no", "rank").iter_rows()) for stage in result.stages]
+    for chunk in result.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"]:
+        _, place, title = result.name(chunk)
+        places = [f"#{places_of[chunk]}" if places_of.get(chunk) else "–" for places_of in ranks]
+        table.add_row(*places, Text(place), Text(title))
+    return table
+
+
+def _drop_line(result: Explanation, row: dict[str, Any]) -> Text:
+    _, place, title = result.name(row["chunk_no"])
+    into = result.name(row["into"])[1]
+    stands = f" → {into}" if into else ""
+    return Text(f"{place}  ") + Text(title, style="cyan") + Text(f"  {row['reason']}{stands}", style="dim")

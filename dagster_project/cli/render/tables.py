@@ -1,0 +1,40 @@
+"""Tables and lists of values as people read them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from rich.table import Table
+
+from dagster_project.cli.safe_console import terminal
+from transforms.text.visible import visible
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    console = terminal()
+    for name, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+        console.print(f"{name.replace('_', ' '):<16}{shown:>24}")
+
+
+def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
+    """Records as a table, or `none` where there are none."""
+    if records:
+        print_rows(pa.Table.from_pylist([dict(r) for r in records]))
+    else:
+        terminal().print(none)
+
+
+def print_rows(rows: pa.Table) -> None:
+    """A result of SQL as a table."""
+    table = Table()
+    for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
+        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+        table.add_column(visible(name), justify="right" if is_number else "left")
+    for row in rows.to_pylist():
+        # The widths of columns are measured before the console makes texts safe.
+        table.add_row(*("" if v is None else visible(str(v)) for v in row.values()))
+    terminal().print(table)

@@ -1,0 +1,114 @@
+"""`weft search`, `similar` and `get`: the commands that read hits and texts of the published index.
+
+This module loads nothing that builds: that would take longer than a search.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import click
+
+from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered
+from dagster_project.cli.render.hits import print_hits, reading_line
+from dagster_project.config.settings import load_settings
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.lookup import reading
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.query_rewriting import make_rewriter
+from dagster_project.resources.search.search_index import query_current
+from dagster_project.resources.search.similar import similar
+from transforms.retrieval.query_rewriting import Standalone
+
+
+@click.command()
+@click.argument("queries", nargs=-1, required=True, type=TEXT)
+@CONFIG
+@JSON
+@click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
+)
+@click.option(
+    "--turn",
+    "turns",
+    type=TEXT,
+    multiple=True,
+    help="An earlier turn of the conversation; several from the oldest on.",
+)
+@filtered
+@explained
+def search(
+    queries: tuple[str, ...],
+    turns: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    plain: bool,
+    filters: Filters,
+    limit: int | None,
+) -> None:
+    """Search the published index; several QUERIES are answered in one pass.
+
+    \b
+    In a query: "a phrase", -without, this OR that, (groups), and field:value, as in
+      f:tom s:vacuum d:2004..2006 "index scan" -toast
+    Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
+    of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, series, m Message-ID.
+    """
+    settings = load_settings(config)
+    rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
+    rewritten = [rewriter.standalone(query, turns) for query in queries]
+    texts = [query.used for query in rewritten]
+    with closing(open_index(settings)) as index:
+        result, version = index.search(texts, filters, limit, plain), index.manifest["version"]
+    if as_json:
+        click.echo(json.dumps(result.as_json(rewritten, version), ensure_ascii=False))
+    else:
+        print_hits(texts, result, version)
+    if not result.hits.num_rows:
+        sys.exit(NO_RESULTS)
+
+
+@click.command("similar")
+@click.argument("name", metavar="ID", type=TEXT)
+@CONFIG
+@JSON
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits.")
+@explained
+def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
+    """Find the nearest mails, documents and windows of conversations to ID, without ID's own.
+
+    ID is what `weft get` takes, without bytes.
+    """
+    with closing(open_index(load_settings(config))) as index:
+        result, version = similar(index, name, limit), index.manifest["version"]
+    if as_json:
+        queries = [Standalone(name, name)]
+        click.echo(json.dumps(result.as_json(queries, version), ensure_ascii=False))
+    else:
+        print_hits([name], result, version)
+    if not result.hits.num_rows:
+        sys.exit(NO_RESULTS)
+
+
+@click.command()
+@click.argument("name", metavar="ID", type=TEXT)
+@CONFIG
+@JSON
+@explained
+def get(name: str, config: Path | None, as_json: bool) -> None:
+    """Print the exact text of ID, and on standard error what it is.
+
+    ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
+    path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.
+    """
+    text = reading(partial(query_current, load_settings(config).root / "index"), name)
+    if as_json:
+        click.echo(json.dumps(text.as_json(), ensure_ascii=False))
+    else:
+        click.echo(reading_line(text), err=True)
+        click.echo(text.text, nl=False)

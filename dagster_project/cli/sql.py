@@ -1,0 +1,28 @@
+"""`weft sql`: one statement on the published index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
+from dagster_project.cli.render.tables import print_rows
+from dagster_project.config.settings import load_settings
+from dagster_project.resources.search.search_index import query_current
+
+
+@click.command()
+@click.argument("statement", type=TEXT)
+@CONFIG
+@JSON
+@explained
+def sql(statement: str, config: Path | None, as_json: bool) -> None:
+    """Run one SQL STATEMENT on the published index, read-only."""
+    settings = load_settings(config)
+    rows = query_current(settings.root / "index", statement)
+    if as_json:
+        click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))
+    else:
+        print_rows(rows)

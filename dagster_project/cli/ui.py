@@ -1,0 +1,38 @@
+"""`weft ui`: Dagster's web server and daemon for the settings of this file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from dagster_project.cli.options import CONFIG, explained
+from dagster_project.composition import make_sources
+from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
+from dagster_project.orchestration.instance import instance_home, open_instance
+from dagster_project.orchestration.plan import add_partitions
+
+
+@click.command()
+@CONFIG
+@click.option("--port", type=int, default=3000, show_default=True, help="Port on the loopback interface.")
+@explained
+def ui(config: Path | None, port: int) -> None:
+    """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
+    settings = load_settings(config)
+    with open_instance(settings) as instance:
+        add_partitions(instance, make_sources(settings).discover())
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(instance_home(settings)),
+        CONFIG_VARIABLE: str(config_path(config).resolve()),
+    }
+    guarded = [sys.executable, "-m", "dagster_project.servers.guarded_ui", "dev"]
+    command = [*guarded, "-m", "dagster_project.definitions", "-h", "127.0.0.1"]
+    # Dagster ends its own processes by SIGINT; in a session of its own no terminal does.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+    sys.exit(subprocess.run([*command, "-p", str(port)], env=environment, start_new_session=True).returncode)
