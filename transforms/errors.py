@@ -157,10 +157,10 @@ class QuerySyntaxError(QueryError):
     def __init__(self, query: str, position: int, reason: str):
         self.query, self.position = query, position
         start = max(0, position - _SHOWN)
-        shown = query[start : position + _SHOWN].translate(_ONE_LINE)
+        excerpt = query[start : position + _SHOWN].translate(_ONE_LINE)
         super().__init__(
             f"character {position + 1} of the query: {reason}, or have the query taken as plain text "
-            f"(--plain)\n  {shown}\n  {' ' * (position - start)}^"
+            f"(--plain)\n  {excerpt}\n  {' ' * (position - start)}^"
         )
 
 

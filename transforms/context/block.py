@@ -90,17 +90,17 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     """
     if not passages:
         return ""
-    parts = [_SEED_HEAD]
+    texts = [_SEED_HEAD]
     for passage in passages:
         date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
         text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text[:passage_chars])) + "..."
         if fence := closing_fence(text):
             text = f"{text}\n{fence}"
         tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
-        parts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}\n- Tags: {tags}\n")
+        texts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}\n- Tags: {tags}\n")
         similarity = 0.0 if passage.similarity is None else passage.similarity
-        parts.append(f"- Similarity: {similarity:.2f}\n\n")
-    return "".join(parts)
+        texts.append(f"- Similarity: {similarity:.2f}\n\n")
+    return "".join(texts)
 
 
 def compiled(
@@ -114,18 +114,18 @@ def compiled(
     """
     chosen: list[Passage] = []
     dropped: list[Dropped] = []
-    left = budget_tokens - count([_COMPILED_HEAD])[0]
+    remaining = budget_tokens - count([_COMPILED_HEAD])[0]
     costs = count([_rendered(p) for p in passages])
     for passage, cost in zip(passages, costs, strict=True):
         if repeated := _repeats(passage, chosen):
             dropped.append(Dropped(passage, repeated))
-        elif cost + 1 > left:
-            dropped.append(Dropped(passage, f"over_budget: {cost} tokens, {max(left, 0)} are left"))
+        elif cost + 1 > remaining:
+            dropped.append(Dropped(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
-            left -= cost + 1
+            remaining -= cost + 1
     if expand:
-        chosen = _expanded(chosen, left, count)
+        chosen = _expanded(chosen, remaining, count)
     block = rendered_block(chosen)
     tokens = count([block])[0] if block else 0
     while tokens > budget_tokens:
@@ -139,28 +139,28 @@ def compiled(
     return Compiled(block, tokens, chosen, dropped)
 
 
-def _expanded(chosen: list[Passage], left: int, count: TokenCounter) -> list[Passage]:
+def _expanded(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
     """The passages with what is around them, as far as the tokens that are left allow."""
     wider = [replace(p, expanded=p.around is not None) for p in chosen]
-    before, after = (count([_rendered(p) for p in listed]) for listed in (chosen, wider))
-    kept = list(chosen)
+    narrow_costs, wide_costs = (count([_rendered(p) for p in form]) for form in (chosen, wider))
+    result = list(chosen)
     for number, passage in enumerate(wider):
-        cost = after[number] - before[number]
-        others = kept[:number] + kept[number + 1 :]
-        if passage.expanded and cost <= left and not _repeats(passage, others):
-            kept[number] = passage
-            left -= cost
-    return kept
+        cost = wide_costs[number] - narrow_costs[number]
+        others = result[:number] + result[number + 1 :]
+        if passage.expanded and cost <= remaining and not _repeats(passage, others):
+            result[number] = passage
+            remaining -= cost
+    return result
 
 
 def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
     text, start, end = passage.shown
     folded = " ".join(text.split())
     for number, other in enumerate(chosen, start=1):
-        said, low, high = other.shown
+        other_text, low, high = other.shown
         if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
             return f"overlaps: its bytes are partly those of passage {number}"
-        if folded in " ".join(said.split()):
+        if folded in " ".join(other_text.split()):
             return f"same_text: passage {number} says it"
     return None
 
@@ -178,20 +178,20 @@ def _rendered(passage: Passage) -> str:
     text, start, end = passage.shown
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
     lines = _uncited(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
-    quoted = "\n".join(f"> {line}".rstrip() for line in lines)
-    title, place = (_uncited(_one_line(said)) for said in (passage.title, passage.place))
-    return f"## {title}{date}\n\n{quoted}\n\n\u27e8{place} bytes {start}-{end}\u27e9\n"
+    body = "\n".join(f"> {line}".rstrip() for line in lines)
+    title, citation = (_uncited(_one_line(line)) for line in (passage.title, passage.place))
+    return f"## {title}{date}\n\n{body}\n\n\u27e8{citation} bytes {start}-{end}\u27e9\n"
 
 
-def manifest(made: Compiled, facts: Mapping[str, Any]) -> dict[str, Any]:
+def manifest(compilation: Compiled, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What made a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
     return {
         "manifest": VERSION,
         **facts,
-        "block_sha256": bytes_sha256(made.block.encode()),
-        "block_tokens": made.tokens,
-        "chosen": [_cited(p) for p in made.chosen],
-        "dropped": [{**_cited(d.passage), "reason": d.reason} for d in made.dropped],
+        "block_sha256": bytes_sha256(compilation.block.encode()),
+        "block_tokens": compilation.tokens,
+        "chosen": [_cited(p) for p in compilation.chosen],
+        "dropped": [{**_cited(d.passage), "reason": d.reason} for d in compilation.dropped],
     }
 
 
@@ -222,21 +222,21 @@ def reproduced(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> 
             raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
         chosen.append(replace(passage, expanded=entry["expanded"]))
     block = rendered_block(chosen)
-    found = bytes_sha256(block.encode())
-    if found != recorded["block_sha256"]:
+    digest = bytes_sha256(block.encode())
+    if digest != recorded["block_sha256"]:
         raise ContextError(
-            f"the block made again has SHA-256 {found}, the manifest names {recorded['block_sha256']}"
+            f"the block made again has SHA-256 {digest}, the manifest names {recorded['block_sha256']}"
         )
     return block
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """What changed from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
-    old = {e["chunk_id"]: (n, e) for n, e in enumerate(before["chosen"], start=1)}
-    new = {e["chunk_id"]: (n, e) for n, e in enumerate(after["chosen"], start=1)}
-    kept = [c for c in new if c in old]
+    old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
+    new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
+    new_order = [c for c in new if c in old]
     # Only what changed its place among those that stayed has moved.
-    stayed = [c for c in old if c in new]
+    old_order = [c for c in old if c in new]
     return {
         "added": [
             {"place": e["place"], "chunk_id": c, "rank": n} for c, (n, e) in new.items() if c not in old
@@ -246,12 +246,12 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         ],
         "moved": [
             {"place": new[c][1]["place"], "chunk_id": c, "from": old[c][0], "to": new[c][0]}
-            for c, was in zip(kept, stayed, strict=True)
+            for c, was in zip(new_order, old_order, strict=True)
             if c != was
         ],
         "resized": [
             {"place": new[c][1]["place"], "chunk_id": c, "expanded": new[c][1]["expanded"]}
-            for c in kept
+            for c in new_order
             if new[c][1]["expanded"] != old[c][1]["expanded"]
         ],
     }

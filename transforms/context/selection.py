@@ -31,12 +31,14 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 
 def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
     """The queries of all windows (`window_id`, `query`, `text`) from `conversation_markdown` and the query chunks."""
-    said = settings.ask_with == "said"
-    whole = windows.select("doc_id", "message_count", text="markdown")
-    if said:
-        whole = whole.with_columns(pl.col("text").map_elements(without_headers, return_dtype=pl.String))
-    parts = chunks.select("doc_id", "chunk_index", text="text_query" if said else "text")
-    return steps.asked_with(whole, parts, settings)
+    plain = settings.ask_with == "said"
+    window_texts = windows.select("doc_id", "message_count", text="markdown")
+    if plain:
+        window_texts = window_texts.with_columns(
+            pl.col("text").map_elements(without_headers, return_dtype=pl.String)
+        )
+    query_texts = chunks.select("doc_id", "chunk_index", text="text_query" if plain else "text")
+    return steps.asked_with(window_texts, query_texts, settings)
 
 
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
@@ -45,25 +47,27 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
     `vectors` is asked for those chunks alone whose likeness the settings want to know.
     """
     if settings.dedup_strategy == "none":
-        kept = steps.deduplicated(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
+        selected = steps.deduplicated(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
             pl.exclude("document_id")
         )
-        kept = kept.join(
+        selected = selected.join(
             candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left"
         )
     elif settings.dedup_strategy == "semantic":
-        kept = steps.deduplicated(candidates, n=len(candidates) or 1)
-        kept = steps.unlike(kept, vectors(kept.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY)
+        selected = steps.deduplicated(candidates, n=len(candidates) or 1)
+        selected = steps.unlike(
+            selected, vectors(selected.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY
+        )
     else:
-        kept = steps.deduplicated(candidates, settings.dedup_max_per_doc)
-    near = vectors(kept.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
-    ordered = steps.ordered(candidates, kept, settings, near)
-    found_by = candidates.group_by(
+        selected = steps.deduplicated(candidates, settings.dedup_max_per_doc)
+    chunk_vectors = vectors(selected.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
+    ordered = steps.ordered(candidates, selected, settings, chunk_vectors)
+    query_counts = candidates.group_by(
         "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
     ).agg(found_by=pl.col("query").n_unique().cast(pl.Int64))
     return (
         ordered.with_columns(_document=pl.coalesce("document_id", "chunk_id"))
-        .join(found_by, on=["window_id", "_document"], how="left", maintain_order="left")
+        .join(query_counts, on=["window_id", "_document"], how="left", maintain_order="left")
         .select(CONVERSATION_DOCUMENTS.names)
     )
 
@@ -114,11 +118,11 @@ def scored(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> li
 
 
 def context_manifest(
-    made: block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
+    compilation: block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
 ) -> dict[str, Any]:
     """The manifest of a compiled block, with all that it depends on."""
     return block.manifest(
-        made,
+        compilation,
         {
             **facts,
             "settings": settings.model_dump(mode="json"),

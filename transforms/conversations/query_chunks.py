@@ -51,11 +51,11 @@ def token_pieces(text: str, max_tokens: int, overlap_tokens: int, count: TokenCo
     """
     limit = max_tokens
     while True:
-        parts = _parts(text, limit, count)
-        found = _gathered(parts, limit, min(overlap_tokens, limit // 2))
-        counts = count([text[p.start : p.end] for p in found])
+        paragraphs = _parts(text, limit, count)
+        segments = _gathered(paragraphs, limit, min(overlap_tokens, limit // 2))
+        counts = count([text[p.start : p.end] for p in segments])
         if max(counts, default=0) <= max_tokens:
-            return [p._replace(tokens=n) for p, n in zip(found, counts, strict=True)]
+            return [p._replace(tokens=n) for p, n in zip(segments, counts, strict=True)]
         limit = max(1, int(limit * _SHRINK))
 
 
@@ -83,22 +83,24 @@ def _smaller(text: str, start: int, end: int, target: int) -> list[tuple[int, in
     return [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if text[a:b].strip()]
 
 
-def _gathered(parts: Sequence[_Part], limit: int, overlap: int) -> list[TokenPiece]:
-    found: list[TokenPiece] = []
+def _gathered(paragraphs: Sequence[_Part], limit: int, overlap: int) -> list[TokenPiece]:
+    segments: list[TokenPiece] = []
     first = own = total = 0
-    for number, part in enumerate(parts):
-        if number > own and total + part.tokens + _JOIN_TOKENS > limit:
-            found.append(TokenPiece(parts[first].start, parts[own].start, parts[number - 1].end, total))
+    for number, paragraph in enumerate(paragraphs):
+        if number > own and total + paragraph.tokens + _JOIN_TOKENS > limit:
+            segments.append(
+                TokenPiece(paragraphs[first].start, paragraphs[own].start, paragraphs[number - 1].end, total)
+            )
             own, first, total = number, number, 0
             while first > 0:
-                more = total + parts[first - 1].tokens + _JOIN_TOKENS
-                if more > overlap or more + part.tokens > limit:
+                more = total + paragraphs[first - 1].tokens + _JOIN_TOKENS
+                if more > overlap or more + paragraph.tokens > limit:
                     break
                 first, total = first - 1, more
-        total += part.tokens + _JOIN_TOKENS
-    if parts:
-        found.append(TokenPiece(parts[first].start, parts[own].start, parts[-1].end, total))
-    return found
+        total += paragraph.tokens + _JOIN_TOKENS
+    if paragraphs:
+        segments.append(TokenPiece(paragraphs[first].start, paragraphs[own].start, paragraphs[-1].end, total))
+    return segments
 
 
 def conversation_query_chunks(
@@ -106,28 +108,28 @@ def conversation_query_chunks(
 ) -> pa.Table:
     """The table `conversation_query_chunks` of the windows of `conversation_markdown`."""
     rows = []
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for window in windows.to_pylist():
         text = window["markdown"]
-        pieces = token_pieces(text, settings.query_tokens, OVERLAP_TOKENS, count)
+        segments = token_pieces(text, settings.query_tokens, OVERLAP_TOKENS, count)
         offsets = Offsets(text)
-        for number, piece in enumerate(pieces):
-            said = text[piece.start : piece.end]
-            base = parts_hash((window["doc_id"], said))
-            seen[base] = seen.get(base, 0) + 1
-            overlap, start, end = offsets.bytes([piece.start, piece.own, piece.end])
+        for number, segment in enumerate(segments):
+            segment_text = text[segment.start : segment.end]
+            base = parts_hash((window["doc_id"], segment_text))
+            counts[base] = counts.get(base, 0) + 1
+            overlap, start, end = offsets.bytes([segment.start, segment.own, segment.end])
             rows.append(
                 {
-                    "query_id": base if seen[base] == 1 else parts_hash((base, str(seen[base]))),
+                    "query_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
                     **{n: window[n] for n in ("doc_id", "source", "partition")},
                     "chunk_index": number,
-                    "chunk_count": len(pieces),
-                    "token_count": piece.tokens,
+                    "chunk_count": len(segments),
+                    "token_count": segment.tokens,
                     "overlap_start": overlap,
                     "byte_start": start,
                     "byte_end": end,
-                    "text": said,
-                    "text_query": without_headers(said) or said,
+                    "text": segment_text,
+                    "text_query": without_headers(segment_text) or segment_text,
                 }
             )
     return CONVERSATION_QUERY_CHUNKS.from_rows(rows)

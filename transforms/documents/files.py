@@ -90,22 +90,22 @@ def read_documents(
     that cannot be read (`unreadable`).
     """
     rows: list[dict[str, Any]] = []
-    aside: list[dict[str, Any]] = []
+    quarantine: list[dict[str, Any]] = []
     shared = {"source": source, "partition": partition}
     seen: set[str] = set()
     for file in sorted(files, key=lambda file: (file.path, file.data)):
-        place = file.path.encode("utf-8", "backslashreplace").decode()
+        printable = file.path.encode("utf-8", "backslashreplace").decode()
         try:
-            _check(file, place, seen, settings)
+            _check(file, printable, seen, settings)
             row = _document(file, source)
         except _FileFaultError as fault:
             byte_count, digest = len(file.data), bytes_sha256(file.data)
-            row = {"place": place, "reason": str(fault), "message_id": None}
-            aside.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
+            row = {"place": printable, "reason": str(fault), "message_id": None}
+            quarantine.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
             continue
         seen.add(file.path)
         rows.append(shared | row)
-    return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(aside))
+    return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(quarantine))
 
 
 def file_name(path: str) -> str:
@@ -115,11 +115,11 @@ def file_name(path: str) -> str:
     return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
 
 
-def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings) -> None:
+def _check(file: RawFile, printable: str, seen: set[str], settings: DocumentSettings) -> None:
     """Raise `_FileFaultError` for a file that is not even looked into."""
     if file.fault is not None:
         raise _FileFaultError(file.fault)
-    if place != file.path:
+    if printable != file.path:
         raise _FileFaultError("bad_path: the file name is not valid Unicode; rename the file")
     if file.path in seen:
         raise _FileFaultError("duplicate: the path was given twice")
@@ -203,8 +203,8 @@ def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
     controls = sum(1 for _ in _CONTROL.finditer(data))
     if controls * 20 > len(data):
         raise _FileFaultError("binary: it is not UTF-8, and over 5 % of it are control characters")
-    read = decode_text(data, declared)
-    return read.text, [f"charset_{read.outcome}"]
+    decoded = decode_text(data, declared)
+    return decoded.text, [f"charset_{decoded.outcome}"]
 
 
 def _first_h1(parsed: Markdown | None) -> str | None:
@@ -229,12 +229,12 @@ def _tags(fields: dict[str, Any], text: str, body_start: int, parsed: Markdown |
     value = fields.get("tags", fields.get("tag"))
     if isinstance(value, str) and "," not in value and value.lstrip().startswith("#"):
         value = value.split()
-    found = [tag.lstrip("#").strip() for tag in _listed(value)]
+    tags = [tag.lstrip("#").strip() for tag in _listed(value)]
     if parsed is not None and "#" in text:
-        hidden = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
-        found += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden).decode())]
+        hidden_ranges = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
+        tags += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden_ranges).decode())]
     seen: set[str] = set()
-    for tag in found:
+    for tag in tags:
         if tag and tag.casefold() not in seen:
             seen.add(tag.casefold())
             yield tag
@@ -246,9 +246,9 @@ def _time(fields: dict[str, Any], names: tuple[str, ...], defects: list[str]) ->
         value = fields.get(name)
         if not isinstance(value, str) or not value.strip():
             continue
-        spelled = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
+        iso = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
         try:
-            time = datetime.fromisoformat(spelled)
+            time = datetime.fromisoformat(iso)
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
         except (ValueError, OverflowError):
             defects.append(f"time_unreadable: {name}")

@@ -27,8 +27,8 @@ def html_markdown(markup: str) -> Converted | None:
         result = convert(markup, _OPTIONS)
     except ConversionError:
         return None
-    lost = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
-    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in lost])
+    defects = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
+    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in defects])
 
 
 def html_title(markup: str) -> str | None:

@@ -125,11 +125,11 @@ class _Tree:
         """Append the columns that need no look ahead; the parents of the headings."""
         document = (root.node_id, 0, self.title, None, root.breadcrumb, 0, 0, self.size, self.preamble_end)
         self._append(columns, 0, document)
-        slugs, above, parents = Slugs(), [root], []
+        slugs, ancestors, parents = Slugs(), [root], []
         for position, (heading, end, body_end) in enumerate(self.spans, 1):
-            while above[-1].depth >= heading.level:
-                above.pop()
-            parent, slug = above[-1], slugs.slug(heading.text)
+            while ancestors[-1].depth >= heading.level:
+                ancestors.pop()
+            parent, slug = ancestors[-1], slugs.slug(heading.text)
             repeats_title = position == 1 and heading.text == self.title
             crumb = parent.breadcrumb + ("" if repeats_title else BREADCRUMB_JOINT + _crumb(heading.text))
             node = _Open(f"{self.doc_id}#{slug}", heading.level, crumb)
@@ -145,7 +145,7 @@ class _Tree:
                 body_end,
             )
             self._append(columns, position, row)
-            above.append(node)
+            ancestors.append(node)
             parents.append(parent.node_id)
         return parents
 

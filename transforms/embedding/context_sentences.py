@@ -73,11 +73,11 @@ def placed(chunks: ibis.Table, known: Known) -> ibis.Table:
         "chunk_id", "source", "source_kind", "doc_id", "attachment_id", "chunk_index", "chunk_count", "title",
         "heading_path", "text_display",
     ]  # fmt: skip
-    own = chunks.select(columns)
-    joined = own.left_join(mails, own.doc_id == mails.mail)
-    joined = joined.left_join(subjects, joined.doc_id == subjects.member)
-    joined = joined.left_join(documents, joined.doc_id == documents.document)
-    return joined.select(*columns, *_FACTS, "tags", at=ibis.coalesce(joined.sent, joined.written)).order_by(
+    own_columns = chunks.select(columns)
+    facts = own_columns.left_join(mails, own_columns.doc_id == mails.mail)
+    facts = facts.left_join(subjects, facts.doc_id == subjects.member)
+    facts = facts.left_join(documents, facts.doc_id == documents.document)
+    return facts.select(*columns, *_FACTS, "tags", at=ibis.coalesce(facts.sent, facts.written)).order_by(
         "doc_id", "attachment_id", "chunk_index", "chunk_id"
     )
 
@@ -87,7 +87,7 @@ def structural_sentences(placed: pa.Table) -> pa.Table:
     frame = pl.DataFrame(placed)
     day = pl.col("at").dt.strftime("%Y-%m-%d")
     author = pl.coalesce(_filled("from_name"), _filled("from_addr"))
-    part = pl.when(pl.col("chunk_count") > 1).then(
+    position = pl.when(pl.col("chunk_count") > 1).then(
         pl.format(", part {} of {}", pl.col("chunk_index") + 1, "chunk_count")
     )
     mail = pl.concat_str(
@@ -97,7 +97,7 @@ def structural_sentences(placed: pa.Table) -> pa.Table:
         _said(" by ", author),
         _said(" of ", day),
         _said(" in the thread “", _filled("thread_subject"), "”"),
-        part.fill_null(""),
+        position.fill_null(""),
         pl.lit("."),
     )
     headings = pl.col("heading_path").list.join(" › ")
@@ -135,9 +135,9 @@ def _filled(column: str) -> pl.Expr:
     return _line(column).replace("", None)
 
 
-def _said(before: str, what: pl.Expr, after: str = "") -> pl.Expr:
+def _said(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
     """What is known between two words, and nothing where it is not known."""
-    return pl.concat_str(pl.lit(before), what, pl.lit(after)).fill_null("")
+    return pl.concat_str(pl.lit(prefix), value, pl.lit(suffix)).fill_null("")
 
 
 @dataclass(frozen=True)
@@ -156,30 +156,30 @@ def requests(
 
     Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them.
     """
-    shown = screened(placed.column("text_display").to_pylist(), safety)
+    screening = screened(placed.column("text_display").to_pylist(), safety)
     placed = placed.set_column(
         placed.schema.get_field_index("text_display"),
         "text_display",
-        pa.array(shown.texts, pa.large_string()),
+        pa.array(screening.texts, pa.large_string()),
     )
     frame = pl.DataFrame(placed.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
-    before = [
+    preceding = [
         pl.col("text_display").shift(n).over("doc_id", "attachment_id").str.slice(0, _BEFORE_CHARS)
         for n in range(_LOOKBACK, 0, -1)
     ]
-    made = frame.select(
+    inputs = frame.select(
         "chunk_id",
-        before=pl.concat_list([pl.lit([], dtype=pl.List(pl.String)), *before])
+        before=pl.concat_list([pl.lit([], dtype=pl.List(pl.String)), *preceding])
         .list.drop_nulls()
         .list.join("\n…\n"),
         text=pl.col("text_display").str.slice(0, _TEXT_CHARS),
     ).join(pl.DataFrame(sentences), on="chunk_id", maintain_order="left")
-    found = []
-    for chunk_id, earlier, text, place in made.iter_rows():
-        data = {"place": place, "before": earlier, "text": text}
+    result = []
+    for chunk_id, before, text, place in inputs.iter_rows():
+        data = {"place": place, "before": before, "text": text}
         key = f"{model}/{PROMPT_VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
-        found.append(Request(chunk_id, key, data))
-    return found, shown.found
+        result.append(Request(chunk_id, key, data))
+    return result, screening.found
 
 
 class Sentences(BaseModel):
@@ -214,25 +214,25 @@ def usable(sentence: str, text: str) -> str | None:
 
 def _script(text: str) -> str | None:
     """The script that most letters of a text are of; None if it has hardly any letters."""
-    counted = _scripts(text)
-    if sum(counted.values()) < 20:
+    letters = _scripts(text)
+    if sum(letters.values()) < 20:
         return None
-    return max(sorted(counted), key=lambda name: counted[name])
+    return max(sorted(letters), key=lambda name: letters[name])
 
 
 def _share(text: str, script: str) -> float:
-    counted = _scripts(text)
-    return counted[script] / max(1, sum(counted.values()))
+    letters = _scripts(text)
+    return letters[script] / max(1, sum(letters.values()))
 
 
 def _scripts(text: str) -> Counter[str]:
     """Letters by the first word of their Unicode name, which is their script; those of Japan and China as one."""
     letters = Counter(sign for sign in text if sign.isalpha())
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for sign, count in letters.items():
         name = unicodedata.name(sign, "UNKNOWN").split()[0]
-        counted["CJK" if name in ("HIRAGANA", "KATAKANA") else name] += count
-    return counted
+        counts["CJK" if name in ("HIRAGANA", "KATAKANA") else name] += count
+    return counts
 
 
 def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> pa.Table:
@@ -241,10 +241,10 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
     and sentence_kind. The sentence and an empty line are put before what is embedded (the SecondBrain design).
     """
-    own = pl.DataFrame(context).drop("sentence", "sentence_kind")
+    context_rows = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (
         pl.DataFrame(texts)
-        .join(own, on="chunk_id", how="anti")
+        .join(context_rows, on="chunk_id", how="anti")
         .select(
             "chunk_id",
             context=pl.lit(""),
@@ -253,13 +253,13 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
             checksum=pl.lit(""),
         )
     )
-    joined = (
-        pl.concat([own, alone])
+    rows = (
+        pl.concat([context_rows, alone])
         .join(pl.DataFrame(sentences), on="chunk_id", how="left")
         .with_columns(pl.col("sentence", "sentence_kind").fill_null(""))
         .sort("chunk_id")
     )
-    told = pl.when(pl.col("sentence") != "").then(pl.format("{}\n\n{}", "sentence", "text_embed"))
-    embedded = joined.with_columns(text_embed=told.otherwise(pl.col("text_embed")))
+    with_sentence = pl.when(pl.col("sentence") != "").then(pl.format("{}\n\n{}", "sentence", "text_embed"))
+    embedded = rows.with_columns(text_embed=with_sentence.otherwise(pl.col("text_embed")))
     hashes = [text_hash(text) for text in embedded.get_column("text_embed")]
     return embedded.with_columns(checksum=pl.Series(hashes, dtype=pl.String)).to_arrow()

@@ -27,8 +27,8 @@ def fenced(data: Mapping[str, Any], safety: SafetySettings) -> str:
     A text is a JSON string: no quote, bracket or line end of it is one of the object. Read as JSON,
     the object is `data` with its texts screened.
     """
-    made = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
-    return made.translate(_ESCAPED)
+    encoded = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
+    return encoded.translate(_ESCAPED)
 
 
 def _each_text(value: Any, change: Callable[[str], str]) -> Any:

@@ -37,18 +37,20 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
     Raises GroundTruthError naming the file, the query and the entry that is wrong, and what is.
     """
     try:
-        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        raise GroundTruthError(f"{file}{where}: no valid YAML: {getattr(error, 'problem', error)}") from error
+        line = f" line {mark.line + 1}" if mark else ""
+        raise GroundTruthError(f"{file}{line}: no valid YAML: {getattr(error, 'problem', error)}") from error
     _require(
-        isinstance(parsed, dict) and isinstance(parsed.get("queries"), list), file, "has no list `queries`"
+        isinstance(document, dict) and isinstance(document.get("queries"), list),
+        file,
+        "has no list `queries`",
     )
-    if odd := sorted(str(k) for k in set(parsed) - {"queries"}):
+    if odd := sorted(str(k) for k in set(document) - {"queries"}):
         raise GroundTruthError(f"{file}: unknown key {odd[0]!r}; the only one is `queries`")
     queries, relevance = [], []
-    for number, item in enumerate(parsed["queries"], 1):
+    for number, item in enumerate(document["queries"], 1):
         query, entries = _query(item, file, number)
         queries.append(query)
         relevance += entries
@@ -90,17 +92,17 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
                 f"{file} qrels line {number}: query {fields[0]!r} is not among the queries"
             )
         grades.setdefault(fields[0], {})[fields[-2]] = int(float(fields[-1]))
-    made_queries, relevance = [], []
+    query_rows, relevance = [], []
     for query_id, text in texts.items():
         right = {item: grade for item, grade in grades.get(query_id, {}).items() if grade > 0}
         if not right:
             continue
-        made_queries.append(_query_row(query_id, text, [], file, False))
+        query_rows.append(_query_row(query_id, text, [], file, False))
         relevance += [
-            _entry_row(query_id, place, form, prefix + item, None, grade, None)
-            for place, (item, grade) in enumerate(right.items())
+            _entry_row(query_id, position, form, prefix + item, None, grade, None)
+            for position, (item, grade) in enumerate(right.items())
         ]
-    return _tables(made_queries, relevance, file)
+    return _tables(query_rows, relevance, file)
 
 
 def as_yaml(truth: GroundTruth, note: str = "") -> str:
@@ -186,32 +188,32 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
 
 def _query_texts(text: str, file: str) -> dict[str, str]:
     """Text of each query by its id."""
-    made: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         if line.lstrip().startswith("{"):
             try:
                 row = json.loads(line)
-                query_id, said = str(row["_id"]), str(row["text"])
+                query_id, query_text = str(row["_id"]), str(row["text"])
             except (ValueError, KeyError) as error:
                 raise GroundTruthError(
                     f"{file} queries line {number}: no JSON with `_id` and `text`"
                 ) from error
         else:
-            query_id, _, said = line.partition("\t")
-        if not query_id.strip() or not said.strip():
+            query_id, _, query_text = line.partition("\t")
+        if not query_id.strip() or not query_text.strip():
             raise GroundTruthError(f"{file} queries line {number}: no id, tab and text")
-        made[query_id.strip()] = said.strip()
-    return made
+        texts[query_id.strip()] = query_text.strip()
+    return texts
 
 
 def _is_whole(text: str) -> bool:
     return bool(re.fullmatch(r"-?\d+(\.0+)?", text.strip()))
 
 
-def _require(holds: bool, place: str, fault: str) -> None:
-    if not holds:
+def _require(condition: bool, place: str, fault: str) -> None:
+    if not condition:
         raise GroundTruthError(f"{place}: {fault}")
 
 
@@ -231,11 +233,11 @@ def _entry_row(
 def _tables(
     queries: Iterable[Mapping[str, Any]], relevance: Iterable[Mapping[str, Any]], file: str
 ) -> GroundTruth:
-    made = GroundTruth(
+    truth = GroundTruth(
         EVALUATION_QUERIES.from_rows([dict(q) for q in queries]),
         EVALUATION_RELEVANCE.from_rows([dict(r) for r in relevance]),
     )
-    counted = Counter(made.queries.column("query_id").to_pylist())
-    if twice := [query_id for query_id, count in counted.items() if count > 1]:
+    counts = Counter(truth.queries.column("query_id").to_pylist())
+    if twice := [query_id for query_id, count in counts.items() if count > 1]:
         raise GroundTruthError(f"{file}: two queries have the id {twice[0]!r}")
-    return made
+    return truth

@@ -89,11 +89,11 @@ def _resampled_means(values: np.ndarray) -> np.ndarray:
         return _draws(count) @ np.asarray(values, dtype=np.float64)
     random = np.random.default_rng(_SEED)
     step = max(1, _CELLS_AT_ONCE // count)
-    parts = [
+    blocks = [
         values[random.integers(0, count, (min(step, _RESAMPLES - start), count))].mean(axis=1)
         for start in range(0, _RESAMPLES, step)
     ]
-    return np.concatenate(parts)
+    return np.concatenate(blocks)
 
 
 @lru_cache(maxsize=16)

@@ -45,15 +45,15 @@ def _code_lines(documents: pa.Table, ranges: pl.DataFrame) -> pl.Series:
     counts = np.zeros(len(ranges), dtype=np.int64)
     runs = ranges["doc_id"].rle().struct.unnest()
     ends = runs["len"].cum_sum().to_list()
-    where = {d: slice(e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
+    row_ranges = {d: slice(e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
     starts, closes = ranges["start"].to_numpy(), ranges["end"].to_numpy()
     names = ("doc_id", "format", "text", "body_start")
     for doc_id, kind, text, body_start in zip(*(documents[n].to_pylist() for n in names), strict=True):
-        place = where.get(doc_id)
-        if place is None or kind == "text" or ("```" not in text and "~~~" not in text):
+        rows = row_ranges.get(doc_id)
+        if rows is None or kind == "text" or ("```" not in text and "~~~" not in text):
             continue
         inside = _lines_in_fences(text, body_start)
-        counts[place] = np.searchsorted(inside, closes[place]) - np.searchsorted(inside, starts[place])
+        counts[rows] = np.searchsorted(inside, closes[rows]) - np.searchsorted(inside, starts[rows])
     return pl.Series(counts, dtype=pl.Int64)
 
 

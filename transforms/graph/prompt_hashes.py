@@ -56,25 +56,32 @@ def questions(text: str) -> list[str]:
     A question begins with `Q:`, as a heading or not, bold or not, and goes on to the next question,
     answer, heading, rule or blank line. Several may share an answer.
     """
-    found = []
+    texts = []
     for first, following in _question_lines(text):
-        found.append(" ".join([first, *following]).strip().removesuffix("**").strip())
-    return [question for question in found if question]
+        texts.append(" ".join([first, *following]).strip().removesuffix("**").strip())
+    return [question for question in texts if question]
 
 
 def _question_lines(text: str) -> Iterator[tuple[str, list[str]]]:
     lines = text.splitlines()
     for number, line in enumerate(lines):
-        begun = _QUESTION.match(line)
-        if not begun:
+        match = _QUESTION.match(line)
+        if not match:
             continue
         following = []
-        for rest in lines[number + 1 :]:
-            ends = not rest.strip() or rest.lstrip().startswith("#") or _RULE.match(rest)
-            if ends or _QUESTION.match(rest) or _ANSWER.match(rest) or line.lstrip().startswith("#"):
+        for continuation in lines[number + 1 :]:
+            ends = (
+                not continuation.strip() or continuation.lstrip().startswith("#") or _RULE.match(continuation)
+            )
+            if (
+                ends
+                or _QUESTION.match(continuation)
+                or _ANSWER.match(continuation)
+                or line.lstrip().startswith("#")
+            ):
                 break
-            following.append(rest.strip())
-        yield begun[1], following
+            following.append(continuation.strip())
+        yield match[1], following
 
 
 def document_questions(documents: pa.Table) -> pa.Table:
@@ -85,8 +92,8 @@ def document_questions(documents: pa.Table) -> pa.Table:
         if is_question_list(path):
             for question in questions(text):
                 rows.setdefault((source, path.rpartition("/")[0], question), doc_id)
-    listed = [(source, folder, asked_in, q) for (source, folder, q), asked_in in rows.items()]
-    columns = list(zip(*listed, strict=True)) or [()] * 4
+    values = [(source, folder, doc_id_of_list, q) for (source, folder, q), doc_id_of_list in rows.items()]
+    columns = list(zip(*values, strict=True)) or [()] * 4
     return pa.table(
         {
             name: pa.array(column, pa.string())
@@ -112,17 +119,21 @@ def simhash(text: str) -> int:
     return sum(1 << bit for bit, vote in enumerate(votes) if vote > 0)
 
 
-def distances(simhashes: np.ndarray, wanted: int) -> np.ndarray:
+def distances(simhashes: np.ndarray, query: int) -> np.ndarray:
     """The bits by which each of several SimHashes (uint64) differs from one."""
-    return np.bitwise_count(simhashes ^ np.uint64(wanted)).astype(np.int64)
+    return np.bitwise_count(simhashes ^ np.uint64(query)).astype(np.int64)
 
 
 def prompt_hashes(
-    chunks: pa.Table, documents: pa.Table, asked: pa.Table, vectors: np.ndarray, settings: GraphSettings
+    chunks: pa.Table,
+    documents: pa.Table,
+    question_table: pa.Table,
+    vectors: np.ndarray,
+    settings: GraphSettings,
 ) -> pa.Table:
     """The questions near to each chunk, as `schemas.PROMPT_HASHES`, by document, chunk and similarity.
 
-    `chunks` is the result of `stripes.embedded_chunks`, `asked` that of `document_questions`, `vectors`
+    `chunks` is the result of `stripes.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
     the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
     which it stands with its answer keeps it always.
@@ -130,27 +141,29 @@ def prompt_hashes(
     names = ("doc_id", "source", "path")
     paths = {d: (s, p) for d, s, p in zip(*(documents[n].to_pylist() for n in names), strict=True)}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
-    places = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
+    chunk_paths = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
     embedded = matrix(chunks.column("vector"))
-    own = _own_chunks(chunks, asked)
-    listed = pl.from_arrow(asked.append_column("row", pa.array(range(asked.num_rows), pa.int64())))
-    assert isinstance(listed, pl.DataFrame)
+    verbatim = _own_chunks(chunks, question_table)
+    question_rows = pl.from_arrow(
+        question_table.append_column("row", pa.array(range(question_table.num_rows), pa.int64()))
+    )
+    assert isinstance(question_rows, pl.DataFrame)
     rows: list[dict[str, Any]] = []
-    for (source, folder), group in listed.group_by(["source", "folder"], maintain_order=True):
-        below = f"{folder}/" if folder else ""
-        near = [n for n, (s, path) in enumerate(places) if s == source and path.startswith(below)]
-        rows += _near(chunk_rows, near, embedded, group, vectors, own, settings)
+    for (source, folder), group in question_rows.group_by(["source", "folder"], maintain_order=True):
+        prefix = f"{folder}/" if folder else ""
+        nearby = [n for n, (s, path) in enumerate(chunk_paths) if s == source and path.startswith(prefix)]
+        rows += _near(chunk_rows, nearby, embedded, group, vectors, verbatim, settings)
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
     return PROMPT_HASHES.from_rows(list(reversed(distinct.values())))
 
 
-def _own_chunks(chunks: pa.Table, asked: pa.Table) -> set[tuple[str, str]]:
+def _own_chunks(chunks: pa.Table, question_table: pa.Table) -> set[tuple[str, str]]:
     """Each question with the chunks of its list that hold it word for word."""
-    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=asked["asked_in"].combine_chunks()))
+    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=question_table["asked_in"].combine_chunks()))
     texts = [" ".join(text.split()) for text in lists["text_display"].to_pylist()]
     rows = list(zip(lists["chunk_id"].to_pylist(), lists["doc_id"].to_pylist(), texts, strict=True))
-    pairs = zip(asked["question"].to_pylist(), asked["asked_in"].to_pylist(), strict=True)
+    pairs = zip(question_table["question"].to_pylist(), question_table["asked_in"].to_pylist(), strict=True)
     return {(q, chunk_id) for q, d in pairs for chunk_id, doc_id, text in rows if d == doc_id and q in text}
 
 

@@ -43,17 +43,17 @@ def late_sources(readiness: pa.Table, max_lag_minutes: float) -> dict[str, float
 def waiting(readiness: pa.Table) -> dict[str, dict[str, float]]:
     """By what is waited for: the texts that wait, and for how many minutes the longest of them has."""
     rows = pl.DataFrame(readiness.select(["waits_for", "lag_seconds"])).drop_nulls("waits_for")
-    found = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
+    waits = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
     return {
-        what: {"texts": count, "longest_minutes": round(seconds / 60, 1)}
-        for what, count, seconds in found.iter_rows()
+        reason: {"texts": count, "longest_minutes": round(seconds / 60, 1)}
+        for reason, count, seconds in waits.iter_rows()
     }
 
 
-def markdown(found: pl.DataFrame) -> str:
+def markdown(lag_table: pl.DataFrame) -> str:
     """`lags` as a Markdown table, times in seconds."""
     lines = ["| source | texts | searchable | lag p50 s | p95 s | max s |", "|---|---:|---:|---:|---:|---:|"]
-    for source, texts, searchable, *lag in found.iter_rows():
+    for source, texts, searchable, *lag in lag_table.iter_rows():
         lines.append(
             f"| {source} | {texts:,} | {searchable:,} | " + " | ".join(f"{s:,.1f}" for s in lag) + " |"
         )

@@ -139,7 +139,7 @@ def _whole(dimensions: int) -> dict[str, LakeTable]:
         "keywords": (KEYWORDS, "keywords"),
         "prompt_hashes": (PROMPT_HASHES, "prompt_hashes"),
     }
-    others: dict[str, tuple[Table, str | None]] = {
+    other_tables: dict[str, tuple[Table, str | None]] = {
         "compared_replies": (COMPARED_REPLIES, None),
         "readiness": (READINESS, "readiness"),
         "document_graph": (DOCUMENT_GRAPH, None),
@@ -153,7 +153,7 @@ def _whole(dimensions: int) -> dict[str, LakeTable]:
     }
     return {
         name: LakeTable(schema, None, published, is_input=name in inputs)
-        for name, (schema, published) in (inputs | others).items()
+        for name, (schema, published) in (inputs | other_tables).items()
     }
 
 

@@ -51,8 +51,8 @@ class Table:
 
     def from_rows(self, rows: list[dict[str, Any]]) -> pa.Table:
         """The table from a list of row dictionaries; a key that is no column is a SchemaError."""
-        known = set(self.names)
-        if rows and (odd := set(rows[0]) - known):
+        declared = set(self.names)
+        if rows and (odd := set(rows[0]) - declared):
             raise SchemaError(f"table {self.name}: undeclared columns {sorted(odd)}")
         return pa.Table.from_pylist(rows, schema=self.arrow)
 

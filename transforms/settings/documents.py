@@ -60,10 +60,10 @@ class DocumentChunkSettings(StageSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _filled(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**_DOCUMENT_PROFILES.get(given.get("profile", "recommended"), {}), **given}
+    def _filled(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {**_DOCUMENT_PROFILES.get(values.get("profile", "recommended"), {}), **values}
 
 
 class GraphSettings(StageSettings):

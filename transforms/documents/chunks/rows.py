@@ -94,26 +94,26 @@ class ChunkRows:
     def _chunk_id(self, scope: str, text: str) -> str:
         """Hash of document, kind, headings and text; equal ones are told apart by their number."""
         base = text_hash(scope + text)
-        seen = self.occurrences.get(base, 0)
-        self.occurrences[base] = seen + 1
-        return text_hash(f"{base}{seen}") if seen else base
+        count = self.occurrences.get(base, 0)
+        self.occurrences[base] = count + 1
+        return text_hash(f"{base}{count}") if count else base
 
     def _headers(self, document: Document, pieces: Sequence[Piece]) -> list[_Header]:
         """What stands above each piece; the pieces of one section share it."""
-        made: dict[int, _Header] = {}
-        for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
-            headings, title = document.headings(place), document.nodes[place].trail
+        headers: dict[int, _Header] = {}
+        for node in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
+            headings, title = document.headings(node), document.nodes[node].trail
             scope = text_hash("\0".join((document.doc_id, self.kind, *headings)))
-            above = document.embedded_trail(place)
-            prefix = f"{above}\n\n" if above else ""
-            made[place] = _Header(headings, title, prefix, scope)
-        return [made[p.node if p.under is None else p.under] for p in pieces]
+            trail = document.embedded_trail(node)
+            prefix = f"{trail}\n\n" if trail else ""
+            headers[node] = _Header(headings, title, prefix, scope)
+        return [headers[p.node if p.under is None else p.under] for p in pieces]
 
     def _wide(self, document: Document, pieces: Sequence[Piece]) -> list[str]:
         """Each text and what stands around it for the lexical index, the first with the document's other names."""
         text, low, reach = document.text, document.body_start, self.settings.context_chars
-        wide = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces]
-        return ["\n".join([wide[0], *document.names]), *wide[1:]] if wide else wide
+        texts = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces]
+        return ["\n".join([texts[0], *document.names]), *texts[1:]] if texts else texts
 
     def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
         if not document.outline.code:
@@ -126,10 +126,10 @@ class ChunkRows:
         starts, ends, roles, offsets = self.spans
         begins, closes = [], []
         for start, end, _, lead, _ in pieces:
-            parts = document.visible(start, end)
+            visible = document.visible(start, end)
             for role, ranges in (
                 ("overlap", document.visible(start - lead, start) if lead else []),
-                ("own", parts),
+                ("own", visible),
             ):
                 for a, b in ranges:
                     begins.append(a)
@@ -141,20 +141,22 @@ class ChunkRows:
 
     def _exclude(self, document: Document, blank: list[tuple[int, int]], lost: Sequence[Lost]) -> None:
         """What became no chunk: the frontmatter, comments, pieces with nothing to see, and `lost`."""
-        left = [Lost(0, document.body_start, "frontmatter")] if document.body_start else []
-        left += [Lost(*comment, "comment") for comment in document.comments]
-        for one in (*(Lost(*span, "empty") for span in blank), *lost):
-            left += [Lost(*part, one.reason) for part in document.visible(one.start, one.end)]
+        excluded = [Lost(0, document.body_start, "frontmatter")] if document.body_start else []
+        excluded += [Lost(*comment, "comment") for comment in document.comments]
+        for exclusion in (*(Lost(*span, "empty") for span in blank), *lost):
+            excluded += [
+                Lost(*span, exclusion.reason) for span in document.visible(exclusion.start, exclusion.end)
+            ]
         joined: list[Lost] = []
-        for one in sorted(left):
-            if joined and joined[-1].end == one.start and joined[-1].reason == one.reason:
-                one = Lost(joined.pop().start, one.end, one.reason)
-            joined.append(one)
-        begins = document.offsets.bytes([one.start for one in joined])
-        closes = document.offsets.bytes([one.end for one in joined])
-        place = (document.doc_id, None, document.source, document.partition)
-        for one, start, end in zip(joined, begins, closes, strict=True):
-            self.excluded.append((*place, start, end, one.reason))
+        for exclusion in sorted(excluded):
+            if joined and joined[-1].end == exclusion.start and joined[-1].reason == exclusion.reason:
+                exclusion = Lost(joined.pop().start, exclusion.end, exclusion.reason)
+            joined.append(exclusion)
+        begins = document.offsets.bytes([exclusion.start for exclusion in joined])
+        closes = document.offsets.bytes([exclusion.end for exclusion in joined])
+        shared = (document.doc_id, None, document.source, document.partition)
+        for exclusion, start, end in zip(joined, begins, closes, strict=True):
+            self.excluded.append((*shared, start, end, exclusion.reason))
 
 
 class _Header(NamedTuple):

@@ -54,13 +54,15 @@ def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[
     for start, end in _branches(document, settings.min_chars):
         inside = edges[bisect_right(edges, start) : bisect_right(edges, end)]
         cuts = _cuts(text, [start, *inside], headings, settings)
-        before = start
+        previous = start
         for a, b in pairwise([*cuts, end]):
             lead = (
-                0 if a == start or a in headings else _lead(text, max(before, a - settings.overlap_chars), a)
+                0
+                if a == start or a in headings
+                else _lead(text, max(previous, a - settings.overlap_chars), a)
             )
             pieces.append(Piece(a, b, document.node_over(a, b), lead))
-            before = a
+            previous = a
     return pieces
 
 
@@ -68,7 +70,7 @@ def _block_starts(document: Document) -> list[int]:
     """Where the outermost blocks begin; in plain text the paragraphs."""
     if document.outline.starts:
         return document.outline.starts
-    return [found.end() for found in _PARAGRAPH.finditer(document.text, document.body_start)]
+    return [match.end() for match in _PARAGRAPH.finditer(document.text, document.body_start)]
 
 
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
@@ -112,15 +114,15 @@ def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChu
     cuts = [edges[0]]
     if edges[-1] - edges[0] <= target:
         return cuts
-    begin, has_body = edges[0], False
+    chunk_start, has_body = edges[0], False
     for start, end in pairwise(edges):
-        if end - begin > target:
-            if has_body and start - begin >= settings.min_chars:
+        if end - chunk_start > target:
+            if has_body and start - chunk_start >= settings.min_chars:
                 cuts.append(start)
-                begin = start
-            if end - begin > (target if begin == start else limit):
-                cuts.extend(splits(text, begin, end, target))
-                begin = cuts[-1]
+                chunk_start = start
+            if end - chunk_start > (target if chunk_start == start else limit):
+                cuts.extend(splits(text, chunk_start, end, target))
+                chunk_start = cuts[-1]
             has_body = False
         has_body = has_body or start not in headings
     end = edges[-1]
@@ -133,8 +135,8 @@ def _lead(text: str, low: int, at: int) -> int:
     """Characters between the first sentence, line or word that begins behind `low` and `at`."""
     if low >= at:
         return 0
-    found = _BOUNDARY.search(text, low, at)
-    if found is None or found.end() == at:
-        found = _BLANK.search(text, low, at)
-    begin = low if found is None or found.end() == at else found.end()
-    return 0 if text[begin:at].isspace() else at - begin
+    boundary = _BOUNDARY.search(text, low, at)
+    if boundary is None or boundary.end() == at:
+        boundary = _BLANK.search(text, low, at)
+    lead_start = low if boundary is None or boundary.end() == at else boundary.end()
+    return 0 if text[lead_start:at].isspace() else at - lead_start

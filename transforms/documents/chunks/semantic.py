@@ -89,8 +89,8 @@ def semantic_pieces(document: Document, settings: DocumentChunkSettings) -> list
     ]
     chunks = list(_sealed(lines, headings, settings))
     if len(chunks) > 1 and chunks[-1].tokens < settings.semantic_min_tokens:
-        rest = chunks.pop()
-        chunks[-1] = chunks[-1]._replace(end=rest.end)
+        last = chunks.pop()
+        chunks[-1] = chunks[-1]._replace(end=last.end)
     pieces = []
     for first, end, _, _ in chunks:
         a, b = lines.starts[first], lines.starts[end]
@@ -104,8 +104,8 @@ def _strict_pieces(
     """The pieces of the original, what it loses, and the texts it embeds."""
     text = document.text
     lines = _lines(text, document.body_start)
-    found = list(_HEADING_LINE.finditer(text, document.body_start))
-    headings = [_Heading(bisect_left(lines.starts, m.start()), len(m[1]), m[2]) for m in found]
+    matches = list(_HEADING_LINE.finditer(text, document.body_start))
+    headings = [_Heading(bisect_left(lines.starts, m.start()), len(m[1]), m[2]) for m in matches]
     pieces, lost, embedded = [], [], []
     for first, end, tokens, above in _sealed(lines, headings, settings):
         a, b = lines.starts[first], lines.starts[end]
@@ -125,10 +125,10 @@ def _lines(text: str, start: int) -> _Lines:
     words = ~space
     words[1:] &= space[:-1]
     starts = np.concatenate([[0], np.flatnonzero(data[:-1] == ord("\n")) + 1])
-    passed = np.append(0, np.cumsum(words, dtype=np.int64))
-    counts = np.diff(passed[np.append(starts, len(data))])
-    before = np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))
-    return _Lines([*(starts + start).tolist(), len(text)], [0, *before.tolist()])
+    word_count = np.append(0, np.cumsum(words, dtype=np.int64))
+    counts = np.diff(word_count[np.append(starts, len(data))])
+    tokens_before = np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))
+    return _Lines([*(starts + start).tolist(), len(text)], [0, *tokens_before.tolist()])
 
 
 def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
@@ -137,18 +137,18 @@ def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
     long = (chars > limit * MAX_TOKEN_CHARS) | (tokens > limit)
     if not long.any():
         return lines
-    starts, counted = [], []
+    starts, token_counts = [], []
     for start, end, count, is_long in zip(
         lines.starts, lines.starts[1:], tokens.tolist(), long.tolist(), strict=False
     ):
         size = end - start
-        counted_by = max(count, size // MAX_TOKEN_CHARS)
-        room = max(size * limit * 9 // (10 * counted_by), 1) if is_long else size
+        token_count = max(count, size // MAX_TOKEN_CHARS)
+        room = max(size * limit * 9 // (10 * token_count), 1) if is_long else size
         for a, b in pairwise([start, *splits(text, start, end, room), end]):
             starts.append(a)
             words = int(len(text[a:b].split()) * TOKENS_PER_WORD)
-            counted.append(max(words, (b - a) // MAX_TOKEN_CHARS) if is_long else count)
-    return _Lines([*starts, len(text)], [0, *accumulate(counted)])
+            token_counts.append(max(words, (b - a) // MAX_TOKEN_CHARS) if is_long else count)
+    return _Lines([*starts, len(text)], [0, *accumulate(token_counts)])
 
 
 def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSettings) -> Iterator[_Chunk]:
