@@ -69,9 +69,9 @@ def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> Non
     from dagster_project.cli.render_eval import print_report
     from dagster_project.resources.evaluation.evaluator import read_report
     from dagster_project.resources.evaluation.page import page
-    from transforms.evaluation.report import joined_reports
+    from transforms.evaluation.report import before_and_after
 
-    joined = joined_reports(read_report(before), read_report(after))
+    joined = before_and_after(read_report(before), read_report(after))
     written = {}
     if place:
         place.write_text(page(joined), encoding="utf-8")

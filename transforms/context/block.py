@@ -66,20 +66,20 @@ class Passage:
         return self.text, self.start, self.end
 
 
-class Dropped(NamedTuple):
+class Omission(NamedTuple):
     """A passage that is not in the block, and why."""
 
     passage: Passage
     reason: str
 
 
-class Compiled(NamedTuple):
+class CompiledBlock(NamedTuple):
     """A block of context, its tokens, what it holds in order and what it leaves out."""
 
     block: str
     tokens: int
     chosen: list[Passage]
-    dropped: list[Dropped]
+    dropped: list[Omission]
 
 
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
@@ -103,9 +103,9 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     return "".join(texts)
 
 
-def compiled(
+def compile_block(
     passages: Sequence[Passage], budget_tokens: int, count: TokenCounter, *, expand: bool = True
-) -> Compiled:
+) -> CompiledBlock:
     """The block of as many of `passages`, in their order, as the budget holds.
 
     A passage that repeats a chosen one, or that lies inside or across its bytes, is left out, and
@@ -113,36 +113,36 @@ def compiled(
     sections and mails in place of the passages from them, the best first.
     """
     chosen: list[Passage] = []
-    dropped: list[Dropped] = []
+    dropped: list[Omission] = []
     remaining = budget_tokens - count([_COMPILED_HEAD])[0]
-    costs = count([_rendered(p) for p in passages])
+    costs = count([_render(p) for p in passages])
     for passage, cost in zip(passages, costs, strict=True):
         if repeated := _repeats(passage, chosen):
-            dropped.append(Dropped(passage, repeated))
+            dropped.append(Omission(passage, repeated))
         elif cost + 1 > remaining:
-            dropped.append(Dropped(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
+            dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
             remaining -= cost + 1
     if expand:
-        chosen = _expanded(chosen, remaining, count)
-    block = rendered_block(chosen)
+        chosen = _expand(chosen, remaining, count)
+    block = render_block(chosen)
     tokens = count([block])[0] if block else 0
     while tokens > budget_tokens:
         last = next((n for n in reversed(range(len(chosen))) if chosen[n].expanded), None)
         if last is None:
-            dropped.append(Dropped(chosen.pop(), "over_budget: the whole block is too large"))
+            dropped.append(Omission(chosen.pop(), "over_budget: the whole block is too large"))
         else:
             chosen[last] = replace(chosen[last], expanded=False)
-        block = rendered_block(chosen)
+        block = render_block(chosen)
         tokens = count([block])[0] if block else 0
-    return Compiled(block, tokens, chosen, dropped)
+    return CompiledBlock(block, tokens, chosen, dropped)
 
 
-def _expanded(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
+def _expand(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
     """The passages with what is around them, as far as the tokens that are left allow."""
     wider = [replace(p, expanded=p.around is not None) for p in chosen]
-    narrow_costs, wide_costs = (count([_rendered(p) for p in form]) for form in (chosen, wider))
+    narrow_costs, wide_costs = (count([_render(p) for p in form]) for form in (chosen, wider))
     result = list(chosen)
     for number, passage in enumerate(wider):
         cost = wide_costs[number] - narrow_costs[number]
@@ -165,37 +165,37 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
     return None
 
 
-def rendered_block(chosen: Sequence[Passage]) -> str:
+def render_block(chosen: Sequence[Passage]) -> str:
     """The block of these passages; none of their text can pass for ours.
 
     Every line of theirs begins with `> `, whichever sign ends it, and their brackets of citations get a backslash: those
     without are Weft's.
     """
-    return "\n".join([_COMPILED_HEAD, *map(_rendered, chosen)]) if chosen else ""
+    return "\n".join([_COMPILED_HEAD, *map(_render, chosen)]) if chosen else ""
 
 
-def _rendered(passage: Passage) -> str:
+def _render(passage: Passage) -> str:
     text, start, end = passage.shown
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    lines = _uncited(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
+    lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
     body = "\n".join(f"> {line}".rstrip() for line in lines)
-    title, citation = (_uncited(_one_line(line)) for line in (passage.title, passage.place))
+    title, citation = (_escape_brackets(_one_line(line)) for line in (passage.title, passage.place))
     return f"## {title}{date}\n\n{body}\n\n\u27e8{citation} bytes {start}-{end}\u27e9\n"
 
 
-def manifest(compilation: Compiled, facts: Mapping[str, Any]) -> dict[str, Any]:
+def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What made a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
     return {
         "manifest": VERSION,
         **facts,
         "block_sha256": bytes_sha256(compilation.block.encode()),
         "block_tokens": compilation.tokens,
-        "chosen": [_cited(p) for p in compilation.chosen],
-        "dropped": [{**_cited(d.passage), "reason": d.reason} for d in compilation.dropped],
+        "chosen": [_manifest_entry(p) for p in compilation.chosen],
+        "dropped": [{**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped],
     }
 
 
-def _cited(passage: Passage) -> dict[str, Any]:
+def _manifest_entry(passage: Passage) -> dict[str, Any]:
     text, start, end = passage.shown
     return {
         "chunk_id": passage.chunk_id,
@@ -210,7 +210,7 @@ def _cited(passage: Passage) -> dict[str, Any]:
     }
 
 
-def reproduced(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
+def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
     """The block of a manifest made again from `passages` by chunk, byte for byte.
 
     ContextError if a chunk is missing or if the bytes are not those that the manifest names.
@@ -221,7 +221,7 @@ def reproduced(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> 
         if passage is None:
             raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
         chosen.append(replace(passage, expanded=entry["expanded"]))
-    block = rendered_block(chosen)
+    block = render_block(chosen)
     digest = bytes_sha256(block.encode())
     if digest != recorded["block_sha256"]:
         raise ContextError(
@@ -257,7 +257,7 @@ def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _uncited(text: str) -> str:
+def _escape_brackets(text: str) -> str:
     """`text` without a citation: what could begin or end one has a backslash."""
     return _BRACKET.sub(r"\\\g<0>", text)
 

@@ -24,7 +24,7 @@ _MMR_LAMBDA = 0.6
 _SHARPNESS = 4
 
 
-def asked_with(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
     """The queries: `window_id`, `query` and `text`, by the strategy of the settings (egregora).
 
     `windows` has doc_id, message_count and text (all that is said); `chunks` has doc_id,
@@ -75,8 +75,8 @@ def telling_terms(
     )
 
 
-def deduplicated(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
-    """Of each document the `n` best chunks of a window, each chunk once (the egregora design, section 1.3).
+def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
+    """Of each document the `n` best chunks of a window, each chunk once (seed 003, section 1.3).
 
     A candidate without document counts as a document of its own; one without similarity is last of
     its document. Documents stay in the order in which they were found first, chunks best first.
@@ -104,13 +104,15 @@ def deduplicated(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
     )
 
 
-def unlike(documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float) -> pl.DataFrame:
+def drop_similar(
+    documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float
+) -> pl.DataFrame:
     """Of each window the chunks, best first, that are less like every better one than `similarity`."""
     selected: list[int] = []
-    ordered = documents.with_row_index("_row").sort(
+    order_documents = documents.with_row_index("_row").sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]
     )
-    for _, rows in ordered.group_by("window_id", maintain_order=True):
+    for _, rows in order_documents.group_by("window_id", maintain_order=True):
         chosen_vectors: list[np.ndarray] = []
         for row, chunk in rows.select("_row", "chunk_id").iter_rows():
             vector = vectors[chunk]
@@ -120,7 +122,7 @@ def unlike(documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarit
     return documents[sorted(selected)]
 
 
-def ordered(
+def order_documents(
     candidates: pl.DataFrame,
     documents: pl.DataFrame,
     settings: ContextSettings,

@@ -38,7 +38,7 @@ def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Contex
             pl.col("text").map_elements(without_headers, return_dtype=pl.String)
         )
     query_texts = chunks.select("doc_id", "chunk_index", text="text_query" if plain else "text")
-    return steps.asked_with(window_texts, query_texts, settings)
+    return steps.strategy_queries(window_texts, query_texts, settings)
 
 
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
@@ -47,21 +47,21 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
     `vectors` is asked for those chunks alone whose likeness the settings want to know.
     """
     if settings.dedup_strategy == "none":
-        selected = steps.deduplicated(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
+        selected = steps.deduplicate(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
             pl.exclude("document_id")
         )
         selected = selected.join(
             candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left"
         )
     elif settings.dedup_strategy == "semantic":
-        selected = steps.deduplicated(candidates, n=len(candidates) or 1)
-        selected = steps.unlike(
+        selected = steps.deduplicate(candidates, n=len(candidates) or 1)
+        selected = steps.drop_similar(
             selected, vectors(selected.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY
         )
     else:
-        selected = steps.deduplicated(candidates, settings.dedup_max_per_doc)
+        selected = steps.deduplicate(candidates, settings.dedup_max_per_doc)
     chunk_vectors = vectors(selected.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
-    ordered = steps.ordered(candidates, selected, settings, chunk_vectors)
+    ordered = steps.order_documents(candidates, selected, settings, chunk_vectors)
     query_counts = candidates.group_by(
         "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
     ).agg(found_by=pl.col("query").n_unique().cast(pl.Int64))
@@ -87,8 +87,8 @@ def window_context(
     for window in sorted(windows):
         asked = queries.filter(pl.col("window_id") == window).sort("query")
         mine = documents.filter(pl.col("window_id") == window).sort("place")
-        ordered = scored(mine, passages)
-        made = block.compiled(ordered, settings.budget_tokens, count, expand=settings.expand)
+        ordered = scored_passages(mine, passages)
+        made = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
         best = ordered[: settings.top_k]
         question = "\x00".join(asked.get_column("text"))
         rows.append(
@@ -109,7 +109,7 @@ def window_context(
     return CONVERSATION_CONTEXT.from_rows(rows)
 
 
-def scored(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> list[block.Passage]:
+def scored_passages(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> list[block.Passage]:
     """The passages of documents in their order, with their scores."""
     return [
         replace(passages[chunk], similarity=similarity, score=score)
@@ -118,7 +118,7 @@ def scored(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> li
 
 
 def context_manifest(
-    compilation: block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
+    compilation: block.CompiledBlock, question: str, facts: Mapping[str, Any], settings: ContextSettings
 ) -> dict[str, Any]:
     """The manifest of a compiled block, with all that it depends on."""
     return block.manifest(

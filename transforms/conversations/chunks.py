@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.conversations.pseudonyms import is_pseudonym
-from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenCounter, TokenPiece, token_pieces
-from transforms.conversations.windows import consolidated, without_headers
+from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenCounter, TokenSegment, token_segments
+from transforms.conversations.windows import consolidate, without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
@@ -40,7 +40,7 @@ def conversation_chunks(
     counts: dict[str, int] = {}
     for _, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
         spoken_turns = [t for t in turns if t["kind"] == "message"]
-        window_text = consolidated(*([t[n] for t in spoken_turns] for n in ("author", "sent_at", "text")))
+        window_text = consolidate(*([t[n] for t in spoken_turns] for n in ("author", "sent_at", "text")))
         offsets = Offsets(window_text.markdown)
         starts, ends = (offsets.bytes([r[side] for r in window_text.ranges]) for side in (0, 1))
         window_rows: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ def conversation_chunks(
             elif settings.index in ("both", "turns"):
                 window_rows.append(_turn(spoken_turns, number, span))
         if settings.index in ("both", "windows"):
-            segments = token_pieces(window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
+            segments = token_segments(window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
             begins = [r[0] for r in window_text.ranges]
             for segment in segments:
                 first = (
@@ -99,7 +99,7 @@ def _turn(turns: Sequence[Mapping[str, Any]], number: int, span: tuple[int, int]
 
 
 def _segment(
-    first: Mapping[str, Any], markdown: str, segment: TokenPiece, offsets: Offsets
+    first: Mapping[str, Any], markdown: str, segment: TokenSegment, offsets: Offsets
 ) -> dict[str, Any] | None:
     """The row of a piece of a window that begins at the turn `first`; None if nothing is said in it."""
     text = markdown[segment.start : segment.end]

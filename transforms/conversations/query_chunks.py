@@ -26,7 +26,7 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 """How many tokens each text has under the model's tokenizer."""
 
 
-class TokenPiece(NamedTuple):
+class TokenSegment(NamedTuple):
     """Characters `start` to `end` of a text; those before `own` repeat the end of the piece before."""
 
     start: int
@@ -35,13 +35,15 @@ class TokenPiece(NamedTuple):
     tokens: int
 
 
-class _Part(NamedTuple):
+class _Paragraph(NamedTuple):
     start: int
     end: int
     tokens: int
 
 
-def token_pieces(text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter) -> list[TokenPiece]:
+def token_segments(
+    text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter
+) -> list[TokenSegment]:
     """Pieces of `text` that end where paragraphs end, none of more than `max_tokens` tokens.
 
     As in egregora: paragraphs are gathered while they fit; a piece begins with the last whole
@@ -51,23 +53,23 @@ def token_pieces(text: str, max_tokens: int, overlap_tokens: int, count: TokenCo
     """
     limit = max_tokens
     while True:
-        paragraphs = _parts(text, limit, count)
-        segments = _gathered(paragraphs, limit, min(overlap_tokens, limit // 2))
+        paragraphs = _paragraphs(text, limit, count)
+        segments = _gather(paragraphs, limit, min(overlap_tokens, limit // 2))
         counts = count([text[p.start : p.end] for p in segments])
         if max(counts, default=0) <= max_tokens:
             return [p._replace(tokens=n) for p, n in zip(segments, counts, strict=True)]
         limit = max(1, int(limit * _SHRINK))
 
 
-def _parts(text: str, limit: int, count: TokenCounter) -> list[_Part]:
+def _paragraphs(text: str, limit: int, count: TokenCounter) -> list[_Paragraph]:
     """The paragraphs, and the parts of those that are too large."""
     edges = [0, *(e for m in _PARAGRAPH.finditer(text) for e in (m.start(), m.end())), len(text)]
     waiting = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if text[a:b].strip()]
-    done: list[_Part] = []
+    done: list[_Paragraph] = []
     while waiting:
         counts = count([text[a:b] for a, b in waiting])
         done += [
-            _Part(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
+            _Paragraph(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
         ]
         waiting = [
             smaller
@@ -83,13 +85,15 @@ def _smaller(text: str, start: int, end: int, target: int) -> list[tuple[int, in
     return [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if text[a:b].strip()]
 
 
-def _gathered(paragraphs: Sequence[_Part], limit: int, overlap: int) -> list[TokenPiece]:
-    segments: list[TokenPiece] = []
+def _gather(paragraphs: Sequence[_Paragraph], limit: int, overlap: int) -> list[TokenSegment]:
+    segments: list[TokenSegment] = []
     first = own = total = 0
     for number, paragraph in enumerate(paragraphs):
         if number > own and total + paragraph.tokens + _JOIN_TOKENS > limit:
             segments.append(
-                TokenPiece(paragraphs[first].start, paragraphs[own].start, paragraphs[number - 1].end, total)
+                TokenSegment(
+                    paragraphs[first].start, paragraphs[own].start, paragraphs[number - 1].end, total
+                )
             )
             own, first, total = number, number, 0
             while first > 0:
@@ -99,7 +103,9 @@ def _gathered(paragraphs: Sequence[_Part], limit: int, overlap: int) -> list[Tok
                 first, total = first - 1, more
         total += paragraph.tokens + _JOIN_TOKENS
     if paragraphs:
-        segments.append(TokenPiece(paragraphs[first].start, paragraphs[own].start, paragraphs[-1].end, total))
+        segments.append(
+            TokenSegment(paragraphs[first].start, paragraphs[own].start, paragraphs[-1].end, total)
+        )
     return segments
 
 
@@ -111,7 +117,7 @@ def conversation_query_chunks(
     counts: dict[str, int] = {}
     for window in windows.to_pylist():
         text = window["markdown"]
-        segments = token_pieces(text, settings.query_tokens, OVERLAP_TOKENS, count)
+        segments = token_segments(text, settings.query_tokens, OVERLAP_TOKENS, count)
         offsets = Offsets(text)
         for number, segment in enumerate(segments):
             segment_text = text[segment.start : segment.end]

@@ -46,7 +46,7 @@ class Consolidated(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
-def told(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
+def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     """`chat` as it may be stored: valid text, and with a `pseudonym` no known name in it.
 
     Name and title of the chat itself are treated as texts, as an export between two people carries
@@ -139,7 +139,7 @@ def window_id(conversation_id: str, window: str) -> str:
     return f"{conversation_id}@{window}"
 
 
-def quarantined(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
+def quarantine_rows(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
     """The table `conversation_quarantine` of what could not be read; equal places are told apart."""
     counts: dict[str, int] = {}
     rows = []
@@ -159,7 +159,7 @@ def quarantined(faults: Sequence[Fault], source: str, partition: str) -> pa.Tabl
     return QUARANTINE.from_rows(rows)
 
 
-def consolidated(
+def consolidate(
     authors: Sequence[str], times: Sequence[datetime | str], texts: Sequence[str]
 ) -> Consolidated:
     """The messages as one Markdown text, in the form of the egregora design, section 1.1.
@@ -196,7 +196,7 @@ def conversation_markdown(messages: pa.Table) -> pa.Table:
     for window, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
         window_turns = list(turns)
         text_turns = [t for t in window_turns if t["kind"] == "message"]
-        window_text = consolidated(*([t[n] for t in text_turns] for n in ("author", "sent_at", "text")))
+        window_text = consolidate(*([t[n] for t in text_turns] for n in ("author", "sent_at", "text")))
         first = window_turns[0]
         rows.append(
             {

@@ -229,7 +229,7 @@ class _Vault:
         folded = _folded(name)
         from_root = folded.lstrip("/")
         if "/" in folded:
-            relative = _joined(origin.folder, folded)
+            relative = _resolved_path(origin.folder, folded)
             doc = self.paths.get(from_root) or (self.paths.get(relative) if relative else None)
             if doc is not None or folded.startswith(("./", "../")):
                 return doc
@@ -240,7 +240,7 @@ class _Vault:
         )
 
     def _path(self, origin: _Doc, path: str) -> _Doc | None:
-        full_path = _joined(tuple(origin.path.split("/")[:-1]), path)
+        full_path = _resolved_path(tuple(origin.path.split("/")[:-1]), path)
         if full_path is None:
             return None
         if full_path in self.exact:
@@ -310,7 +310,7 @@ def _wiki_parts(target: str) -> tuple[str, str, str]:
     return name.strip(), mark, fragment
 
 
-def _joined(folder: tuple[str, ...], path: str) -> str | None:
+def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
     """A path from a folder, or from the root if it begins with a slash; None if it leaves the root."""
     segments = [] if path.startswith("/") else list(folder)
     for segment in path.split("/"):

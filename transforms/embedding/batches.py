@@ -17,7 +17,7 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
     waiting: list[pa.RecordBatch] = []
     seen: set[str] = set()
     for batch in rows_to_embed.to_pyarrow_batches(chunk_size=size):
-        waiting.append(_not_given(batch, seen))
+        waiting.append(_unseen(batch, seen))
         if sum(b.num_rows for b in waiting) < size:
             continue
         # The engine hands out batches of any size: those of full size are cut from their sum.
@@ -30,7 +30,7 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
         yield last
 
 
-def _not_given(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
+def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
     """The rows whose hash is not in `seen`, to which they are added: to group all texts would hold all of them."""
     rows = []
     for row, name in enumerate(batch.column("text_hash").to_pylist()):

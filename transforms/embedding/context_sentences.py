@@ -45,7 +45,7 @@ _SCRIPT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Known:
+class FactTables:
     """Tables that say where a chunk stands: messages, thread_tree, threads and documents."""
 
     messages: ibis.Table
@@ -54,7 +54,7 @@ class Known:
     documents: ibis.Table
 
 
-def placed(chunks: ibis.Table, known: Known) -> ibis.Table:
+def chunk_facts(chunks: ibis.Table, known: FactTables) -> ibis.Table:
     """`chunks` with from_name, from_addr, at, thread_subject, document_title, tags and description."""
     mails = known.messages.select(
         mail="message_id", from_name="from_name", from_addr="from_addr", sent="effective_at"
@@ -82,9 +82,9 @@ def placed(chunks: ibis.Table, known: Known) -> ibis.Table:
     )
 
 
-def structural_sentences(placed: pa.Table) -> pa.Table:
-    """Columns chunk_id and sentence, of what `placed` returns, in its order; no model is asked."""
-    frame = pl.DataFrame(placed)
+def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
+    """Columns chunk_id and sentence, of what `chunk_facts` returns, in its order; no model is asked."""
+    frame = pl.DataFrame(chunk_facts)
     day = pl.col("at").dt.strftime("%Y-%m-%d")
     author = pl.coalesce(_filled("from_name"), _filled("from_addr"))
     position = pl.when(pl.col("chunk_count") > 1).then(
@@ -94,25 +94,25 @@ def structural_sentences(placed: pa.Table) -> pa.Table:
         pl.when(pl.col("attachment_id").is_not_null())
         .then(pl.format("Attachment “{}” of a mail", _line("title")))
         .otherwise(pl.lit("Mail")),
-        _said(" by ", author),
-        _said(" of ", day),
-        _said(" in the thread “", _filled("thread_subject"), "”"),
+        _phrase(" by ", author),
+        _phrase(" of ", day),
+        _phrase(" in the thread “", _filled("thread_subject"), "”"),
         position.fill_null(""),
         pl.lit("."),
     )
     headings = pl.col("heading_path").list.join(" › ")
     document = pl.concat_str(
         pl.when(headings != "").then(pl.format("Section “{}” of the document", headings)).otherwise(pl.lit("Document")),
-        _said(" “", _filled("document_title"), "”"),
-        _said(" of ", day),
-        _said(" on ", pl.col("tags").list.join(", ").replace("", None)),
-        _said(": ", _filled("description")),
+        _phrase(" “", _filled("document_title"), "”"),
+        _phrase(" of ", day),
+        _phrase(" on ", pl.col("tags").list.join(", ").replace("", None)),
+        _phrase(": ", _filled("description")),
         pl.lit("."),
     )  # fmt: skip
     # Who speaks in a conversation may be a pseudonym, which is not indexed: its title is enough.
     talk = pl.concat_str(
         pl.lit("Conversation"),
-        _said(" “", pl.col("heading_path").list.first().replace("", None), "”"),
+        _phrase(" “", pl.col("heading_path").list.first().replace("", None), "”"),
         pl.lit("."),
     )
     kind = pl.col("source_kind")
@@ -135,7 +135,7 @@ def _filled(column: str) -> pl.Expr:
     return _line(column).replace("", None)
 
 
-def _said(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
+def _phrase(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
     """What is known between two words, and nothing where it is not known."""
     return pl.concat_str(pl.lit(prefix), value, pl.lit(suffix)).fill_null("")
 
@@ -150,19 +150,19 @@ class Request:
 
 
 def requests(
-    placed: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
+    chunk_facts: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
 ) -> tuple[list[Request], Counter[str]]:
-    """What is asked about each chunk of `placed`: its place, the chunks before it, its text, cut to their lengths.
+    """What is asked about each chunk of `chunk_facts`: its place, the chunks before it, its text, cut to their lengths.
 
     Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them.
     """
-    screening = screened(placed.column("text_display").to_pylist(), safety)
-    placed = placed.set_column(
-        placed.schema.get_field_index("text_display"),
+    screening = screened(chunk_facts.column("text_display").to_pylist(), safety)
+    chunk_facts = chunk_facts.set_column(
+        chunk_facts.schema.get_field_index("text_display"),
         "text_display",
         pa.array(screening.texts, pa.large_string()),
     )
-    frame = pl.DataFrame(placed.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
+    frame = pl.DataFrame(chunk_facts.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
     preceding = [
         pl.col("text_display").shift(n).over("doc_id", "attachment_id").str.slice(0, _BEFORE_CHARS)
         for n in range(_LOOKBACK, 0, -1)

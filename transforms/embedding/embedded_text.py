@@ -26,7 +26,7 @@ def joined_context(
     tree: ibis.Table,
     quotes: ibis.Table,
 ) -> tuple[pa.Table, pa.Table]:
-    """The table `chunk_context` without sentences, and the result of `restated`, of the lake's mail.
+    """The table `chunk_context` without sentences, and the result of `quotes_moved`, of the lake's mail.
 
     `chunks` and `messages` have a row for every copy of a mail; `quotes` is `inferred_quotes`.
     """
@@ -34,7 +34,7 @@ def joined_context(
     parents = parent_texts(published, tree).to_pyarrow()
     bodies = threads.canonical(messages.select("source", "partition", "message_id", "body"), memberships)
     needed = bodies.semi_join(quotes, "message_id").to_pyarrow()
-    requoted_texts = restated(requoted(published, quotes).to_pyarrow(), needed)
+    requoted_texts = quotes_moved(chunks_with_quotes(published, quotes).to_pyarrow(), needed)
     return chunk_context(parents, requoted_texts), requoted_texts
 
 
@@ -60,7 +60,7 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
     )
 
 
-def requoted(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
+def chunks_with_quotes(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
     """The chunks of bodies that hold inferred quotes among their own text, one row per such quote.
 
     Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end.
@@ -75,7 +75,7 @@ def requoted(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
     return overlap.select(columns).distinct().order_by("chunk_id", "byte_start")
 
 
-def restated(requoted: pa.Table, messages: pa.Table) -> pa.Table:
+def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
     """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes as quotes.
 
     The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
@@ -89,17 +89,17 @@ def restated(requoted: pa.Table, messages: pa.Table) -> pa.Table:
     }
     quote_lines: dict[str, set[str]] = {}
     chunks: dict[str, dict[str, str]] = {}
-    for row in requoted.to_pylist():
+    for row in chunks_with_quotes.to_pylist():
         text = bodies[row["doc_id"]][row["byte_start"] : row["byte_end"]].decode()
         quote_lines.setdefault(row["chunk_id"], set()).update(line.strip() for line in text.splitlines())
         chunks[row["chunk_id"]] = row
     rows = []
     for chunk_id, chunk in sorted(chunks.items()):
         lines = quote_lines[chunk_id] - {""}
-        own_text, moved = _parted(chunk["text_lex"], lines)
+        own_text, moved = _split_lines(chunk["text_lex"], lines)
         if moved:
             is_quote = not _SUBSTANCE.search(own_text)
-            embed = chunk["text_embed"] if is_quote else _parted(chunk["text_embed"], lines)[0]
+            embed = chunk["text_embed"] if is_quote else _split_lines(chunk["text_embed"], lines)[0]
             rows.append((chunk_id, own_text, f"{chunk['quote_lex']}\n{moved}".strip("\n"), embed, is_quote))
     names = ["chunk_id", "text_lex", "quote_lex", "text_embed", "is_quote"]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
@@ -107,7 +107,7 @@ def restated(requoted: pa.Table, messages: pa.Table) -> pa.Table:
     return pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], names=names)
 
 
-def _parted(text: str, lines: set[str]) -> tuple[str, str]:
+def _split_lines(text: str, lines: set[str]) -> tuple[str, str]:
     """`text` without the lines of `lines`, and those lines."""
     remaining: list[str] = []
     moved: list[str] = []
@@ -116,9 +116,9 @@ def _parted(text: str, lines: set[str]) -> tuple[str, str]:
     return _MANY_BREAKS.sub("\n\n", "\n".join(remaining)).strip("\n"), "\n".join(moved)
 
 
-def chunk_context(parents: pa.Table, restated: pa.Table) -> pa.Table:
-    """The `chunk_context` table from the results of `parent_texts` and `restated`."""
-    changed = {r["chunk_id"]: r for r in restated.to_pylist()}
+def chunk_context(parents: pa.Table, quotes_moved: pa.Table) -> pa.Table:
+    """The `chunk_context` table from the results of `parent_texts` and `quotes_moved`."""
+    changed = {r["chunk_id"]: r for r in quotes_moved.to_pylist()}
     rows = {i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"]) for i, r in changed.items()}
     for row in parents.to_pylist():
         chunk_id, context = row["chunk_id"], row["context"]

@@ -21,7 +21,7 @@ DATA_NOTE = (
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>|`\u2028\u2029\x7f\x85"}
 
 
-def fenced(data: Mapping[str, Any], safety: SafetySettings) -> str:
+def prompt_json(data: Mapping[str, Any], safety: SafetySettings) -> str:
     """`data` as one JSON object on one line, every text in it screened and escaped; keys are the program's own.
 
     A text is a JSON string: no quote, bracket or line end of it is one of the object. Read as JSON,

@@ -14,7 +14,7 @@ from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
 VERSION = "2"
 
 
-def packed(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
+def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
     """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.
 
     `counts` are the tokens of each text; one text of more tokens than that is a range of its own.

@@ -57,7 +57,7 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
     return _tables(queries, relevance, file)
 
 
-def joined(parts: Sequence[GroundTruth]) -> GroundTruth:
+def join_files(parts: Sequence[GroundTruth]) -> GroundTruth:
     """The queries of several files; GroundTruthError if two queries have one id."""
     queries = pa.concat_tables([EVALUATION_QUERIES.empty(), *(p.queries for p in parts)])
     relevance = pa.concat_tables([EVALUATION_RELEVANCE.empty(), *(p.relevance for p in parts)])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-_WHOLE, _PART, _EXACT = 0, 100, 1000
+_DOCUMENT, _SECTION, _EXACT = 0, 100, 1000
 """How exactly an entry names its place; a heading adds its depth. The most exact entry decides a chunk's grade."""
 
 LEVELS = ("document", "thread", "chunk")
@@ -85,7 +85,7 @@ def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Bytes of a document that an entry means: query_id, entry, grade, exactness, doc_id, byte_start, byte_end."""
     columns = ["query_id", "entry", "grade", "exactness", "doc_id", "byte_start", "byte_end"]
     nodes = entries.filter(form="node").join(contents.nodes, left_on="target", right_on="node_id")
-    of_nodes = nodes.with_columns(exactness=_PART + pl.col("depth"), byte_start=pl.col("heading_start"))
+    of_nodes = nodes.with_columns(exactness=_SECTION + pl.col("depth"), byte_start=pl.col("heading_start"))
     passages = entries.filter(form="passage").join(
         contents.texts, left_on="target", right_on="doc_id", suffix="_of"
     )
@@ -104,13 +104,13 @@ def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
 def _documents(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Whole documents that an entry means: query_id, entry, grade, exactness, doc_id."""
     by_name = entries.filter(pl.col("form").is_in(["message", "document"])).with_columns(
-        exactness=pl.when(form="message").then(_PART).otherwise(_WHOLE), doc_id=pl.col("target")
+        exactness=pl.when(form="message").then(_SECTION).otherwise(_DOCUMENT), doc_id=pl.col("target")
     )
     threads = (
         entries.filter(form="thread")
         .join(contents.threads, left_on="target", right_on="message_id")
         .join(contents.documents, on="thread_id")
-        .with_columns(exactness=pl.lit(_WHOLE))
+        .with_columns(exactness=pl.lit(_DOCUMENT))
     )
     columns = ["query_id", "entry", "grade", pl.col("exactness").cast(pl.Int64), "doc_id"]
     doc_ids = contents.documents.select("doc_id")

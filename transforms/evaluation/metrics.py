@@ -30,7 +30,7 @@ DEPTH = 100
 """Items of a ranked list that any measure looks at."""
 
 PER_QUERY = {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
-"""Columns of `measured`."""
+"""Columns of `query_measures`."""
 
 
 class Span(NamedTuple):
@@ -54,7 +54,9 @@ def distinct(ranked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ranked))
 
 
-def measured(runs: Mapping[str, Sequence[str]], judgements: Mapping[str, Mapping[str, int]]) -> pl.DataFrame:
+def query_measures(
+    runs: Mapping[str, Sequence[str]], judgements: Mapping[str, Mapping[str, int]]
+) -> pl.DataFrame:
     """MEASURES of every judged query: columns PER_QUERY, in the order of `judgements`.
 
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
@@ -104,13 +106,13 @@ def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -
         retrieved.append(Span(span.document, span.start, end))
         room -= end - span.start
     spent = max(budget - room, 1)
-    right = merged(wanted)
+    right = merge_spans(wanted)
     size = sum(span.end - span.start for span in right)
-    shared = _shared(right, merged(retrieved))
+    shared = _shared(right, merge_spans(retrieved))
     return PassageScore(shared / size, shared / spent, shared / (size + spent - shared))
 
 
-def merged(spans: Sequence[Span]) -> list[Span]:
+def merge_spans(spans: Sequence[Span]) -> list[Span]:
     """The same text as spans that do not overlap, sorted."""
     disjoint: list[Span] = []
     for span in sorted(spans):

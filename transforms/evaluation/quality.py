@@ -45,7 +45,7 @@ def quality(
     for profile, stage, ranking in _stage_lists(runs, profiles):
         chunks = _lists(ranking, "chunk_id")
         for level in LEVELS:
-            measured = metrics.measured(_lists(ranking, _LEVEL_COLUMN[level]), grades[level])
+            measured = metrics.query_measures(_lists(ranking, _LEVEL_COLUMN[level]), grades[level])
             frames.append(_marked(measured, profile, stage, level))
         extra = [
             (query, COVERAGE, metrics.coverage(topics[query], chunks.get(query, [])))
@@ -65,7 +65,7 @@ def document_quality(runs: pl.DataFrame, judgements: Judgements, profiles: Itera
     """MEASURES of every judged query and profile by MAIN alone: the columns QUALITY."""
     grades = grades_of(judgements, MAIN[1])
     frames = [
-        _marked(metrics.measured(_lists(ranking, "doc_id"), grades), profile, *MAIN)
+        _marked(metrics.query_measures(_lists(ranking, "doc_id"), grades), profile, *MAIN)
         for profile, stage, ranking in _stage_lists(runs.filter(stage=MAIN[0]), profiles)
     ]
     return pl.concat([pl.DataFrame(schema=QUALITY), *frames])

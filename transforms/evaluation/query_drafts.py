@@ -21,7 +21,7 @@ _NOT_TRAILERS = ("quoted", "mention", "url", "image", "embed")
 _TITLE_CHARS, _TITLE_WORDS = 12, 3
 
 
-def drafted(
+def draft_queries(
     mails: pl.DataFrame, nodes: pl.DataFrame, links: pl.DataFrame, count: int, file: str
 ) -> GroundTruth:
     """Up to `count` queries of each kind, the same for the same index.

@@ -124,7 +124,7 @@ def report(
     }
 
 
-def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Two reports as one with the profiles `before` and `after`: the baseline of each, on common queries.
 
     `before` is measured by the report's own values; queries that only one of them has are listed under
@@ -209,7 +209,7 @@ def _query_reports(
                 "label": stages["final"]["label"][0] if "final" in stages else NOTHING,
                 "measures": values_of,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
-                "places": {doc: _places(stages, doc) for doc in right_docs},
+                "places": {doc: _positions(stages, doc) for doc in right_docs},
                 "lost": {
                     doc: why
                     for doc, why in losses_by_doc.get((query_id, profile), {}).items()
@@ -256,7 +256,7 @@ def _hits(
     ]
 
 
-def _places(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
+def _positions(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
     """The place of a document among the distinct documents of each stage's list; None where it is not."""
     positions = {}
     for stage, frame in stages.items():

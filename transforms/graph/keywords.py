@@ -92,13 +92,13 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
         }
         for source, path, text in frame.select("source", "path", "text").iter_rows()
         if (folder := list_folder(path)) is not None
-        for term, count, score in _listed(text)
+        for term, count, score in _list_rows(text)
     ]
     covered = {(row["source"], row["folder"]) for row in list_rows}
     tables = [KEYWORDS.from_rows(list_rows)]
     for (source,), pages in frame.filter(~pl.col("is_list")).group_by("source", maintain_order=True):
         if (source, "") not in covered and most:
-            tables.append(_computed(str(source), pages, most, term_settings))
+            tables.append(_compute(str(source), pages, most, term_settings))
     merged = pl.concat([_frame(table) for table in tables]).unique(
         ["source", "folder", "keyword"], keep="first"
     )
@@ -135,7 +135,7 @@ def chunk_keywords(
     texts = _frame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
     numbered = phrases.join(keyword_rows.with_row_index("keyword_row"), on="keyword_row")
     slices = [
-        _found(texts_slice, numbered, term_settings) for texts_slice in texts.iter_slices(_CHUNKS_AT_ONCE)
+        _matches(texts_slice, numbered, term_settings) for texts_slice in texts.iter_slices(_CHUNKS_AT_ONCE)
     ]
     matches = pl.concat([_frame(CHUNK_KEYWORDS.empty()), *slices]).sort(
         "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
@@ -143,7 +143,7 @@ def chunk_keywords(
     return CHUNK_KEYWORDS.conform(matches.to_arrow())
 
 
-def _found(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
+def _matches(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
     """The keywords in some chunks, in no order."""
     grams = _grams(_tokens(texts["text_display"], term_settings))
     chunk_rows = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
@@ -163,7 +163,7 @@ def _pages(documents: pa.Table) -> pl.DataFrame:
     return frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean)).sort("doc_id")
 
 
-def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
+def _list_rows(text: str) -> Iterator[tuple[str, int | None, float]]:
     """Term, count and score of the rows of a list of keywords; rows without a number at the end are none."""
     for row in _ROW.finditer(text):
         cells = [cell.strip() for cell in row[1].replace("\\|", "\0").split("|")]
@@ -176,7 +176,7 @@ def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
             yield cells[0].replace("\0", "|").strip("`* "), count, score
 
 
-def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
+def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
     """The best keywords of the pages of a source."""
     body = [_prose(text, start) for text, start in pages.select("text", "body_start").iter_rows()]
     texts = pl.Series(body, dtype=pl.String).str.replace_all(_ADDRESS, "]")

@@ -40,7 +40,7 @@ _COMMON = (
     "on or our should so than that the their them then there these they this those to was we were what when where which "
     "who why will with would you your"
 )
-_LEFT_OUT = frozenset(_COMMON.split())
+_IGNORED = frozenset(_COMMON.split())
 """Words that a hash leaves out unless there are no others."""
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << BITS) - 1
 
@@ -111,7 +111,7 @@ def simhash(text: str) -> int:
     more tokens have it set than not; 0 for a text without tokens.
     """
     tokens = set(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
-    tokens = (tokens - _LEFT_OUT) or tokens
+    tokens = (tokens - _IGNORED) or tokens
     votes = [0] * BITS
     for value in map(_token_hash, tokens):
         for bit in range(BITS):

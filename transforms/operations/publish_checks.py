@@ -13,7 +13,7 @@ RULES = {
 }
 
 
-def broken(
+def rule_violations(
     chunks: ibis.Table,
     context: ibis.Table,
     embeddings: ibis.Table,

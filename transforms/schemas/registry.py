@@ -110,7 +110,7 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
             stripe_orders=(STRIPE_ORDERS, "stripe_orders"),
             chunk_keywords=(CHUNK_KEYWORDS, "chunk_keywords"),
         ),
-        **_whole(dimensions),
+        **_lake_wide(dimensions),
     }
 
 
@@ -121,7 +121,7 @@ def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[st
     }
 
 
-def _whole(dimensions: int) -> dict[str, LakeTable]:
+def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
     """The tables over the whole lake."""
     inputs: dict[str, tuple[Table, str | None]] = {
         "memberships": (MEMBERSHIPS, "memberships"),
@@ -172,7 +172,7 @@ def tables_of(partitions: str) -> tuple[str, ...]:
     return tuple(name for name, table in REGISTRY.items() if table.partitions == partitions)
 
 
-def whole_inputs() -> tuple[str, ...]:
+def lake_wide_inputs() -> tuple[str, ...]:
     """The tables over the whole lake that every published file is made from; those of the graph come to it."""
     return tuple(
         n for n, t in REGISTRY.items() if t.is_input and t.partitions is None and n not in GRAPH_TABLES

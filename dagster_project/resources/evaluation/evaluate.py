@@ -96,7 +96,7 @@ def drafted(settings: Settings, count: int) -> tuple[str, int]:
     """Ground truth drafted from the published index, as YAML, and how many queries it has."""
     index = open_index(settings)
     try:
-        truth = query_drafts.drafted(*drafting_tables(index), count, "draft")
+        truth = query_drafts.draft_queries(*drafting_tables(index), count, "draft")
     finally:
         index.close()
     if not truth.queries.num_rows:

@@ -231,7 +231,7 @@ def test_two_reports_become_one_with_before_and_after():
     worse = report(queries.filter(pl.col("query_id") != "q5"), judged, runs, chunks, facts, {"bad": {}})
     after = worse | {"texts": {"documents": {"d1": ["c", "d"]}, "chunks": {}},
                      "timing": {"made_at": "2", "latency": {"bad": {"p50_ms": 2}}}}  # fmt: skip
-    joined = evaluation.joined_reports(before, after)
+    joined = evaluation.before_and_after(before, after)
     assert joined["order"] == ["before", "after"]
     assert joined["not_measured"] == ["q5"]
     (row,) = [r for r in joined["comparisons"] if r["measure"] == "Recall@5"]

@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
-from transforms.documents.chunks.pieces import Document, documents_of
 from transforms.documents.chunks.rows import CODE_SHARE
+from transforms.documents.chunks.segments import Document, documents_of
 from transforms.documents.frontmatter import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash

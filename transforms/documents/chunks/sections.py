@@ -1,7 +1,7 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
 What is here: where to cut. What is not: headings (`transforms.documents.nodes`), blocks (`transforms.documents.markdown`),
-the texts of a chunk (`transforms.documents.chunks.pieces`).
+the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import pairwise
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks.pieces import Document, Node, Piece, documents_of
 from transforms.documents.chunks.rows import ChunkRows
+from transforms.documents.chunks.segments import Document, Node, Segment, documents_of
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
@@ -36,11 +36,11 @@ def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunk
     """
     rows = ChunkRows("section", f"sections-{VERSION}", settings)
     for document in documents_of(documents, nodes):
-        rows.add(document, section_pieces(document, settings))
+        rows.add(document, section_segments(document, settings))
     return rows.tables()
 
 
-def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[Piece]:
+def section_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
     """The pieces of one document in order: they cover all behind the frontmatter, each once but for its lead."""
     text, last = document.text, len(document.text)
     headings = {node.start for node in document.nodes if node.depth}
@@ -50,7 +50,7 @@ def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[
         if kind == "heading"
     )
     edges = sorted({*_block_starts(document), *headings, last})
-    pieces: list[Piece] = []
+    segments: list[Segment] = []
     for start, end in _branches(document, settings.min_chars):
         inside = edges[bisect_right(edges, start) : bisect_right(edges, end)]
         cuts = _cuts(text, [start, *inside], headings, settings)
@@ -61,9 +61,9 @@ def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[
                 if a == start or a in headings
                 else _lead(text, max(previous, a - settings.overlap_chars), a)
             )
-            pieces.append(Piece(a, b, document.node_over(a, b), lead))
+            segments.append(Segment(a, b, document.innermost_node(a, b), lead))
             previous = a
-    return pieces
+    return segments
 
 
 def _block_starts(document: Document) -> list[int]:

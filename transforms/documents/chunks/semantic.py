@@ -1,7 +1,7 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
 What is here: the state machine of the Information Graph . What is not: headings
-(`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.pieces`).
+(`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks.pieces import Document, Lost, Piece, documents_of
 from transforms.documents.chunks.rows import ChunkRows
+from transforms.documents.chunks.segments import Document, Omission, Segment, documents_of
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
@@ -72,13 +72,13 @@ def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
     rows = ChunkRows("semantic_section", f"semantic-{VERSION}", settings)
     for document in documents_of(documents, nodes):
         if settings.strict:
-            rows.add(document, *_strict_pieces(document, settings))
+            rows.add(document, *_strict_segments(document, settings))
         else:
-            rows.add(document, semantic_pieces(document, settings))
+            rows.add(document, semantic_segments(document, settings))
     return rows.tables()
 
 
-def semantic_pieces(document: Document, settings: DocumentChunkSettings) -> list[Piece]:
+def semantic_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
     """The pieces of one document in order; they cover all behind the frontmatter."""
     limit = settings.semantic_max_tokens
     lines = _with_long_split(document.text, _lines(document.text, document.body_start), limit)
@@ -91,31 +91,31 @@ def semantic_pieces(document: Document, settings: DocumentChunkSettings) -> list
     if len(chunks) > 1 and chunks[-1].tokens < settings.semantic_min_tokens:
         last = chunks.pop()
         chunks[-1] = chunks[-1]._replace(end=last.end)
-    pieces = []
+    segments = []
     for first, end, _, _ in chunks:
         a, b = lines.starts[first], lines.starts[end]
-        pieces.append(Piece(a, b, document.node_over(a, b), under=document.section_at(a)))
-    return pieces
+        segments.append(Segment(a, b, document.innermost_node(a, b), under=document.section_at(a)))
+    return segments
 
 
-def _strict_pieces(
+def _strict_segments(
     document: Document, settings: DocumentChunkSettings
-) -> tuple[list[Piece], list[Lost], list[str]]:
+) -> tuple[list[Segment], list[Omission], list[str]]:
     """The pieces of the original, what it loses, and the texts it embeds."""
     text = document.text
     lines = _lines(text, document.body_start)
     matches = list(_HEADING_LINE.finditer(text, document.body_start))
     headings = [_Heading(bisect_left(lines.starts, m.start()), len(m[1]), m[2]) for m in matches]
-    pieces, lost, embedded = [], [], []
+    segments, omissions, embedded = [], [], []
     for first, end, tokens, above in _sealed(lines, headings, settings):
         a, b = lines.starts[first], lines.starts[end]
         if end == len(lines.starts) - 1 and tokens < settings.semantic_min_tokens:
-            lost.append(Lost(a, b, "lost_rest"))
+            omissions.append(Omission(a, b, "lost_rest"))
             continue
-        pieces.append(Piece(a, b, document.node_over(a, b)))
+        segments.append(Segment(a, b, document.innermost_node(a, b)))
         marks = [f"{'#' * heading.level} {heading.title}" for heading in above]
         embedded.append("\n".join([*marks, document.display(a, b)]))
-    return pieces, lost, embedded
+    return segments, omissions, embedded
 
 
 def _lines(text: str, start: int) -> _Lines:

@@ -25,7 +25,7 @@ _VISIBLE = re.compile(r"[^\r\n]")
 _FENCES = ("```", "~~~")
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """A half-open range of characters that a chunker cut.
 
     The `lead` characters before it repeat the end of the piece before. `node` is the place, in the
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     under: int | None = None
 
 
-class Lost(NamedTuple):
+class Omission(NamedTuple):
     """A half-open range of characters that a chunker leaves out, and why."""
 
     start: int
@@ -90,7 +90,7 @@ class Document:
         return [node.start for node in self.nodes]
 
     @cached_property
-    def _last_below(self) -> list[int]:
+    def _last_descendant(self) -> list[int]:
         """The place of the last node below each node, or its own."""
         last = list(range(len(self.nodes)))
         for index in range(len(last) - 1, 0, -1):
@@ -102,10 +102,10 @@ class Document:
         """The node in whose section a character lies."""
         return max(bisect_right(self.section_starts, position) - 1, 0)
 
-    def node_over(self, start: int, end: int) -> int:
+    def innermost_node(self, start: int, end: int) -> int:
         """The innermost node whose heading and all below it hold the range."""
         node, last = self.section_at(start), self.section_at(end - 1)
-        while self._last_below[node] < last:
+        while self._last_descendant[node] < last:
             node = self.nodes[node].parent
         return node
 
@@ -164,17 +164,17 @@ class Document:
 
     @cached_property
     def _line_starts(self) -> np.ndarray:
-        return np.append(0, np.flatnonzero(self._narrow == ord("\n")) + 1)
+        return np.append(0, np.flatnonzero(self._latin1 == ord("\n")) + 1)
 
     @cached_property
-    def _narrow(self) -> np.ndarray:
+    def _latin1(self) -> np.ndarray:
         """The text with one byte for each character; what is not Latin-1 is a question mark."""
         return np.frombuffer(self.text.encode("latin-1", "replace"), np.uint8)
 
     @cached_property
     def _line_counts(self) -> tuple[np.ndarray, np.ndarray]:
         """How many lines of code, and of something else, stand before each line; fences are neither."""
-        has_ink = np.append(self._narrow > ord(" "), False)
+        has_ink = np.append(self._latin1 > ord(" "), False)
         line_has_ink = np.logical_or.reduceat(has_ink, self._line_starts)
         starts, ends, fenced = (np.array(side) for side in zip(*self.outline.code, strict=True))
         first = np.searchsorted(self._line_starts, starts, side="right") - 1
