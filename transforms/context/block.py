@@ -1,7 +1,7 @@
-"""Chosen passages to a block of context: the form of the egregora design, and a compiled block that can be made again.
+"""Passages to a block of context: the form of the egregora design, and a compiled block that a manifest reproduces.
 
 Compiling follows what AvocadoDB calls context compilation: a fixed order, a budget of tokens, no
-text twice, a citation for every passage, and a manifest from which the same bytes come again.
+text twice, a citation for every passage, and a manifest that reproduces the same bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 
 @dataclass(frozen=True)
 class Passage:
-    """A chunk as it is shown: its text and where it stands.
+    """A chunk as it is displayed: its text and position.
 
     `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
     stands in, with the bytes of that, where there is one. `tags` are the document's.
@@ -60,21 +60,21 @@ class Passage:
 
     @property
     def shown(self) -> tuple[str, int, int]:
-        """Text and bytes: the passage, or what is around it if it is expanded."""
+        """Text and bytes: of the passage, or of its surroundings if it is expanded."""
         if self.expanded and self.around is not None:
             return self.around, self.around_start, self.around_end
         return self.text, self.start, self.end
 
 
 class Omission(NamedTuple):
-    """A passage that is not in the block, and why."""
+    """A passage that the block omits, and the reason."""
 
     passage: Passage
     reason: str
 
 
 class CompiledBlock(NamedTuple):
-    """A block of context, its tokens, what it holds in order and what it leaves out."""
+    """A block of context, its tokens, its passages in order and its omissions."""
 
     block: str
     tokens: int
@@ -83,7 +83,7 @@ class CompiledBlock(NamedTuple):
 
 
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
-    """The block of the egregora design, step 6; empty without passages.
+    """The block of related posts of the egregora design; empty without passages.
 
     Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
     closed, so that no text can pass for a post of its own or hide the next one.
@@ -140,7 +140,7 @@ def compile_block(
 
 
 def _expand(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
-    """The passages with what is around them, as far as the tokens that are left allow."""
+    """The passages with their surroundings, as far as the remaining tokens allow."""
     wider = [replace(p, expanded=p.around is not None) for p in chosen]
     narrow_costs, wide_costs = (count([_render(p) for p in form]) for form in (chosen, wider))
     result = list(chosen)
@@ -166,7 +166,7 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
 
 
 def render_block(chosen: Sequence[Passage]) -> str:
-    """The block of these passages; none of their text can pass for ours.
+    """The block of these passages; none of their text can pass for a line of Weft's.
 
     Every line of theirs begins with `> `, whichever sign ends it, and their brackets of citations get a backslash: those
     without are Weft's.
@@ -184,7 +184,7 @@ def _render(passage: Passage) -> str:
 
 
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What made a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
+    """The origin of a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
     return {
         "manifest": VERSION,
         **facts,
@@ -211,9 +211,9 @@ def _manifest_entry(passage: Passage) -> dict[str, Any]:
 
 
 def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
-    """The block of a manifest made again from `passages` by chunk, byte for byte.
+    """The block of a manifest, reproduced byte for byte from `passages` by chunk.
 
-    ContextError if a chunk is missing or if the bytes are not those that the manifest names.
+    Raises ContextError if a chunk is missing or if the bytes are not those that the manifest names.
     """
     chosen = []
     for entry in recorded["chosen"]:
@@ -258,7 +258,7 @@ def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str,
 
 
 def _escape_brackets(text: str) -> str:
-    """`text` without a citation: what could begin or end one has a backslash."""
+    """`text` with a backslash before the brackets that begin and end a citation."""
     return _BRACKET.sub(r"\\\g<0>", text)
 
 

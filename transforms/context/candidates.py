@@ -1,4 +1,4 @@
-"""What many queries of one window found, to one list without repetitions: dedup, diversity, order.
+"""The results of the queries of one window as one list without repetitions: dedup, diversity, order.
 
 Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
 window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is ranked by).
@@ -27,7 +27,7 @@ _SHARPNESS = 4
 def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
     """The queries: `window_id`, `query` and `text`, by the strategy of the settings (egregora).
 
-    `windows` has doc_id, message_count and text (all that is said); `chunks` has doc_id,
+    `windows` has doc_id, message_count and text (all its messages); `chunks` has doc_id,
     chunk_index and text.
     """
     by_window = windows.filter(pl.col("text").str.strip_chars() != "")
@@ -76,10 +76,10 @@ def telling_terms(
 
 
 def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
-    """Of each document the `n` best chunks of a window, each chunk once (seed 003, section 1.3).
+    """Of each document the `n` best chunks of a window, each chunk once (egregora).
 
     A candidate without document counts as a document of its own; one without similarity is last of
-    its document. Documents stay in the order in which they were found first, chunks best first.
+    its document. Documents stay in the order of their first candidate, chunks best first.
     """
     window = ["window_id"] if "window_id" in candidates.columns else []
     by = "score" if "score" in candidates.columns else "similarity"

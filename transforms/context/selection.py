@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -72,38 +72,51 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
     )
 
 
+class Retrieval(NamedTuple):
+    """What the queries of windows retrieved.
+
+    queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES` and
+    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
+    """
+
+    queries: pl.DataFrame
+    candidates: pl.DataFrame
+    documents: pl.DataFrame
+    passages: Mapping[str, block.Passage]
+
+
 def window_context(
     windows: Sequence[str],
-    queries: pl.DataFrame,
-    candidates: pl.DataFrame,
-    documents: pl.DataFrame,
-    passages: Mapping[str, block.Passage],
+    retrieval: Retrieval,
     facts: Mapping[str, Any],
     count: TokenCounter,
     settings: ContextSettings,
 ) -> pa.Table:
-    """The table `conversation_context`: a row for each of `windows`, also for one that asked nothing."""
+    """The table `conversation_context`: a row for each of `windows`, also for one without queries."""
     rows = []
     for window in sorted(windows):
-        asked = queries.filter(pl.col("window_id") == window).sort("query")
-        mine = documents.filter(pl.col("window_id") == window).sort("place")
-        ordered = scored_passages(mine, passages)
-        made = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
+        of_window = pl.col("window_id") == window
+        queries = retrieval.queries.filter(of_window).sort("query")
+        documents = retrieval.documents.filter(of_window).sort("place")
+        ordered = scored_passages(documents, retrieval.passages)
+        compilation = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
         best = ordered[: settings.top_k]
-        question = "\x00".join(asked.get_column("text"))
+        question = "\x00".join(queries.get_column("text"))
         rows.append(
             {
                 "window_id": window,
                 "index_version": facts["index_version"],
                 "outcome": CONTEXT if best else NO_HITS,
-                "query_count": len(asked),
-                "result_count": len(candidates.filter(pl.col("window_id") == window)),
-                "document_count": len(mine),
+                "query_count": len(queries),
+                "result_count": len(retrieval.candidates.filter(of_window)),
+                "document_count": len(documents),
                 "final_count": len(best),
                 "block": block.related_posts(best, _PASSAGE_CHARS),
                 "records": [_record(p) for p in best],
-                "compiled": made.block,
-                "manifest": json.dumps(context_manifest(made, question, facts, settings), sort_keys=True),
+                "compiled": compilation.block,
+                "manifest": json.dumps(
+                    context_manifest(compilation, question, facts, settings), sort_keys=True
+                ),
             }
         )
     return CONVERSATION_CONTEXT.from_rows(rows)

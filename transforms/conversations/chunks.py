@@ -1,4 +1,4 @@
-"""Conversations to chunks of their own, so that they are found like mail: single turns and pieces of windows."""
+"""Conversations to chunks, so that search finds them like mail: single turns and segments of windows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WORD = re.compile(r"[^\W_]")
 def conversation_chunks(
     messages: pa.Table, settings: ConversationSettings, count: TokenCounter
 ) -> ChunkTables:
-    """Chunks of the table `conversations`, and the messages that became none.
+    """Chunks of the table `conversations`, and the messages without a chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
     lexical index reads `neighbour_turns` turns around it as well. A chunk of the kind
-    `window_segment` is a piece of the window as it is asked with. Pseudonyms are shown and not
+    `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
     indexed. Spans are bytes of the window's Markdown.
     """
     rows: list[dict[str, Any]] = []
@@ -101,7 +101,7 @@ def _turn(turns: Sequence[Mapping[str, Any]], number: int, span: tuple[int, int]
 def _segment(
     first: Mapping[str, Any], markdown: str, segment: TokenSegment, offsets: Offsets
 ) -> dict[str, Any] | None:
-    """The row of a piece of a window that begins at the turn `first`; None if nothing is said in it."""
+    """The row of a segment of a window that begins at the turn `first`; None if it has no words."""
     text = markdown[segment.start : segment.end]
     speech = without_headers(text)
     if not _WORD.search(speech):

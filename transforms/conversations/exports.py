@@ -1,4 +1,4 @@
-"""Chats as they are read: entries of any format, before windows and pseudonyms; Slack, Discord and plain tables."""
+"""Chats of exports: entries of any format, before windows and pseudonyms; Slack, Discord and plain tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Something that could not be read: where, why, and its bytes."""
+    """Unreadable input: its place, the reason and its bytes."""
 
     place: str
     reason: str
@@ -46,7 +46,7 @@ class Fault(NamedTuple):
 class Chat:
     """A chat in the order of its source; `names` are people it mentions who may never have written.
 
-    `name` tells it from the other chats of a source; `title` is what its program calls it, if that is another.
+    `name` identifies it among the chats of a source; `title` is the name in its program, if different.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Chat:
 
 
 def in_utc(at: datetime, timezone: str) -> datetime:
-    """`at` in UTC; one without a zone is in `timezone`. ChatFormatError for a zone nobody knows."""
+    """`at` in UTC; one without a zone is in `timezone`. Raises ChatFormatError for an unknown zone."""
     if at.tzinfo is None:
         try:
             at = at.replace(tzinfo=ZoneInfo(timezone))
@@ -70,7 +70,7 @@ def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
     """The chat of a table with a time, an author and a text, under one of the usual names.
 
     Times are timestamps, ISO 8601 texts or seconds since 1970. A row without a usable time or text
-    is a fault. ChatFormatError if one of the three columns is missing.
+    is a fault. Raises ChatFormatError if one of the three columns is missing.
     """
     lower = {c.lower(): c for c in reversed(table.column_names)}
     columns = []
@@ -165,7 +165,7 @@ def read_discord(data: bytes, name: str) -> Chat:
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    """The fields of a JSON object; none where there ought to be one and is something else."""
+    """The fields of a JSON object; empty if the value is not an object."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -187,7 +187,7 @@ def _json_list(data: bytes, file: str, faults: list[Fault]) -> list[Any]:
 
 
 def _moment(value: object) -> datetime | None:
-    """A time from what tables and exports write; None if it is none, or if no zone can be reckoned with."""
+    """A time from what tables and exports write; None if it is not a time, or outside the years that zones cover."""
     at = _any_moment(value)
     return at if at and MINYEAR < at.year < MAXYEAR else None
 

@@ -15,7 +15,7 @@ _WORD = re.compile(r"\w+")
 _MENTIONED = re.compile(r"@\W?(\w+)")
 _NUMBER = 6
 _LETTERS = 3
-"""Names with fewer letters or digits are replaced behind an @ alone: they are too often other words."""
+"""Names with fewer letters or digits are replaced only after an @, as they are often other words."""
 
 Pseudonym = Callable[[str], str]
 
@@ -34,7 +34,11 @@ def keyed_pseudonym(key: bytes) -> Pseudonym:
 
 
 def is_pseudonym(author: str) -> bool:
-    """True if an author is shown by a pseudonym."""
+    """True if an author is a pseudonym.
+
+    >>> is_pseudonym(keyed_pseudonym(b"key")("Maud")), is_pseudonym("Maud")
+    (True, False)
+    """
     return bool(_UUID.fullmatch(author))
 
 
@@ -70,7 +74,7 @@ def _mentions(names: set[str]) -> dict[str, str]:
     """What may stand behind an `@`, in lower case, and whom it names: a name, a first name of one alone, a number."""
     firsts: dict[str, set[str]] = {}
     for name in sorted(names):
-        # Before a name may stand what is none: `~ Bob` is a contact that the phone does not know.
+        # The first segment may not be a name: `~ Bob` is a contact that the phone does not know.
         first = next(word for word in name.split(" ") if _WORD.search(word))
         firsts.setdefault(first.casefold(), set()).add(name)
     mentions = {first: next(iter(full)) for first, full in firsts.items() if len(full) == 1}
@@ -86,7 +90,7 @@ def _first(name: str) -> str:
 
 
 def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
-    """For each first word the names that begin with it, longest first: what stands before the word, and a pattern.
+    """For each first word the names that begin with it, longest first: the offset of the word, and a pattern.
 
     Names of several words and addresses are found whatever their case, single words as they are.
     """

@@ -1,4 +1,4 @@
-"""Markdown to pieces of at most so many tokens: what is asked with, and what of windows is stored."""
+"""Markdown to segments within a limit of tokens: the queries of windows, and the table that stores them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 
 
 class TokenSegment(NamedTuple):
-    """Characters `start` to `end` of a text; those before `own` repeat the end of the piece before."""
+    """Characters `start` to `end` of a text; those before `own` repeat the end of the previous segment."""
 
     start: int
     own: int
@@ -44,12 +44,12 @@ class _Paragraph(NamedTuple):
 def token_segments(
     text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter
 ) -> list[TokenSegment]:
-    """Pieces of `text` that end where paragraphs end, none of more than `max_tokens` tokens.
+    """Segments of `text` that end with a paragraph, each of at most `max_tokens` tokens.
 
-    As in egregora: paragraphs are gathered while they fit; a piece begins with the last whole
+    The egregora design: a segment gathers paragraphs while they fit and begins with the last whole
     paragraphs of the one before that have at most `overlap_tokens` tokens together. A paragraph
-    that is too large is split at lines, sentences and words. The counts are those of the pieces
-    as they are, since the tokens of parts do not add up exactly.
+    that is too large is split at lines, sentences and words. Tokens are counted over the final
+    segments, since the counts of paragraphs do not add up exactly.
     """
     limit = max_tokens
     while True:

@@ -1,6 +1,6 @@
 """WhatsApp chat exports to entries: the line forms of Android and iOS in all their date orders.
 
-What is here: where a message begins, and when. What is not: windows, pseudonyms, tables; those are
+What is here: the start and time of each message. What is not: windows, pseudonyms, tables; those are
 in `transforms.conversations.windows`.
 """
 
@@ -160,9 +160,9 @@ def _time(head: _Head, order: str) -> datetime | None:
 
 
 def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime]]:
-    """Those that time runs forward through; a few that are far out of it are text that somebody typed.
+    """The heads in order of time; a few heads far out of order are text that somebody typed.
 
-    The longest sequence that never steps back (Fredman 1975), and what lies within a day of it.
+    The longest sequence that never steps back (Fredman 1975), and heads within a day of it.
     """
     tails: list[datetime] = []
     tail_indexes: list[int] = []

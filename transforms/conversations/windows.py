@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 class Window(NamedTuple):
-    """A part of a conversation: its key, the number of its first turn, and its entries."""
+    """A range of turns of a conversation: its key, the number of its first turn, and its entries."""
 
     key: str
     first: int
@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of what it holds."""
+        """Hash of its entries."""
         rows = (part for e in self.entries for part in (e.at.isoformat(), e.author, e.text, e.kind))
         return parts_hash([str(self.first), *rows])
 
@@ -47,7 +47,7 @@ class Consolidated(NamedTuple):
 
 
 def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
-    """`chat` as it may be stored: valid text, and with a `pseudonym` no known name in it.
+    """`chat` ready for storage: valid text and, with a `pseudonym`, without known names.
 
     Name and title of the chat itself are treated as texts, as an export between two people carries
     the name of one.
@@ -118,7 +118,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
     """The table `conversations` of one window, in order of turn."""
     conversation = f"{source}:{chat.name}"
     rows = len(window.entries)
-    columns = {
+    columns: dict[str, list[Any]] = {
         "conversation_id": [conversation] * rows,
         "doc_id": [window_id(conversation, window.key)] * rows,
         "source": [source] * rows,
@@ -131,16 +131,16 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
         "text": [e.text for e in window.entries],
         "kind": [e.kind for e in window.entries],
     }
-    return pa.Table.from_pydict(columns, schema=CONVERSATION_MESSAGES.arrow)
+    return CONVERSATION_MESSAGES.from_columns(columns)
 
 
 def window_id(conversation_id: str, window: str) -> str:
-    """What per-document dedup counts: a window of a conversation."""
+    """The id of a window, by which deduplication counts documents."""
     return f"{conversation_id}@{window}"
 
 
 def quarantine_rows(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
-    """The table `conversation_quarantine` of what could not be read; equal places are told apart."""
+    """The table `conversation_quarantine` of unreadable input; equal places get a number."""
     counts: dict[str, int] = {}
     rows = []
     for place, reason, data in faults:
@@ -162,7 +162,7 @@ def quarantine_rows(faults: Sequence[Fault], source: str, partition: str) -> pa.
 def consolidate(
     authors: Sequence[str], times: Sequence[datetime | str], texts: Sequence[str]
 ) -> Consolidated:
-    """The messages as one Markdown text, in the form of the egregora design, section 1.1.
+    """The messages as one Markdown text, in the form of the egregora design.
 
     Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
     and its text; a blank line stands between messages and a line end behind the last. A line of a
@@ -186,7 +186,7 @@ def consolidate(
 
 
 def without_headers(markdown: str) -> str:
-    """What was said: a piece of consolidated Markdown without the headings, authors and times."""
+    """The texts of a segment of consolidated Markdown, without headings, authors and times."""
     return _BLANK_LINES.sub("\n\n", _HEADER.sub("", markdown)).strip()
 
 

@@ -1,4 +1,4 @@
-"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each ends in one.
+"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is in one of them.
 
 What is here: formats, charsets, titles, tags, aliases and times. What is not: finding files, heading
 trees (`transforms.documents.nodes`), links (`transforms.documents.links`), chunks.
@@ -28,7 +28,7 @@ from transforms.text.charsets import decode_text
 VERSION = "2"
 
 _MAX_RST_BYTES = 1 << 20
-"""Bytes; a larger reStructuredText file is set aside, docutils is slow."""
+"""Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
 _CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -66,7 +66,7 @@ class DocumentTables(NamedTuple):
 
 
 class _FileFaultError(Exception):
-    """A file is no document; the text is the reason, as `code: explanation`."""
+    """A file cannot become a document; the text is the reason, as `code: explanation`."""
 
 
 class _Text(NamedTuple):
@@ -80,13 +80,13 @@ class _Text(NamedTuple):
 def read_documents(
     files: Iterable[RawFile], *, source: str, partition: str, settings: DocumentSettings
 ) -> DocumentTables:
-    """The documents of one partition in the order of their paths, and what is none.
+    """The documents of one partition in the order of their paths, and the quarantined files.
 
     The stored text of Markdown and plain text is the file's own, byte order mark and line ends
     included; that of reStructuredText and HTML is the Markdown it was converted to. Files that are
     not UTF-8 are decoded and say so in `defects`. Quarantined are files with a fault, of unknown
     format (`unknown_format`), over `max_document_bytes` (`too_large`), `binary`, `empty` or blank
-    ones, a path given twice (`duplicate`), one that is no Unicode (`bad_path`) and reStructuredText
+    ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and reStructuredText
     that cannot be read (`unreadable`).
     """
     rows: list[dict[str, Any]] = []
@@ -109,14 +109,18 @@ def read_documents(
 
 
 def file_name(path: str) -> str:
-    """The last part of a path without its extension."""
+    """The last segment of a path without the extension of a document format.
+
+    >>> file_name("notes/Release 2.0.md"), file_name("notes/Release 2.0")
+    ('Release 2.0', 'Release 2.0')
+    """
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
     return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
 
 
 def _check(file: RawFile, printable: str, seen: set[str], settings: DocumentSettings) -> None:
-    """Raise `_FileFaultError` for a file that is not even looked into."""
+    """Raise `_FileFaultError` for a file that is not read."""
     if file.fault is not None:
         raise _FileFaultError(file.fault)
     if printable != file.path:

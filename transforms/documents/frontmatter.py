@@ -18,11 +18,11 @@ _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)", re.MULTILINE)
 
 
 class Frontmatter(NamedTuple):
-    """The fields of a frontmatter, the first byte behind it, and what is wrong with it.
+    """The fields of a frontmatter, the first byte behind it, and its defect.
 
     Scalars are texts as written, but for true, false and null. `body_start` is the first byte behind
-    the closing line, or behind a byte order mark where there is no frontmatter or a broken one, which
-    is content. `defect` is a short code with a colon and the explanation, or None.
+    the closing line, or behind a byte order mark if the frontmatter is missing or malformed; a malformed
+    one is content. `defect` is a short code with a colon and the explanation, or None.
     """
 
     fields: dict[str, Any]

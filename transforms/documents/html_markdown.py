@@ -1,4 +1,4 @@
-"""HTML pages to Markdown, which nodes, links and chunks are then made from."""
+"""HTML pages to Markdown, the input of nodes, links and chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRESCAN_BYTES = 1024
 
 
 class Converted(NamedTuple):
-    """The Markdown made of a text, and what is missing in it as short codes with an explanation."""
+    """The Markdown of a text, and its defects as short codes with an explanation."""
 
     text: str
     defects: list[str]

@@ -1,4 +1,4 @@
-"""References of documents, as they stand in each text and, over all documents, with where they lead.
+"""References of documents, of each document, and their targets over all documents.
 
 What is here: wiki links, embeds, Markdown links and URLs of documents. What is not: references of
 mails. A target is compared with the paths of known documents, never opened.
@@ -20,13 +20,14 @@ from transforms.documents.markdown import Link, masked, parse
 from transforms.documents.nodes import slug_base
 from transforms.schemas.documents import DOCUMENT_REFERENCES
 from transforms.schemas.relations import LINKS
+from transforms.schemas.table import rows_of
 
 VERSION = "1"
 
 INDEX_NAMES = ("index", "readme", "_index")
 """File names that a link to their folder opens."""
 MAX_SUFFIX_PARTS = 8
-"""Last parts of a path by which a wiki link may name a document."""
+"""Last segments of a path by which a wiki link may name a document."""
 
 _URL = re.compile(rb"\bhttps?://[^\s<>\"`\\^{|}]+", re.IGNORECASE)
 _URL_END = b".,;:!?'*_~)]"
@@ -48,27 +49,24 @@ class _Doc(NamedTuple):
 def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
-    Those in code and in comments are none. URLs count that stand bare in the text, as GitHub and
+    References in code and in comments do not count. URLs count that stand bare in the text, as GitHub and
     Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "partition", "format", "text", "body_start")
-    for doc_id, source, partition, kind, text, start in zip(
-        *(documents[name].to_pylist() for name in names), strict=True
-    ):
+    for doc_id, source, partition, kind, text, start in rows_of(documents, *names):
         links = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
         for link in links:
             values = (doc_id, source, partition, link.start, link.end, link.kind, link.target, link.text)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
-    arrow = DOCUMENT_REFERENCES.arrow
-    return pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
+    return DOCUMENT_REFERENCES.from_columns(columns)
 
 
 def document_links(
     references: pa.Table, documents: pa.Table, nodes: pa.Table, message_ids: Collection[str] = frozenset()
 ) -> pa.Table:
-    """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and place.
+    """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and `byte_start`.
 
     Needed are `doc_id`, `source`, `path`, `title` and `aliases` of the documents, and `node_id`,
     `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all partitions. `from_id` is
@@ -88,9 +86,7 @@ def document_links(
     vaults = _vaults(documents)
     columns: dict[str, list[Any]] = {name: [] for name in LINKS.names}
     names = ("doc_id", "source", "kind", "target", "byte_start", "byte_end", "text")
-    for doc_id, source, kind, target, start, end, text in zip(
-        *(references[name].to_pylist() for name in names), strict=True
-    ):
+    for doc_id, source, kind, target, start, end, text in rows_of(references, *names):
         if kind == "block_id":
             continue
         if kind == "url":
@@ -100,9 +96,7 @@ def document_links(
         link = (outlines.node_at(doc_id, start), "document", start, end, to_id, target, kind, text)
         for column, value in zip(columns.values(), link, strict=True):
             column.append(value)
-    arrow = LINKS.arrow
-    table = pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
-    return table.sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
+    return LINKS.from_columns(columns).sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
 
 
 def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
@@ -153,15 +147,14 @@ class _Outlines:
         self.titles: dict[str, dict[str, str]] = defaultdict(dict)
         self.blocks: dict[tuple[str, str], int] = {}
         nodes = nodes.sort_by([("doc_id", "ascending"), ("position", "ascending")])
-        columns = (nodes[n].to_pylist() for n in ("doc_id", "node_id", "heading_start", "slug", "title"))
-        for doc_id, node_id, start, slug, title in zip(*columns, strict=True):
+        names = ("doc_id", "node_id", "heading_start", "slug", "title")
+        for doc_id, node_id, start, slug, title in rows_of(nodes, *names):
             self.ids[doc_id].append(node_id)
             self.starts[doc_id].append(start)
             if slug is not None:
                 self.slugs[doc_id][slug] = node_id
                 self.titles[doc_id].setdefault(_folded(title), node_id)
-        blocks = (references[n].to_pylist() for n in ("doc_id", "kind", "target", "byte_start"))
-        for doc_id, kind, target, start in zip(*blocks, strict=True):
+        for doc_id, kind, target, start in rows_of(references, "doc_id", "kind", "target", "byte_start"):
             if kind == "block_id":
                 self.blocks.setdefault((doc_id, target.lower()), start)
 
@@ -193,7 +186,7 @@ class _Vault:
         self.aliases = _Names()
 
     def add(self, doc_id: str, path: str, title: str, aliases: list[str]) -> None:
-        """Note a document; of two paths that differ in case, the first given is found by either."""
+        """Add a document; of two paths that differ only in case, either finds the first."""
         doc = _Doc(doc_id, path, tuple(_folded(path).split("/")[:-1]))
         self.docs[doc_id] = doc
         self.exact[path] = doc
@@ -259,7 +252,7 @@ class _Names:
         self._best: dict[str, dict[tuple[str, ...], _Doc]] = {}
 
     def add(self, name: str, doc: _Doc) -> None:
-        """Note that a document goes by a name."""
+        """Add a name of a document."""
         self._docs[name].append(doc)
 
     def nearest(self, name: str, origin: _Doc) -> _Doc | None:
@@ -290,14 +283,14 @@ class _Names:
 
 def _vaults(documents: pa.Table) -> dict[str, _Vault]:
     vaults: dict[str, _Vault] = defaultdict(_Vault)
-    documents = documents.select(["doc_id", "source", "path", "title", "aliases"]).sort_by("doc_id")
-    for doc_id, source, path, title, aliases in zip(*(c.to_pylist() for c in documents.columns), strict=True):
+    names = ("doc_id", "source", "path", "title", "aliases")
+    for doc_id, source, path, title, aliases in rows_of(documents.select(names).sort_by("doc_id"), *names):
         vaults[source].add(doc_id, path, title, aliases)
     return vaults
 
 
 def _folded(text: str) -> str:
-    """What is compared: composed characters, no case, single blanks."""
+    """The form in which names are compared: composed characters, case-folded, single blanks."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
@@ -311,7 +304,11 @@ def _wiki_parts(target: str) -> tuple[str, str, str]:
 
 
 def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
-    """A path from a folder, or from the root if it begins with a slash; None if it leaves the root."""
+    """A path from a folder, or from the root if it begins with a slash; None if it leaves the root.
+
+    >>> _resolved_path(("a", "b"), "../c.md"), _resolved_path((), "../c.md")
+    ('a/c.md', None)
+    """
     segments = [] if path.startswith("/") else list(folder)
     for segment in path.split("/"):
         if segment == "..":

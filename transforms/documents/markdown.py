@@ -1,7 +1,7 @@
-"""Markdown as data: the frontmatter, blocks, links and comments of one text, with UTF-8 byte offsets.
+"""Markdown as data: the blocks, links and comments of one text, with UTF-8 byte offsets.
 
-What is here: one pass over the events of a CommonMark parser, and YAML frontmatter. What is not:
-tables of documents, heading trees, chunks; they are made from what `parse` and `frontmatter` return.
+What is here: one pass over the events of a CommonMark parser. What is not:
+tables of documents, heading trees and chunks, which are built from the results of `parse`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS = {
 }
 _CONTAINERS = frozenset({"quote", "list", "item", "footnote"})
 _NESTED_LINKS = 4
-"""Images inside images that get a text; each level repeats the text of those inside."""
+"""Nested images that get a text; each level repeats the text of the levels inside."""
 _BREAKS = frozenset({"SoftBreak", "HardBreak"})
 _TOO_DEEP = re.compile(rb"^(?:[ \t]*(?:>|[-+*][ \t]|\d{1,9}[.)][ \t])){%d}" % MAX_NESTING, re.MULTILINE)
 _COMMENT = re.compile(
@@ -84,10 +84,10 @@ class Link(NamedTuple):
 class Markdown(NamedTuple):
     """A parsed text.
 
-    `blocks` in document order, containers before what they hold; `links` by where they begin.
-    `opaque` are the ranges of code, HTML, links and images, in which no tag or comment is looked for;
+    `blocks` in document order, containers before their content; `links` by where they begin.
+    `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not count;
     `comments` those of Obsidian's `%%…%%`. Headings and links inside comments are left out.
-    `defect` is `nesting_too_deep` for a text that is kept as one paragraph, else None.
+    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
     """
 
     blocks: list[Block]

@@ -36,7 +36,7 @@ _FACTS = ("description", "from_name", "from_addr", "thread_subject", "document_t
 BATCH_CHUNKS = 10
 """Chunks per prompt (SecondBrain)."""
 SENTENCE_CHARS = 300
-"""A longer sentence is not taken."""
+"""Characters; a longer sentence is rejected."""
 _LOOKBACK, _BEFORE_CHARS = 2, 300
 """Chunks before a chunk that are shown with it (SecondBrain), and characters of each."""
 _TEXT_CHARS = 2000
@@ -46,7 +46,7 @@ _SCRIPT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class FactTables:
-    """Tables that say where a chunk stands: messages, thread_tree, threads and documents."""
+    """Tables with the facts of a chunk: messages, thread_tree, threads and documents."""
 
     messages: ibis.Table
     tree: ibis.Table
@@ -136,7 +136,7 @@ def _filled(column: str) -> pl.Expr:
 
 
 def _phrase(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
-    """What is known between two words, and nothing where it is not known."""
+    """A value between a prefix and a suffix; empty if the value is null."""
     return pl.concat_str(pl.lit(prefix), value, pl.lit(suffix)).fill_null("")
 
 
@@ -202,8 +202,11 @@ def prompt(batch: Sequence[Request]) -> dict[str, Any]:
 def usable(sentence: str, text: str) -> str | None:
     """The sentence on one line; None if it is empty, too long or not in the script of the chunk's text.
 
-    The language itself is not told: a sentence in Latin letters on a text in Cyrillic ones is found,
-    one in French on an English text is not.
+    The script is checked, not the language: a sentence in Latin letters on a Cyrillic text is rejected, a
+    French one on an English text is not.
+
+    >>> usable("The mail is about rye.", "Рожь и соль в каждом хлебе") is None
+    True
     """
     line = " ".join(sentence.split())
     if not 10 <= len(line) <= SENTENCE_CHARS or not re.search(r"[^\W\d_]", line):
@@ -239,7 +242,7 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
     """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a sentence alone.
 
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
-    and sentence_kind. The sentence and an empty line are put before what is embedded (the SecondBrain design).
+    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain).
     """
     context_rows = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (

@@ -1,4 +1,4 @@
-"""What a join over the lake adds to chunks that cannot be understood alone."""
+"""The texts that a join over the lake adds to chunks that cannot be understood alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from transforms.hashing import text_hash
 from transforms.mail.threads import threads
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
-from transforms.schemas.table import TEXT
+from transforms.schemas.table import TEXT, rows_of
 
 VERSION = "3"
 _PARENT_CHARS = 800
@@ -42,7 +42,7 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
     """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
 
     Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
-    text of the first chunk of the mail above it in `thread_tree`). The pginbox design, rule 5.
+    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5.
     """
     body = chunks.filter(chunks.attachment_id.isnull())
     parents = tree.select(reply="message_id", answered="parent_id")
@@ -81,12 +81,7 @@ def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
     The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
     nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each.
     """
-    bodies = {
-        i: body.encode()
-        for i, body in zip(
-            messages.column("message_id").to_pylist(), messages.column("body").to_pylist(), strict=True
-        )
-    }
+    bodies = {name: body.encode() for name, body in rows_of(messages, "message_id", "body")}
     quote_lines: dict[str, set[str]] = {}
     chunks: dict[str, dict[str, str]] = {}
     for row in chunks_with_quotes.to_pylist():

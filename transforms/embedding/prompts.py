@@ -1,4 +1,4 @@
-"""Prompts to a language model: strangers' text as data that nothing in it can get out of.
+"""Prompts to a language model: strangers' text as data that no text can escape from.
 
 A prompt is one JSON object and nothing else; what is to be done with it stands in the instruction,
 which no stranger's text is ever part of.
@@ -26,6 +26,9 @@ def prompt_json(data: Mapping[str, Any], safety: SafetySettings) -> str:
 
     A text is a JSON string: no quote, bracket or line end of it is one of the object. Read as JSON,
     the object is `data` with its texts screened.
+
+    >>> prompt_json({"text": "<b>"}, SafetySettings())
+    '{"text": "\\\\u003cb\\\\u003e"}'
     """
     encoded = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
     return encoded.translate(_ESCAPED)

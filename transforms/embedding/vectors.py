@@ -17,7 +17,10 @@ VERSION = "2"
 def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
     """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.
 
-    `counts` are the tokens of each text; one text of more tokens than that is a range of its own.
+    `counts` are the tokens of each text; a text of more tokens is a range of its own.
+
+    >>> list(batch_ranges([3, 3, 9, 1], most_texts=2, most_tokens=8))
+    [range(0, 2), range(2, 3), range(3, 4)]
     """
     start = tokens = 0
     for position, count in enumerate(counts):
@@ -51,7 +54,7 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """`vectors` scaled to length 1, float32; EmbeddingError where one is zero or not finite."""
+    """`vectors` scaled to length 1, float32; EmbeddingError if one is zero or not finite."""
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
     bad = ~(np.isfinite(norms) & (norms > 0)).ravel()

@@ -13,6 +13,7 @@ import yaml
 
 from transforms.errors import GroundTruthError
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
+from transforms.schemas.table import rows_of
 
 VERSION = "1"
 
@@ -62,7 +63,7 @@ def join_files(parts: Sequence[GroundTruth]) -> GroundTruth:
     queries = pa.concat_tables([EVALUATION_QUERIES.empty(), *(p.queries for p in parts)])
     relevance = pa.concat_tables([EVALUATION_RELEVANCE.empty(), *(p.relevance for p in parts)])
     files: dict[str, str] = {}
-    for query_id, file in zip(*(queries.column(c).to_pylist() for c in ("query_id", "file")), strict=True):
+    for query_id, file in rows_of(queries, "query_id", "file"):
         if query_id in files:
             raise GroundTruthError(f"query {query_id!r} stands in {files[query_id]} and again in {file}")
         files[query_id] = file
@@ -97,9 +98,9 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
         right = {item: grade for item, grade in grades.get(query_id, {}).items() if grade > 0}
         if not right:
             continue
-        query_rows.append(_query_row(query_id, text, [], file, False))
+        query_rows.append(query_row(query_id, text, [], file, False))
         relevance += [
-            _entry_row(query_id, position, form, prefix + item, None, grade, None)
+            relevance_row(query_id, position, form, prefix + item, grade)
             for position, (item, grade) in enumerate(right.items())
         ]
     return _tables(query_rows, relevance, file)
@@ -152,7 +153,7 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
         key = (row["form"], row["target"], row["text"])
         _require(key not in seen, f"{place}, entry {at + 1}", f"is entry {seen.get(key, 0) + 1} again")
         seen[key] = at
-    return _query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
+    return query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
 
 
 def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
@@ -165,25 +166,25 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
         raise GroundTruthError(
             f"{place}: {odd[0]!r} does not go with `{form}`; known are {', '.join(sorted(allowed))}"
         )
-    said = entry[form]
-    _require(isinstance(said, str) and bool(said.strip()), place, f"`{form}` is no text")
+    text = entry[form]
+    _require(isinstance(text, str) and bool(text.strip()), place, f"`{form}` is no text")
     grade = entry.get("grade", 1)
     _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is no whole number from 0 to 10")
     topic = entry.get("topic")
     _require(topic is None or isinstance(topic, str), place, "`topic` is no text")
     if form == "chat":
-        return _entry_row(query_id, at, form, None, said, grade, topic)
+        return relevance_row(query_id, at, form, None, grade) | {"text": text, "topic": topic}
     if form == "passage":
         document = entry.get("document")
         _require(isinstance(document, str) and bool(document), place, "names no `document` of the passage")
-        return _entry_row(query_id, at, form, str(document), said, grade, topic)
-    target = (
-        said.strip().removeprefix("<").removesuffix(">") if form in ("message", "thread") else said.strip()
-    )
+        return relevance_row(query_id, at, form, str(document), grade) | {"text": text, "topic": topic}
+    target = text.strip()
+    if form in ("message", "thread"):
+        target = target.removeprefix("<").removesuffix(">")
     _require(
         form != "node" or "#" in target, place, "`node` has no `#` and slug; `document` names a whole file"
     )
-    return _entry_row(query_id, at, form, target, None, grade, topic)
+    return relevance_row(query_id, at, form, target, grade) | {"topic": topic}
 
 
 def _query_texts(text: str, file: str) -> dict[str, str]:
@@ -217,16 +218,16 @@ def _require(condition: bool, place: str, fault: str) -> None:
         raise GroundTruthError(f"{place}: {fault}")
 
 
-def _query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:
+def query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:
+    """A row of `schemas.EVALUATION_QUERIES`."""
     return {"query_id": query_id, "query": text, "tags": list(tags), "file": file, "is_draft": is_draft}
 
 
-def _entry_row(
-    query_id: str, entry: int, form: str, target: str | None, text: str | None, grade: int, topic: str | None
-) -> dict[str, Any]:
+def relevance_row(query_id: str, entry: int, form: str, target: str | None, grade: int) -> dict[str, Any]:
+    """A row of `schemas.EVALUATION_RELEVANCE` without text and topic."""
     return {
-        "query_id": query_id, "entry": entry, "form": form, "target": target, "text": text, "grade": grade,
-        "topic": topic,
+        "query_id": query_id, "entry": entry, "form": form, "target": target, "text": None, "grade": grade,
+        "topic": None,
     }  # fmt: skip
 
 

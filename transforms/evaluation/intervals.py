@@ -35,7 +35,11 @@ class Difference(NamedTuple):
 
 
 def wilson(hits: int, count: int, confidence: float = CONFIDENCE) -> Interval:
-    """The interval of a proportion by Wilson's score (1927); (0, 0, 1) of nothing."""
+    """The interval of a proportion by Wilson's score (1927); (0, 0, 1) for a count of 0.
+
+    >>> [round(end, 3) for end in wilson(9, 10)]
+    [0.9, 0.596, 0.982]
+    """
     if not count:
         return Interval(0.0, 0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)

@@ -32,7 +32,7 @@ class Contents(NamedTuple):
 
 
 class Judgements(NamedTuple):
-    """What entries mean.
+    """The meaning of entries in an index.
 
     grades: query_id, level (document, thread or chunk), item, grade.
     entries: query_id, entry, topic, status (found, missing or unanswerable), chunk_ids.
@@ -189,7 +189,7 @@ def _thread_grades(
     answerable: pl.DataFrame,
     contents: Contents,
 ) -> pl.DataFrame:
-    """Threads by their documents; a document that is no mail, and one that is not there, is its own."""
+    """Threads by their documents; a document outside of mail, and a missing one, is its own thread."""
     graded = _document_grades(entries, documents, chunks, answerable).rename({"item": "doc_id"})
     with_thread = graded.join(contents.documents, on="doc_id", how="left").join(
         contents.threads.rename({"message_id": "doc_id", "thread_id": "ghost_thread"}),

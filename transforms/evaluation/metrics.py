@@ -34,7 +34,7 @@ PER_QUERY = {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
 
 
 class Span(NamedTuple):
-    """A half-open range of a document, in any one partition."""
+    """A half-open range of a document, in any one unit of length."""
 
     document: str
     start: int
@@ -50,7 +50,11 @@ class PassageScore(NamedTuple):
 
 
 def distinct(ranked: Sequence[str]) -> list[str]:
-    """The items in their order, each at its first place only."""
+    """The items in their order, each at its first position only.
+
+    >>> distinct(["a", "b", "a"])
+    ['a', 'b']
+    """
     return list(dict.fromkeys(ranked))
 
 
@@ -61,8 +65,8 @@ def query_measures(
 
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
     `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
-    The values are those of ir-measures. It orders by score, so what it is given is the place in the
-    list and no score that might tie.
+    The values are those of ir-measures. It orders by score, so its input is the position in
+    the list, as scores might tie.
     """
     answerable = {
         query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())
@@ -93,10 +97,10 @@ def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth
 
 
 def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
-    """How much of the wanted text the first `budget` partitions of the ranked spans hold.
+    """How much of the wanted text the first `budget` units of length of the ranked spans hold.
 
-    Spans are taken in order until the budget is full, the last one cut to fit. Text that is taken
-    twice costs twice and counts once.
+    Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
+    costs twice and counts once.
     """
     retrieved, room = [], budget
     for span in ranked:
@@ -113,7 +117,11 @@ def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -
 
 
 def merge_spans(spans: Sequence[Span]) -> list[Span]:
-    """The same text as spans that do not overlap, sorted."""
+    """The same text as spans that do not overlap, sorted.
+
+    >>> merge_spans([Span("d", 4, 9), Span("d", 0, 5)])
+    [Span(document='d', start=0, end=9)]
+    """
     disjoint: list[Span] = []
     for span in sorted(spans):
         if disjoint and disjoint[-1].document == span.document and span.start <= disjoint[-1].end:

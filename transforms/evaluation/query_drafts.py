@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-from transforms.evaluation.ground_truth import GroundTruth
+from transforms.evaluation.ground_truth import GroundTruth, query_row, relevance_row
 from transforms.hashing import text_hash
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 
@@ -44,18 +44,17 @@ def draft_queries(
         sample = sorted(candidates, key=lambda row: text_hash(row[1] + row[0]))[:count]
         for query, target, form in sample:
             query_id = f"{kind}-{text_hash(target + query)[:8]}"
-            queries.append(
-                {"query_id": query_id, "query": query, "tags": [kind], "file": file, "is_draft": True}
-            )
-            relevance.append(
-                {"query_id": query_id, "entry": 0, "form": form, "target": target, "text": None, "grade": 1,
-                 "topic": None}
-            )  # fmt: skip
+            queries.append(query_row(query_id, query, [kind], file, is_draft=True))
+            relevance.append(relevance_row(query_id, 0, form, target, grade=1))
     return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
 
 
 def plain_subject(subject: str) -> str:
-    """A subject without `Re:` and tags in brackets."""
+    """A subject without `Re:` and tags in brackets.
+
+    >>> plain_subject("Re: [PATCH v2] AW: fix the lock")
+    'fix the lock'
+    """
     previous = None
     while previous != subject:
         previous, subject = subject, _MARKS.sub("", subject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -37,7 +37,7 @@ _LONG_THREAD, _MANY_ATTACHMENTS = 20, 3
 
 
 def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[str]]:
-    """Tags that follow from the best right answers of a query (the sets that seed 000 asks for).
+    """Tags that follow from the best right answers of a query (the query sets of pginbox).
 
     `short-reply`: one is too short to be understood alone; `patch-review`: one comments on a patch;
     `long-debate`: one stands in a thread of 20 mails or more; `attachment-heavy`: one stands in a
@@ -57,7 +57,7 @@ def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[
 
 
 def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any]:
-    """Shares that the pginbox design asks for: of the chunks of the index, and of the first ten fused ones of a query.
+    """Shares that pginbox asks for: of the chunks of the index, and of the first ten fused ones of a query.
 
     `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
     all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of
@@ -81,29 +81,43 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
 
 
+class Evaluation(NamedTuple):
+    """What a report is computed from.
+
+    queries: `schemas.EVALUATION_QUERIES`.
+    judgements: what the right answers mean in the index.
+    runs: `schemas.EVALUATION_RUNS`.
+    contents: the chunks of `judgements.Contents`.
+    facts: a row per chunk, see `retrieved_measures`.
+    """
+
+    queries: pl.DataFrame
+    judgements: Judgements
+    runs: pl.DataFrame
+    contents: pl.DataFrame
+    facts: pl.DataFrame
+
+
 def report(
-    queries: pl.DataFrame,
-    judged: Judgements,
-    runs: pl.DataFrame,
-    contents: pl.DataFrame,
-    facts: pl.DataFrame,
+    evaluation: Evaluation,
     profiles: Mapping[str, Mapping[str, Any]],
     passage_bytes: int = _PASSAGE_BYTES,
 ) -> dict[str, Any]:
-    """Everything that an evaluation found, ready for JSON; the same input gives the same report.
+    """The evaluation report, ready for JSON; the same input gives the same report.
 
-    `queries` is `schemas.EVALUATION_QUERIES`, `contents` the chunks of `judgements.Contents`, `facts` that
-    of `retrieved_measures`, `profiles` what each profile changes, the baseline first.
+    `profiles` has the settings that each profile changes, the baseline first; `passage_bytes` is the
+    budget of retrieved text in which passages are searched.
     """
-    values = quality(runs, judged, contents.drop_nulls("byte_start"), passage_bytes, profiles)
-    derived = derived_tags(judged, facts)
+    queries, judgements, runs, contents, facts = evaluation
+    values = quality(runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles)
+    derived = derived_tags(judgements, facts)
     tags = {
         row["query_id"]: list(dict.fromkeys([*row["tags"], *derived.get(row["query_id"], [])]))
         for row in queries.iter_rows(named=True)
     }
     baseline, *others = profiles
-    answerable = set(judged.grades.filter(pl.col("grade") > 0)["query_id"])
-    right = judged.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
+    answerable = set(judgements.grades.filter(pl.col("grade") > 0)["query_id"])
+    right = judgements.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
     lost = losses.losses(runs, right.select("query_id", doc_id="item"), stages_of(runs, profiles))
     return {
         "format": FORMAT,
@@ -111,16 +125,16 @@ def report(
         "profiles": {name: dict(changed) for name, changed in profiles.items()},
         "stages": [s for s in STAGES if s in set(runs["stage"])],
         "stages_of": stages_of(runs, profiles),
-        "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judged.passages.height else ())],
+        "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judgements.passages.height else ())],
         "confidence": CONFIDENCE,
         "labels": _label_counts(runs, answerable, profiles),
         "losses": losses.counts(lost, profiles),
         "corpus": retrieved_measures(runs, facts),
         "summary": summary(values, tags),
         "comparisons": comparisons(values, baseline, others),
-        "queries": _query_reports(queries, judged, runs, values, lost, tags),
+        "queries": _query_reports(queries, judgements, runs, values, lost, tags),
         "not_measured": sorted(set(queries["query_id"]) - answerable),
-        "entries": _entry_counts(judged),
+        "entries": _entry_counts(judgements),
     }
 
 

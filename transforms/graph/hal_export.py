@@ -1,6 +1,6 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
-What is here: the layout, `index.json` in HAL+JSON, addresses (the Information Graph design). What is not: similarities and
+What is here: the layout, `index.json` in HAL+JSON, addresses (Information Graph). What is not: similarities and
 orders, which come as tables; writing, which is the exporter's.
 """
 
@@ -19,6 +19,7 @@ from transforms.graph.hal_schema import SCHEMA
 from transforms.graph.similar_documents import Similar, similar_documents
 from transforms.hashing import parts_hash
 from transforms.schemas.graph import DOCUMENT_GRAPH
+from transforms.schemas.table import rows_of
 from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
@@ -32,7 +33,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 class GraphTables(NamedTuple):
-    """What a graph is made of.
+    """The tables that a graph is built from.
 
     `documents` (doc_id, source, path, title), `chunks` (the result of `stripes.embedded_chunks`), the
     tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
@@ -50,7 +51,7 @@ class GraphTables(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The files of one folder of the graph, by name; `doc_id` is None for what is no document.
+    """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
     A document's folder holds all below it. Of other folders only `index.json` is meant (and the schema
     in the topmost); what else lies there are folders of their own.
@@ -218,7 +219,7 @@ class _Graph:
         """By document the documents it links to, and those that link to it."""
         out: dict[str, set[str]] = defaultdict(set)
         back: dict[str, set[str]] = defaultdict(set)
-        for from_id, to_id in zip(links["from_id"].to_pylist(), links["to_id"].to_pylist(), strict=True):
+        for from_id, to_id in rows_of(links, "from_id", "to_id"):
             linking, linked = self._document_of(from_id), self._document_of(to_id)
             if linking and linked and linking != linked:
                 out[linking].add(linked)
@@ -280,13 +281,12 @@ def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
 
 
 def _column_by_id(table: pa.Table, column: str) -> dict[str, Any]:
-    return dict(zip(table["chunk_id"].to_pylist(), table[column].to_pylist(), strict=True))
+    return dict(rows_of(table, "chunk_id", column))
 
 
 def _lists_by_chunk(table: pa.Table, columns: tuple[str, ...]) -> dict[str, list[tuple[Any, ...]]]:
     """The values of some columns by chunk, in the table's order."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(table)
     values: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for chunk_id, *row in frame.select("chunk_id", *columns).iter_rows():
         values[chunk_id].append(tuple(row))

@@ -1,7 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that they stand in.
 
 What is here: reading `_keywords/words.md`, computing keywords where a tree has none, finding them in
-chunks (the Information Graph design). What is not: the terms of the search index (`transforms.text.terms`).
+chunks (Information Graph). What is not: the terms of the search index (`transforms.text.terms`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from transforms.documents.markdown import outline
 from transforms.graph.prompt_hashes import is_question_list
 from transforms.hashing import parts_hash
 from transforms.schemas.graph import CHUNK_KEYWORDS, KEYWORDS
+from transforms.schemas.table import rows_of
 from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
 
@@ -23,13 +24,13 @@ VERSION = "1"
 
 LIST_PATH = "_keywords/words.md"
 MAX_WORDS = 4
-"""Words of the longest keyword that is looked for."""
+"""Words of the longest keyword that is searched for."""
 MIN_COUNT = 3
 """Occurrences from which a term can become a keyword."""
 BOUND_SHARE = 0.3
 """Share of a word's occurrences that stand beside the other from which two words are a compound."""
 COMMON_SHARE = 0.6
-"""Share of the pages from which a single word is no keyword, in a tree of some pages."""
+"""Share of the pages from which a single word is not a keyword, in a tree of at least SOME_PAGES."""
 SOME_PAGES = 5
 _MAX_KEYWORDS = 50
 """Keywords that are computed for a source without `_keywords/words.md`."""
@@ -99,7 +100,7 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
     for (source,), pages in frame.filter(~pl.col("is_list")).group_by("source", maintain_order=True):
         if (source, "") not in covered and most:
             tables.append(_compute(str(source), pages, most, term_settings))
-    merged = pl.concat([_frame(table) for table in tables]).unique(
+    merged = pl.concat([pl.DataFrame(table) for table in tables]).unique(
         ["source", "folder", "keyword"], keep="first"
     )
     order = ["source", "folder", "score", "keyword"]
@@ -108,7 +109,7 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
 
 def keywords_hash(words: pa.Table) -> str:
     """A hash of keywords and their scores."""
-    rows = _frame(words).sort("source", "folder", "keyword")
+    rows = pl.DataFrame(words).sort("source", "folder", "keyword")
     return parts_hash(
         "\0".join(map(str, row)) for row in rows.select("source", "folder", "keyword", "score").rows()
     )
@@ -129,15 +130,15 @@ def chunk_keywords(
     A chunk has those of the nearest folder above its document that has any. Words are compared in
     lower case and stemmed, so a plural counts.
     """
-    keyword_rows = _frame(words)
+    keyword_rows = pl.DataFrame(words)
     phrases = _phrases(keyword_rows["keyword"], term_settings).rename({"row": "keyword_row"})
     folders = _nearest_folders(documents, keyword_rows)
-    texts = _frame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
+    texts = pl.DataFrame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
     numbered = phrases.join(keyword_rows.with_row_index("keyword_row"), on="keyword_row")
     slices = [
         _matches(texts_slice, numbered, term_settings) for texts_slice in texts.iter_slices(_CHUNKS_AT_ONCE)
     ]
-    matches = pl.concat([_frame(CHUNK_KEYWORDS.empty()), *slices]).sort(
+    matches = pl.concat([pl.DataFrame(CHUNK_KEYWORDS.empty()), *slices]).sort(
         "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
     )
     return CHUNK_KEYWORDS.conform(matches.to_arrow())
@@ -158,13 +159,13 @@ def _matches(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSett
 
 
 def _pages(documents: pa.Table) -> pl.DataFrame:
-    frame = _frame(documents.select(["doc_id", "source", "path", "title", "text", "body_start"]))
+    frame = pl.DataFrame(documents.select(["doc_id", "source", "path", "title", "text", "body_start"]))
     lists = [list_folder(p) is not None or is_question_list(p) for p in frame["path"]]
     return frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean)).sort("doc_id")
 
 
 def _list_rows(text: str) -> Iterator[tuple[str, int | None, float]]:
-    """Term, count and score of the rows of a list of keywords; rows without a number at the end are none."""
+    """Term, count and score of the rows of a list of keywords; rows without a number at the end are skipped."""
     for row in _ROW.finditer(text):
         cells = [cell.strip() for cell in row[1].replace("\\|", "\0").split("|")]
         try:
@@ -324,18 +325,10 @@ def _nearest_folders(documents: pa.Table, words: pl.DataFrame) -> pl.DataFrame:
     """Columns doc_id, source and folder: the folder whose keywords hold for a document."""
     folders_with_keywords = set(words.select("source", "folder").unique().iter_rows())
     rows = []
-    for doc_id, source, path in zip(
-        *(documents[n].to_pylist() for n in ("doc_id", "source", "path")), strict=True
-    ):
+    for doc_id, source, path in rows_of(documents, "doc_id", "source", "path"):
         folder = path.rpartition("/")[0]
         while folder and (source, folder) not in folders_with_keywords:
             folder = folder.rpartition("/")[0]
         rows.append((doc_id, source, folder))
     schema = {"doc_id": pl.String, "source": pl.String, "folder": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from transforms.graph.stripes import DECIMALS, matrix
 from transforms.schemas.graph import PROMPT_HASHES
+from transforms.schemas.table import rows_of
 from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
@@ -41,7 +42,7 @@ _COMMON = (
     "who why will with would you your"
 )
 _IGNORED = frozenset(_COMMON.split())
-"""Words that a hash leaves out unless there are no others."""
+"""Words that a hash ignores unless there are no others."""
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << BITS) - 1
 
 
@@ -88,7 +89,7 @@ def document_questions(documents: pa.Table) -> pa.Table:
     """Columns source, folder, asked_in and question: what every `qa-pairs.md` asks, each question once."""
     rows: dict[tuple[str, str, str], str] = {}
     names = ("doc_id", "source", "path", "text")
-    for doc_id, source, path, text in sorted(zip(*(documents[n].to_pylist() for n in names), strict=True)):
+    for doc_id, source, path, text in sorted(rows_of(documents, *names)):
         if is_question_list(path):
             for question in questions(text):
                 rows.setdefault((source, path.rpartition("/")[0], question), doc_id)
@@ -138,21 +139,25 @@ def prompt_hashes(
     the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
     which it stands with its answer keeps it always.
     """
-    names = ("doc_id", "source", "path")
-    paths = {d: (s, p) for d, s, p in zip(*(documents[n].to_pylist() for n in names), strict=True)}
+    paths = {d: (s, p) for d, s, p in rows_of(documents, "doc_id", "source", "path")}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
     chunk_paths = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
     embedded = matrix(chunks.column("vector"))
     verbatim = _own_chunks(chunks, question_table)
-    question_rows = pl.from_arrow(
+    question_rows = pl.DataFrame(
         question_table.append_column("row", pa.array(range(question_table.num_rows), pa.int64()))
     )
-    assert isinstance(question_rows, pl.DataFrame)
     rows: list[dict[str, Any]] = []
     for (source, folder), group in question_rows.group_by(["source", "folder"], maintain_order=True):
         prefix = f"{folder}/" if folder else ""
         nearby = [n for n, (s, path) in enumerate(chunk_paths) if s == source and path.startswith(prefix)]
-        rows += _near(chunk_rows, nearby, embedded, group, vectors, verbatim, settings)
+        if nearby:
+            question_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
+            scores = np.round(question_vectors @ embedded[nearby].astype(np.float64).T, DECIMALS)
+            questions_of_list = group.select("question", "asked_in").rows()
+            rows += _near(
+                [chunk_rows[n] for n in nearby], questions_of_list, scores, verbatim, settings.prompts
+            )
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
     return PROMPT_HASHES.from_rows(list(reversed(distinct.values())))
@@ -169,35 +174,26 @@ def _own_chunks(chunks: pa.Table, question_table: pa.Table) -> set[tuple[str, st
 
 def _near(
     chunks: Sequence[dict[str, str]],
-    numbers: Sequence[int],
-    embedded: np.ndarray,
-    group: pl.DataFrame,
-    vectors: np.ndarray,
-    own: Set[tuple[str, str]],
-    settings: GraphSettings,
+    question_list: Sequence[tuple[str, str]],
+    scores: np.ndarray,
+    verbatim: Set[tuple[str, str]],
+    prompts: str,
 ) -> list[dict[str, Any]]:
-    """The rows of the questions of one list."""
-    if not numbers:
-        return []
-    asked_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
-    scores = np.round(asked_vectors @ embedded[numbers].astype(np.float64).T, DECIMALS)
-    if settings.prompts == "top":
-        kept = np.arange(len(numbers)) == scores.argmax(axis=1)[:, None]
-    else:
-        kept = scores >= _PROMPT_SIMILARITY
-    asked = group.select("question", "asked_in").rows()
-    for number, (question, _) in enumerate(asked):
-        kept[number] |= [(question, chunks[n]["chunk_id"]) in own for n in numbers]
-    hashes = [simhash(question) for question, _ in asked]
+    """The rows of the questions of one list; `scores` has a row per question and a column per chunk."""
+    is_best = np.arange(len(chunks)) == scores.argmax(axis=1)[:, None]
+    retained = is_best if prompts == "top" else scores >= _PROMPT_SIMILARITY
+    for number, (question, _) in enumerate(question_list):
+        retained[number] |= [(question, chunk["chunk_id"]) in verbatim for chunk in chunks]
+    hashes = [simhash(question) for question, _ in question_list]
     return [
         {
-            **chunks[numbers[chunk]],
-            "question": asked[number][0],
-            "asked_in": asked[number][1],
+            **chunks[chunk],
+            "question": question_list[number][0],
+            "asked_in": question_list[number][1],
             "similarity": float(scores[number, chunk]),
             "simhash": hashes[number],
         }
-        for number, chunk in np.argwhere(kept).tolist()
+        for number, chunk in np.argwhere(retained).tolist()
     ]
 
 

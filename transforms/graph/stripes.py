@@ -1,7 +1,7 @@
 """Chunks of a document in an order whose every beginning represents the document.
 
-What is here: baselines, similarities to them, the stripe order (the Information Graph design). What is not: what a chunk
-of code is (`transforms.graph.chunk_classes`), files (`transforms.graph.hal_export`).
+What is here: baselines, similarities to them, the stripe order (Information Graph). What is not: which chunks
+are code (`transforms.graph.chunk_classes`), files (`transforms.graph.hal_export`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = "1"
 MIN_STRIPED = 8
 """Chunks beside the baseline from which an order is striped; fewer stand in order of similarity."""
 DECIMALS = 6
-"""Decimals of a similarity, so that orders do not hang on the last bit of a sum."""
+"""Decimals of a similarity, so that orders do not depend on the last bit of a sum."""
 WORD = r"[\p{L}\p{M}\p{N}_]+"
 _ROWS_AT_ONCE = 1 << 16
 _SHOWN = ("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display")
@@ -90,8 +90,8 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
     conceptual baseline, and a technical one where the rule finds one. The design's MinHash estimates
     the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted.
     """
-    frame = _frame(chunks.drop_columns(["vector"])).with_row_index("row")
-    code = _frame(classes.select(["chunk_id", "is_code"]))
+    frame = pl.DataFrame(chunks.drop_columns(["vector"])).with_row_index("row")
+    code = pl.DataFrame(classes.select(["chunk_id", "is_code"]))
     frame = frame.join(code, on="chunk_id", how="left", maintain_order="left")
     pairs = frame.join(_baselines(frame, settings), on="doc_id", maintain_order="left")
     vectors = matrix(chunks.column("vector"))
@@ -112,7 +112,9 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
 def stripe_orders(similarities: pa.Table) -> pa.Table:
     """The orders of every document as `schemas.STRIPE_ORDERS`; ties go to the chunk that stands first."""
     group = ["doc_id", "baseline"]
-    frame = _frame(similarities).with_columns(is_baseline=pl.col("chunk_index") == pl.col("baseline_index"))
+    frame = pl.DataFrame(similarities).with_columns(
+        is_baseline=pl.col("chunk_index") == pl.col("baseline_index")
+    )
     by_similarity = frame.sort(
         *group, ~pl.col("is_baseline"), -pl.col("similarity"), "chunk_index"
     ).with_columns(
@@ -127,7 +129,7 @@ def stripe_orders(similarities: pa.Table) -> pa.Table:
 
 def stripe(orders: pa.Table, doc_id: str, count: int, baseline: str = "conceptual") -> list[str]:
     """The ids of the first `count` chunks of a document in one of its orders: the baseline first."""
-    frame = _frame(orders).filter(
+    frame = pl.DataFrame(orders).filter(
         (pl.col("doc_id") == doc_id) & (pl.col("baseline") == baseline) & (pl.col("place") < count)
     )
     return frame.sort("place")["chunk_id"].to_list()
@@ -189,9 +191,3 @@ def _jaccards(frame: pl.DataFrame, first: np.ndarray, second: np.ndarray) -> pl.
     return counts.select(
         jaccard=(pl.col("shared") / pl.max_horizontal(pl.col("all") - pl.col("shared"), 1)).round(DECIMALS)
     )["jaccard"]
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

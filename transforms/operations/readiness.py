@@ -41,7 +41,7 @@ def late_sources(readiness: pa.Table, max_lag_minutes: float) -> dict[str, float
 
 
 def waits(readiness: pa.Table) -> dict[str, dict[str, float]]:
-    """By what is waited for: the texts that wait, and for how many minutes the longest of them has."""
+    """For each reason to wait: the number of waiting texts, and the longest wait in minutes."""
     rows = pl.DataFrame(readiness.select(["waits_for", "lag_seconds"])).drop_nulls("waits_for")
     groups = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
     return {

@@ -1,4 +1,4 @@
-"""The one list of the lake's tables: schema, source type, partitioned or whole, and where it is published."""
+"""The one list of the lake's tables: schema, source type, partitions, and where it is published."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LakeTable:
 
 
 def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
-    """Every table of the lake by name, those of partitions in the order in which they are made."""
+    """Every table of the lake by name, those of partitions in the order of the stages."""
     return {
         **_partitioned(
             "mail",
@@ -159,21 +159,21 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
 
 REGISTRY = lake_registry()
 GRAPH_TABLES = (*(n for n, t in REGISTRY.items() if t.partitions == "graph"), "keywords", "prompt_hashes")
-"""The tables that are there only where the document graph is enabled."""
+"""The tables that exist only if the document graph is enabled."""
 
 
 def lake_tables(dimensions: int) -> dict[str, Table]:
-    """The declared table behind every asset that is kept in the lake, for vectors of so many dimensions."""
+    """The declared table behind every asset in the lake, for vectors of so many dimensions."""
     return {name: table.schema for name, table in lake_registry(dimensions).items()}
 
 
 def tables_of(partitions: str) -> tuple[str, ...]:
-    """The tables that the partitions of a source type have, or of what adds to them, in the order of their making."""
+    """The tables that the partitions of a source type have, or of its additions, in the order of the stages."""
     return tuple(name for name, table in REGISTRY.items() if table.partitions == partitions)
 
 
 def lake_wide_inputs() -> tuple[str, ...]:
-    """The tables over the whole lake that every published file is made from; those of the graph come to it."""
+    """The tables over the whole lake that every published file is built from, without those of the graph."""
     return tuple(
         n for n, t in REGISTRY.items() if t.is_input and t.partitions is None and n not in GRAPH_TABLES
     )

@@ -60,11 +60,13 @@ def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = N
     held = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
     return report.report(
-        frame_of(truth.queries),
-        judgements(frame_of(truth.relevance), held),
-        frame_of(evaluator.run(truth.queries)),
-        held.chunks,
-        evaluator.facts(),
+        report.Evaluation(
+            frame_of(truth.queries),
+            judgements(frame_of(truth.relevance), held),
+            frame_of(evaluator.run(truth.queries)),
+            held.chunks,
+            evaluator.facts(),
+        ),
         changes,
     )
 

@@ -1,4 +1,4 @@
-"""Document nodes to chunks: one chunk per node, none split and none left out (the ra design)."""
+"""Document nodes to chunks: one chunk per node, neither split nor omitted (ra)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _INK = re.compile(r"\S")
 
 
 def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
-    """A chunk of the kind `node` for every node, and what became none: comments and empty sections.
+    """A chunk of the kind `node` for every node, and the exclusions: comments and empty sections.
 
-    The text of a chunk is the node's own, that of a document with its frontmatter; a node without own
-    text is found by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
+    The text of a chunk is the node's own text, for the document node with the frontmatter; a node
+    without own text is indexed by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
     titles down to it without the document's. Spans have the role own; those of a heading without own
     text cover the heading. Ids come from the document, the title and the text.
     """
@@ -56,8 +56,7 @@ class _Body(NamedTuple):
 
 def _bodies(nodes: pa.Table) -> dict[str, list[_Body]]:
     """The nodes of each document in order, in bytes."""
-    frame = pl.from_arrow(nodes)
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(nodes)
     columns = ["doc_id", "breadcrumb", "heading_start", "byte_start", "body_end"]
     bodies: dict[str, list[_Body]] = {}
     for doc_id, *body in frame.sort("doc_id", "position").select(columns).iter_rows():
@@ -112,7 +111,7 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
 
 
 def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]:
-    """Comments, and the headings that are no nodes since nothing stands under them; `bodies` in characters."""
+    """Comments, and the headings without text below them, which are not nodes; `bodies` in characters."""
     nexts = [*(body.heading for body in bodies), len(document.text)][1:]
     ranges = [(start, end, "comment") for start, end in document.comments]
     ranges += [

@@ -1,4 +1,4 @@
-"""Rows of the table of chunks made of the pieces of a document, and the account of what became none."""
+"""Rows of the table of chunks for the segments of a document, and its exclusions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ published."""
 
 
 class ChunkRows:
-    """The growing columns of the chunks of documents, and of what became none."""
+    """The growing columns of the chunks of documents, and of their exclusions."""
 
     def __init__(self, kind: str, chunker: str, settings: DocumentChunkSettings):
         self.kind, self.chunker, self.settings = kind, chunker, settings
@@ -35,7 +35,7 @@ class ChunkRows:
         omissions: Sequence[Omission] = (),
         embedded: Sequence[str] | None = None,
     ) -> None:
-        """The chunks of one document, whose pieces are in order, and what the chunker lost.
+        """The chunks of one document, whose segments are in order, and what the chunker omits.
 
         `embedded` are the texts to embed if the chunker makes them itself.
         """
@@ -92,14 +92,14 @@ class ChunkRows:
         return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))
 
     def _chunk_id(self, scope: str, text: str) -> str:
-        """Hash of document, kind, headings and text; equal ones are told apart by their number."""
+        """Hash of document, kind, headings and text; a repeated hash includes its number."""
         base = text_hash(scope + text)
         count = self.occurrences.get(base, 0)
         self.occurrences[base] = count + 1
         return text_hash(f"{base}{count}") if count else base
 
     def _headers(self, document: Document, segments: Sequence[Segment]) -> list[_Header]:
-        """What stands above each piece; the pieces of one section share it."""
+        """The headings above each segment; the segments of one section share them."""
         headers: dict[int, _Header] = {}
         for node in dict.fromkeys(p.node if p.under is None else p.under for p in segments):
             headings, title = document.headings(node), document.nodes[node].trail
@@ -110,7 +110,7 @@ class ChunkRows:
         return [headers[p.node if p.under is None else p.under] for p in segments]
 
     def _wide(self, document: Document, segments: Sequence[Segment]) -> list[str]:
-        """Each text and what stands around it for the lexical index, the first with the document's other names."""
+        """Each text and its surroundings for the lexical index, the first with the document's other names."""
         text, low, reach = document.text, document.body_start, self.settings.context_chars
         texts = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in segments]
         return ["\n".join([texts[0], *document.names]), *texts[1:]] if texts else texts
@@ -122,7 +122,7 @@ class ChunkRows:
         return (shares >= CODE_SHARE).tolist()
 
     def _place(self, document: Document, segments: Sequence[Segment]) -> None:
-        """The spans of the last pieces, in bytes."""
+        """Add the spans of the segments, in bytes."""
         starts, ends, roles, offsets = self.spans
         begins, closes = [], []
         for start, end, _, lead, _ in segments:
@@ -142,7 +142,7 @@ class ChunkRows:
     def _exclude(
         self, document: Document, blank: list[tuple[int, int]], omissions: Sequence[Omission]
     ) -> None:
-        """What became no chunk: the frontmatter, comments, pieces with nothing to see, and `omissions`."""
+        """Record the exclusions: the frontmatter, comments, segments without visible text, and `omissions`."""
         excluded = [Omission(0, document.body_start, "frontmatter")] if document.body_start else []
         excluded += [Omission(*comment, "comment") for comment in document.comments]
         for omission in (*(Omission(*span, "empty") for span in blank), *omissions):
@@ -162,7 +162,7 @@ class ChunkRows:
 
 
 class _Header(NamedTuple):
-    """What the chunks under the same headings share."""
+    """The texts that chunks under the same headings share."""
 
     headings: list[str]
     title: str

@@ -28,7 +28,7 @@ _BLANK = re.compile(r"\s")
 def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
-    The SecondBrain design, section 2: headings bound the chunks; lists and fenced code stay whole where they fit
+    The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit
     into `target_chars`; short blocks are gathered; what is larger is split at paragraphs, list
     items, lines, sentences and words, in this order, and begins with up to `overlap_chars` of what
     stands before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
@@ -41,7 +41,7 @@ def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunk
 
 
 def section_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
-    """The pieces of one document in order: they cover all behind the frontmatter, each once but for its lead."""
+    """The segments of one document in order: together they cover the text after the frontmatter once, leads apart."""
     text, last = document.text, len(document.text)
     headings = {node.start for node in document.nodes if node.depth}
     headings.update(
@@ -105,7 +105,7 @@ def _join_last(ranges: list[tuple[int, int]]) -> None:
 
 
 def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChunkSettings) -> list[int]:
-    """Where the pieces of the blocks between `edges` begin.
+    """Where the segments of the blocks between `edges` begin.
 
     Blocks are gathered up to `target_chars`. A heading stays with what follows it, a short opening
     or ending with its neighbour, which may then pass the target by `min_chars`.

@@ -1,4 +1,4 @@
-"""One document as its chunkers see it, and the pieces they cut it into as rows of chunks.
+"""One document as chunkers read it, and the segments they cut.
 
 What is here: characters and bytes, sections, code, the texts of a chunk. What is not: where to cut;
 that is in the chunkers (`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
@@ -28,9 +28,9 @@ _FENCES = ("```", "~~~")
 class Segment(NamedTuple):
     """A half-open range of characters that a chunker cut.
 
-    The `lead` characters before it repeat the end of the piece before. `node` is the place, in the
-    document's list of nodes, of the innermost node that holds all of it; `under` that of the node
-    whose headings stand above it, if that is another.
+    The `lead` characters before it repeat the end of the previous segment. `node` is the index, in the
+    document's list of nodes, of the innermost node that contains it; `under` that of the node whose
+    headings stand above it, if that is another node.
     """
 
     start: int
@@ -41,7 +41,7 @@ class Segment(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """A half-open range of characters that a chunker leaves out, and why."""
+    """A half-open range of characters that a chunker omits, and the reason."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class Omission(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A heading, or the document: the place of its parent, and the first character of its heading.
+    """A heading, or the document: the index of its parent, and the first character of its heading.
 
     `trail` is the breadcrumb without its opening mark.
     """
@@ -67,7 +67,7 @@ class Document:
     """A document and its nodes, offsets in characters.
 
     `nodes` are in document order, the document itself first; the section of a node runs from its
-    heading to the next. `text` has blanks where comments stand, which nobody is to find.
+    heading to the next. `text` has blanks where comments stand, which search must not find.
     """
 
     doc_id: str
@@ -91,7 +91,7 @@ class Document:
 
     @cached_property
     def _last_descendant(self) -> list[int]:
-        """The place of the last node below each node, or its own."""
+        """The index of the last node below each node, or its own."""
         last = list(range(len(self.nodes)))
         for index in range(len(last) - 1, 0, -1):
             parent = self.nodes[index].parent
@@ -103,7 +103,7 @@ class Document:
         return max(bisect_right(self.section_starts, position) - 1, 0)
 
     def innermost_node(self, start: int, end: int) -> int:
-        """The innermost node whose heading and all below it hold the range."""
+        """The innermost node that contains the range, subsections included."""
         node, last = self.section_at(start), self.section_at(end - 1)
         while self._last_descendant[node] < last:
             node = self.nodes[node].parent
@@ -121,7 +121,7 @@ class Document:
         return paths
 
     def embedded_trail(self, node: int) -> str:
-        """The titles down to a node; a file's name is none, so that a renamed file keeps its vectors."""
+        """The titles down to a node; without the file's name, so that a renamed file keeps its vectors."""
         return self.nodes[node].trail if self.has_own_title else BREADCRUMB_JOINT.join(self.headings(node))
 
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -142,14 +142,14 @@ class Document:
         return [end for _, end in self.comments]
 
     def display(self, start: int, end: int) -> str:
-        """What people see of a range: no comments, no blank lines around it."""
+        """The visible text of a range: without comments and surrounding blank lines."""
         display = self.text[start:end]
         if self.comments:
             display = "".join(self.text[a:b] for a, b in self.visible(start, end))
         return display.strip("\r\n").rstrip()
 
     def code_share(self, start: int, end: int) -> float:
-        """Lines of code : lines with something in them, the lines of fences left out (the Information Graph design)."""
+        """Lines of code : lines with text, without the lines of fences (Information Graph)."""
         return float(self.code_shares([start], [end])[0])
 
     def code_shares(self, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
@@ -168,12 +168,12 @@ class Document:
 
     @cached_property
     def _latin1(self) -> np.ndarray:
-        """The text with one byte for each character; what is not Latin-1 is a question mark."""
+        """The text with one byte for each character; a character outside Latin-1 is a question mark."""
         return np.frombuffer(self.text.encode("latin-1", "replace"), np.uint8)
 
     @cached_property
     def _line_counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """How many lines of code, and of something else, stand before each line; fences are neither."""
+        """How many lines of code, and of other text, stand before each line; fences count as neither."""
         has_ink = np.append(self._latin1 > ord(" "), False)
         line_has_ink = np.logical_or.reduceat(has_ink, self._line_starts)
         starts, ends, fenced = (np.array(side) for side in zip(*self.outline.code, strict=True))
@@ -194,9 +194,9 @@ class Document:
 
 def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     """The documents of two tables (`documents`, `document_nodes`) in order of their ids."""
-    rows = _frame(documents).sort("doc_id")
+    rows = pl.DataFrame(documents).sort("doc_id")
     columns = ["node_id", "parent_id", "title", "breadcrumb", "depth", "heading_start"]
-    tree = _frame(nodes.select(["doc_id", "position", *columns])).sort("doc_id", "position")
+    tree = pl.DataFrame(nodes.select(["doc_id", "position", *columns])).sort("doc_id", "position")
     runs = tree["doc_id"].rle().struct.unnest()
     ends = runs["len"].cum_sum().to_list()
     row_ranges = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
@@ -258,9 +258,3 @@ def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:
         texts += [text[at:start], _VISIBLE.sub(" ", text[start:end])]
         at = end
     return "".join([*texts, text[at:]]) if texts else text
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -1,6 +1,6 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
-What is here: the state machine of the Information Graph . What is not: headings
+What is here: the state machine of the Information Graph. What is not: headings
 (`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
@@ -62,11 +62,11 @@ def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
     The algorithm of the Information Graph; sizes are the settings `semantic_*`. Tokens are estimated,
     int(words × 1.3) a line. A second h2 in a chunk that an h1 began seals it; a heading of a level
     that the chunk began with or has reached seals it from `semantic_min_tokens`, a deeper one from
-    `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short rest
-    joins the last chunk, and a line longer than a chunk is split.
+    `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short last chunk
+    joins the previous one, and a line longer than a chunk is split.
 
     With `strict` a heading is every line that looks like one, in code too, the headings above a
-    chunk are those of its end, a rest under `semantic_min_tokens` is lost (exclusion `lost_rest`),
+    chunk are those of its end, a last chunk under `semantic_min_tokens` is lost (exclusion `lost_rest`),
     and `text_embed` is the original's text: headings above, then the lines.
     """
     rows = ChunkRows("semantic_section", f"semantic-{VERSION}", settings)
@@ -79,7 +79,7 @@ def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
 
 
 def semantic_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
-    """The pieces of one document in order; they cover all behind the frontmatter."""
+    """The segments of one document in order; they cover the text after the frontmatter."""
     limit = settings.semantic_max_tokens
     lines = _with_long_split(document.text, _lines(document.text, document.body_start), limit)
     headings = [
@@ -101,7 +101,7 @@ def semantic_segments(document: Document, settings: DocumentChunkSettings) -> li
 def _strict_segments(
     document: Document, settings: DocumentChunkSettings
 ) -> tuple[list[Segment], list[Omission], list[str]]:
-    """The pieces of the original, what it loses, and the texts it embeds."""
+    """The segments of the original algorithm, its omissions, and the texts it embeds."""
     text = document.text
     lines = _lines(text, document.body_start)
     matches = list(_HEADING_LINE.finditer(text, document.body_start))
@@ -119,7 +119,7 @@ def _strict_segments(
 
 
 def _lines(text: str, start: int) -> _Lines:
-    """The lines from a character on; what ends with a newline has no empty line behind it."""
+    """The lines from a character on; a final newline does not begin another line."""
     data = np.frombuffer(text[start:].encode("latin-1", "replace"), dtype=np.uint8)
     space = _SPACE[data]
     words = ~space
@@ -132,7 +132,7 @@ def _lines(text: str, start: int) -> _Lines:
 
 
 def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
-    """The lines with those in parts that are longer than a chunk may be."""
+    """The lines, with those split that are longer than a chunk may be."""
     chars, tokens = np.diff(lines.starts), np.diff(lines.before)
     long = (chars > limit * MAX_TOKEN_CHARS) | (tokens > limit)
     if not long.any():
