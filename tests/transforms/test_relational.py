@@ -123,7 +123,7 @@ def _stripes(t: SimpleNamespace) -> Any:
 
 
 CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
-    "checks.broken": lambda t: publish_checks.rule_violations(
+    "operations.publish_checks.rule_violations": lambda t: publish_checks.rule_violations(
         t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
     ),
     "embedding.embedded_text.joined_context": lambda t: embedded_text.joined_context(
@@ -135,15 +135,21 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.published_chunks": lambda t: embedded_text.published_chunks(
         t.message_chunks, t.document_chunks, t.conversation_chunks, t.memberships
     ),
-    "context.requoted": lambda t: embedded_text.chunks_with_quotes(_requoted(t), t.inferred_quotes),
-    "context.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
-    "context.texts_to_embed": lambda t: embedded_text.texts_to_embed(t.message_chunks, t.chunk_context),
-    "measures.body_chunks": lambda t: corpus_measures.body_chunks(t.message_chunks),
-    "measures.compared_bodies": lambda t: corpus_measures.compared_bodies(t.messages, _pairs(t)),
-    "measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t), MeasureSettings()),
-    "measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
-    "safety.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
-    "sentences.placed": lambda t: context_sentences.chunk_facts(
+    "embedding.embedded_text.chunks_with_quotes": lambda t: embedded_text.chunks_with_quotes(
+        _requoted(t), t.inferred_quotes
+    ),
+    "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
+    "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
+        t.message_chunks, t.chunk_context
+    ),
+    "mail.threads.corpus_measures.body_chunks": lambda t: corpus_measures.body_chunks(t.message_chunks),
+    "mail.threads.corpus_measures.compared_bodies": lambda t: corpus_measures.compared_bodies(
+        t.messages, _pairs(t)
+    ),
+    "mail.threads.corpus_measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t)),
+    "mail.threads.corpus_measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
+    "text.redaction.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
+    "embedding.context_sentences.chunk_facts": lambda t: context_sentences.chunk_facts(
         t.document_chunks.union(t.message_chunks), _known(t)
     ),
     "graph.stripes.embedded_chunks": lambda t: stripes.embedded_chunks(
