@@ -35,7 +35,7 @@ class ContextTables:
 
 
 def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
-    """The `chunk_context` table without sentences, and what `context.restated` returns."""
+    """The `chunk_context` table without sentences, and what `context.quotes_moved` returns."""
     return embedded_text.joined_context(
         tables.message_chunks,
         tables.memberships,
@@ -46,13 +46,13 @@ def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
 
 
 def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -> pa.Table:
-    """The published chunks with where they stand (`sentences.placed`), of all sources or those named."""
+    """The published chunks with where they stand (`sentences.chunk_facts`), of all sources or those named."""
     chunks = tables.chunks()
     if sources is not None:
         chunks = chunks.filter(chunks.source.isin(list(sources)))
     mails = canonical(tables.messages, tables.memberships)
-    known = context_sentences.Known(mails, tables.thread_tree, tables.threads, tables.documents)
-    return context_sentences.placed(chunks, known).to_pyarrow()
+    known = context_sentences.FactTables(mails, tables.thread_tree, tables.threads, tables.documents)
+    return context_sentences.chunk_facts(chunks, known).to_pyarrow()
 
 
 def told_context(tables: ContextTables, joined: pa.Table, made: pa.Table) -> pa.Table:

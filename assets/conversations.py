@@ -164,10 +164,12 @@ def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.Assets
             facts = dict(index.facts)
             made = selection.window_context(
                 _frame(conversation_markdown)["doc_id"].to_list(),
-                queries,
-                _frame(conversation_candidates),
-                kept,
-                index.passages(kept["chunk_id"].to_list()),
+                selection.Retrieval(
+                    queries,
+                    _frame(conversation_candidates),
+                    kept,
+                    index.passages(kept["chunk_id"].to_list()),
+                ),
                 facts,
                 tokens.counts,
                 settings,

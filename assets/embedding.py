@@ -140,7 +140,7 @@ def _estimate(
             truncated += int((found > embedder.max_tokens).sum())
             found = found.clip(max=embedder.max_tokens)
         counts |= dict(zip(batch.column("text_hash").to_pylist(), found.tolist(), strict=True))
-        calls += len(list(vectors.packed(found.tolist(), embedder.batch_texts, embedder.batch_tokens)))
+        calls += len(list(vectors.batch_ranges(found.tolist(), embedder.batch_texts, embedder.batch_tokens)))
     tokens = sum(counts.values())
     dollars = tokens * embedder.price / 1e6
     calls = calls if embedder.is_paid else 0
@@ -323,7 +323,7 @@ class _Pass:
         for read in batches(self.texts, self.missing, size if not self.counts else _READ_TEXTS):
             names, texts = (read.column(c).to_pylist() for c in ("text_hash", "text"))
             counts = [self.counts.get(n, 0) for n in names]
-            for part in vectors.packed(counts, size, self.embedder.batch_tokens):
+            for part in vectors.batch_ranges(counts, size, self.embedder.batch_tokens):
                 own = self._taken_on([names[i] for i in part])
                 if own:
                     self.under_way[number] = [names[i] for i in part if names[i] in own]

@@ -77,11 +77,13 @@ def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefi
         relevance = evaluation_relevance.to_pyarrow()
         contents = evaluator.contents(relevance)
         report = evaluation.report(
-            _frame(evaluation_queries.to_pyarrow()),
-            judgements(_frame(relevance), contents),
-            _frame(evaluation_runs.to_pyarrow()),
-            contents.chunks,
-            evaluator.facts(),
+            evaluation.Evaluation(
+                _frame(evaluation_queries.to_pyarrow()),
+                judgements(_frame(relevance), contents),
+                _frame(evaluation_runs.to_pyarrow()),
+                contents.chunks,
+                evaluator.facts(),
+            ),
             changes,
         )
         written = evaluator.save(report)

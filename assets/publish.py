@@ -253,7 +253,7 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         chunk_context: ibis.Table,
     ) -> Iterator[dg.AssetCheckResult]:
         published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
-        rules = checks.broken(
+        rules = checks.rule_violations(
             published,
             chunk_context,
             embeddings,

@@ -54,7 +54,7 @@ def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
         told = publisher.readiness()
         version = context.assets_def.code_versions_by_key[context.asset_key] or ""
         staged = lake.stage(TABLE, None, told.table, code_version=version, inputs={"index": told.version})
-        found, waiting = measures.lags(told.table), measures.waiting(told.table)
+        found, waiting = measures.lags(told.table), measures.waits(told.table)
         facts: dict[str, Any] = {
             "lag_by_source": dg.MetadataValue.md(measures.markdown(found)),
             **_totals(found),

@@ -82,7 +82,7 @@ def chunk_sentences(
     model: LanguageModel,
     cache: AnswerCache,
 ) -> tuple[pa.Table, SentenceReport]:
-    """Columns chunk_id, sentence and sentence_kind for every chunk of `placed`, and what it took.
+    """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and what it took.
 
     `kinds` says by source what its sentences are. A chunk about which the model says nothing usable,
     or will not be asked, has the sentence of what is known. What was answered before is not asked

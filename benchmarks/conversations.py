@@ -163,15 +163,17 @@ def _window_result(
     said = [m for t in chosen_topics for m in filed[t][:PER_TOPIC]]
     used = frozenset(said)
     texts = [_QUOTED.sub("", mails[m][2]).strip() or mails[m][0] for m in said]
-    made = conversations.consolidated(
+    made = conversations.consolidate(
         [f"author-{i % 4}" for i in range(len(said))], [mails[m][1] for m in said], texts
     )
     start = time.perf_counter()
     queries = _queries(made.markdown, len(said), settings)
     found = index.candidates(queries, settings, {"given": sorted(used)})
     documents = selection.window_documents(found, settings, index.chunk_vectors)
-    passages = selection.scored(documents, index.passages(documents["chunk_id"].to_list()))
-    block = context_block.compiled(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
+    passages = selection.scored_passages(documents, index.passages(documents["chunk_id"].to_list()))
+    block = context_block.compile_block(
+        passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand
+    )
     seconds = time.perf_counter() - start
     right = {t: set(filed[t]) - used for t in chosen_topics}
     every = frozenset().union(*right.values())
@@ -367,16 +369,16 @@ def speed(state: Path, corpora: Path) -> None:
 def _speed_run(index: IndexForContext, texts: list[str], times: list[datetime]) -> dict[str, float]:
     """Milliseconds of each step."""
     marks = [time.perf_counter()]
-    made = conversations.consolidated([f"author-{n % 7}" for n in range(len(texts))], times, texts)
+    made = conversations.consolidate([f"author-{n % 7}" for n in range(len(texts))], times, texts)
     settings = ContextSettings()
     queries = _queries(made.markdown, len(texts), settings)
     marks.append(time.perf_counter())
     found = index.candidates(queries, settings)
     marks.append(time.perf_counter())
     documents = selection.window_documents(found, settings, index.chunk_vectors)
-    passages = selection.scored(documents, index.passages(documents["chunk_id"].to_list()))
+    passages = selection.scored_passages(documents, index.passages(documents["chunk_id"].to_list()))
     marks.append(time.perf_counter())
-    context_block.compiled(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
+    context_block.compile_block(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
     marks.append(time.perf_counter())
     names = (
         f"cutting {len(queries)} queries",

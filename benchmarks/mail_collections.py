@@ -113,5 +113,5 @@ def measured(
         for number, (hits, out) in enumerate(zip(ranked, left_out, strict=True))
     }
     judged = {str(number): dict.fromkeys(sorted(right), 1) for number, right in enumerate(relevant)}
-    values = metrics.measured(runs, judged)
+    values = metrics.query_measures(runs, judged)
     return {name: values.filter(measure=name)["value"].to_numpy() for name in MEASURES}

@@ -14,7 +14,11 @@ _ONE_LINE = dict.fromkeys([*range(32), 127, *range(0x80, 0xA0), 0x2028, 0x2029],
 
 
 def shortened(text: str) -> str:
-    """The beginning of a text, as much as a message shows."""
+    """The beginning of a text, at the length that a message shows.
+
+    >>> shortened("a" * 99) == "a" * 60 + "…"
+    True
+    """
     return str(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -23,9 +27,9 @@ class WeftError(Exception):
 
     exit_code = 1
     step: str | None = None
-    """The step of the run that failed, where it was one."""
+    """The failed step, if a run failed."""
     run_id: str | None = None
-    """The Dagster run that failed, where it was one."""
+    """The failed Dagster run, if one failed."""
 
 
 class SettingsError(WeftError):
@@ -49,13 +53,13 @@ class SourceError(WeftError):
 
 
 class FetchError(WeftError):
-    """A remote cannot be fetched, and will not be before something is mended; what it gave before is kept."""
+    """A remote cannot be fetched, and will not be until something is repaired; earlier results are kept."""
 
     exit_code = 10
 
 
 class FetchInterruptedError(FetchError):
-    """A fetch that may succeed when it is repeated; `pause` is what the remote asks for, in seconds."""
+    """A fetch that may succeed if repeated; `pause` is the wait that the remote asks for, in seconds."""
 
     def __init__(self, reason: str, pause: float | None = None):
         super().__init__(reason)
@@ -63,7 +67,7 @@ class FetchInterruptedError(FetchError):
 
 
 class ChatFormatError(WeftError):
-    """A chat is in no form that Weft reads, or in two at once; begins with a short code."""
+    """A chat has no format that Weft reads, or in two at once; begins with a short code."""
 
     exit_code = 4
 
@@ -81,7 +85,7 @@ class ModelMismatchError(WeftError):
 
 
 class EmbeddingError(WeftError):
-    """An embedder returned something that is no usable vector."""
+    """An embedder returned an unusable vector."""
 
 
 class RefusedTextError(WeftError):
@@ -102,13 +106,13 @@ class AnswerCacheError(WeftError):
 
 
 class ServiceError(WeftError):
-    """A service on the network refused, failed or did not answer in time; what it gave before is kept."""
+    """A service on the network refused, failed or did not answer in time; earlier results are kept."""
 
     exit_code = 9
 
 
 class UnansweredError(ServiceError):
-    """Requests went out of which no usable answer came back: the service may ask money for them all the same."""
+    """Requests went out of which no usable answer came back: the service may charge for them."""
 
 
 class BudgetError(WeftError):
@@ -130,7 +134,7 @@ class BusyError(WeftError):
 
 
 class DiskFullError(WeftError):
-    """There is no room to write; what was there before is kept."""
+    """There is no room to write; the previous content is kept."""
 
     exit_code = 11
 
@@ -157,10 +161,10 @@ class QuerySyntaxError(QueryError):
     def __init__(self, query: str, position: int, reason: str):
         self.query, self.position = query, position
         start = max(0, position - _SHOWN)
-        shown = query[start : position + _SHOWN].translate(_ONE_LINE)
+        excerpt = query[start : position + _SHOWN].translate(_ONE_LINE)
         super().__init__(
             f"character {position + 1} of the query: {reason}, or have the query taken as plain text "
-            f"(--plain)\n  {shown}\n  {' ' * (position - start)}^"
+            f"(--plain)\n  {excerpt}\n  {' ' * (position - start)}^"
         )
 
 
@@ -169,7 +173,7 @@ class QueryInterruptedError(WeftError):
 
 
 class MemoryLimitError(WeftError):
-    """A query needs more memory than there is; what is asked is not damaged."""
+    """A query needs more memory than there is; the index is not damaged."""
 
 
 class UnknownIdError(WeftError):
@@ -179,7 +183,7 @@ class UnknownIdError(WeftError):
 
 
 class ContextError(WeftError):
-    """A block of context cannot be made again from its manifest."""
+    """A block of context cannot be reproduced from its manifest."""
 
 
 class GroundTruthError(WeftError):

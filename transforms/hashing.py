@@ -16,7 +16,11 @@ def text_hash(text: str) -> str:
 
 
 def parts_hash(parts: Iterable[str | bytes]) -> str:
-    """Hash of a sequence of texts; the boundaries count, so ("a", "b") differs from ("ab",)."""
+    """Hash of a sequence of texts; the boundaries count.
+
+    >>> parts_hash(["a", "b"]) == parts_hash(["ab"])
+    False
+    """
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

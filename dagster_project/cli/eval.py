@@ -15,7 +15,7 @@ from dagster_project.resources.evaluation.evaluate import converted, drafted, ev
 from dagster_project.resources.evaluation.evaluator import read_report
 from dagster_project.resources.evaluation.page import page as html_page
 from transforms.errors import SettingsError
-from transforms.evaluation.report import joined_reports
+from transforms.evaluation.report import before_and_after
 
 SWEEP = LazyCommand(
     "dagster_project.cli.sweeps",
@@ -67,7 +67,7 @@ def run(
 def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> None:
     """Compare two reports of `weft eval run` query by query: BEFORE and AFTER are their JSON files."""
 
-    joined = joined_reports(read_report(before), read_report(after))
+    joined = before_and_after(read_report(before), read_report(after))
     files: dict[str, str] = {}
     if place:
         place.write_text(html_page(joined), encoding="utf-8")

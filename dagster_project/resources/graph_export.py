@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from transforms.graph.hal_export import INDEX, Folder, listed
+from transforms.graph.hal_export import INDEX, Folder, file_table
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -42,7 +42,7 @@ class FileGraphExporter:
             kept: set[str] = set()
             tables = []
             for folder in folders:
-                tables.append(listed(iter([folder])))
+                tables.append(file_table(iter([folder])))
                 kept.update(str(Path(folder.path, name)) for name in folder.files)
                 done["written" if self._write(folder) else "unchanged"] += 1
             done["deleted"] = self._delete_all_but(kept)

@@ -108,8 +108,8 @@ def _lake(t: SimpleNamespace) -> corpus_measures.LakeTables:
     )  # fmt: skip
 
 
-def _known(t: SimpleNamespace) -> context_sentences.Known:
-    return context_sentences.Known(t.messages, t.thread_tree, t.threads, t.documents)
+def _known(t: SimpleNamespace) -> context_sentences.FactTables:
+    return context_sentences.FactTables(t.messages, t.thread_tree, t.threads, t.documents)
 
 
 def _classes(t: SimpleNamespace) -> pa.Table:
@@ -123,7 +123,7 @@ def _stripes(t: SimpleNamespace) -> Any:
 
 
 CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
-    "operations.publish_checks.broken": lambda t: publish_checks.broken(
+    "operations.publish_checks.rule_violations": lambda t: publish_checks.rule_violations(
         t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
     ),
     "embedding.embedded_text.joined_context": lambda t: embedded_text.joined_context(
@@ -135,7 +135,9 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.published_chunks": lambda t: embedded_text.published_chunks(
         t.message_chunks, t.document_chunks, t.conversation_chunks, t.memberships
     ),
-    "embedding.embedded_text.requoted": lambda t: embedded_text.requoted(_requoted(t), t.inferred_quotes),
+    "embedding.embedded_text.chunks_with_quotes": lambda t: embedded_text.chunks_with_quotes(
+        _requoted(t), t.inferred_quotes
+    ),
     "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
     "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
         t.message_chunks, t.chunk_context
@@ -147,7 +149,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "mail.threads.corpus_measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t)),
     "mail.threads.corpus_measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
     "text.redaction.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
-    "embedding.context_sentences.placed": lambda t: context_sentences.placed(
+    "embedding.context_sentences.chunk_facts": lambda t: context_sentences.chunk_facts(
         t.document_chunks.union(t.message_chunks), _known(t)
     ),
     "graph.stripes.embedded_chunks": lambda t: stripes.embedded_chunks(

@@ -1,7 +1,7 @@
-"""Chosen passages to a block of context: the form of the egregora design, and a compiled block that can be made again.
+"""Passages to a block of context: the form of the egregora design, and a compiled block that a manifest reproduces.
 
 Compiling follows what AvocadoDB calls context compilation: a fixed order, a budget of tokens, no
-text twice, a citation for every passage, and a manifest from which the same bytes come again.
+text twice, a citation for every passage, and a manifest that reproduces the same bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 
 @dataclass(frozen=True)
 class Passage:
-    """A chunk as it is shown: its text and where it stands.
+    """A chunk as it is displayed: its text and position.
 
     `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
     stands in, with the bytes of that, where there is one. `tags` are the document's.
@@ -60,52 +60,52 @@ class Passage:
 
     @property
     def shown(self) -> tuple[str, int, int]:
-        """Text and bytes: the passage, or what is around it if it is expanded."""
+        """Text and bytes: of the passage, or of its surroundings if it is expanded."""
         if self.expanded and self.around is not None:
             return self.around, self.around_start, self.around_end
         return self.text, self.start, self.end
 
 
-class Dropped(NamedTuple):
-    """A passage that is not in the block, and why."""
+class Omission(NamedTuple):
+    """A passage that the block omits, and the reason."""
 
     passage: Passage
     reason: str
 
 
-class Compiled(NamedTuple):
-    """A block of context, its tokens, what it holds in order and what it leaves out."""
+class CompiledBlock(NamedTuple):
+    """A block of context, its tokens, its passages in order and its omissions."""
 
     block: str
     tokens: int
     chosen: list[Passage]
-    dropped: list[Dropped]
+    dropped: list[Omission]
 
 
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
-    """The block of the egregora design, step 6; empty without passages.
+    """The block of related posts of the egregora design; empty without passages.
 
     Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
     closed, so that no text can pass for a post of its own or hide the next one.
     """
     if not passages:
         return ""
-    parts = [_SEED_HEAD]
+    texts = [_SEED_HEAD]
     for passage in passages:
         date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
         text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text[:passage_chars])) + "..."
         if fence := closing_fence(text):
             text = f"{text}\n{fence}"
         tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
-        parts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}\n- Tags: {tags}\n")
+        texts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}\n- Tags: {tags}\n")
         similarity = 0.0 if passage.similarity is None else passage.similarity
-        parts.append(f"- Similarity: {similarity:.2f}\n\n")
-    return "".join(parts)
+        texts.append(f"- Similarity: {similarity:.2f}\n\n")
+    return "".join(texts)
 
 
-def compiled(
+def compile_block(
     passages: Sequence[Passage], budget_tokens: int, count: TokenCounter, *, expand: bool = True
-) -> Compiled:
+) -> CompiledBlock:
     """The block of as many of `passages`, in their order, as the budget holds.
 
     A passage that repeats a chosen one, or that lies inside or across its bytes, is left out, and
@@ -113,89 +113,89 @@ def compiled(
     sections and mails in place of the passages from them, the best first.
     """
     chosen: list[Passage] = []
-    dropped: list[Dropped] = []
-    left = budget_tokens - count([_COMPILED_HEAD])[0]
-    costs = count([_rendered(p) for p in passages])
+    dropped: list[Omission] = []
+    remaining = budget_tokens - count([_COMPILED_HEAD])[0]
+    costs = count([_render(p) for p in passages])
     for passage, cost in zip(passages, costs, strict=True):
         if repeated := _repeats(passage, chosen):
-            dropped.append(Dropped(passage, repeated))
-        elif cost + 1 > left:
-            dropped.append(Dropped(passage, f"over_budget: {cost} tokens, {max(left, 0)} are left"))
+            dropped.append(Omission(passage, repeated))
+        elif cost + 1 > remaining:
+            dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
-            left -= cost + 1
+            remaining -= cost + 1
     if expand:
-        chosen = _expanded(chosen, left, count)
-    block = rendered_block(chosen)
+        chosen = _expand(chosen, remaining, count)
+    block = render_block(chosen)
     tokens = count([block])[0] if block else 0
     while tokens > budget_tokens:
         last = next((n for n in reversed(range(len(chosen))) if chosen[n].expanded), None)
         if last is None:
-            dropped.append(Dropped(chosen.pop(), "over_budget: the whole block is too large"))
+            dropped.append(Omission(chosen.pop(), "over_budget: the whole block is too large"))
         else:
             chosen[last] = replace(chosen[last], expanded=False)
-        block = rendered_block(chosen)
+        block = render_block(chosen)
         tokens = count([block])[0] if block else 0
-    return Compiled(block, tokens, chosen, dropped)
+    return CompiledBlock(block, tokens, chosen, dropped)
 
 
-def _expanded(chosen: list[Passage], left: int, count: TokenCounter) -> list[Passage]:
-    """The passages with what is around them, as far as the tokens that are left allow."""
+def _expand(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
+    """The passages with their surroundings, as far as the remaining tokens allow."""
     wider = [replace(p, expanded=p.around is not None) for p in chosen]
-    before, after = (count([_rendered(p) for p in listed]) for listed in (chosen, wider))
-    kept = list(chosen)
+    narrow_costs, wide_costs = (count([_render(p) for p in form]) for form in (chosen, wider))
+    result = list(chosen)
     for number, passage in enumerate(wider):
-        cost = after[number] - before[number]
-        others = kept[:number] + kept[number + 1 :]
-        if passage.expanded and cost <= left and not _repeats(passage, others):
-            kept[number] = passage
-            left -= cost
-    return kept
+        cost = wide_costs[number] - narrow_costs[number]
+        others = result[:number] + result[number + 1 :]
+        if passage.expanded and cost <= remaining and not _repeats(passage, others):
+            result[number] = passage
+            remaining -= cost
+    return result
 
 
 def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
     text, start, end = passage.shown
     folded = " ".join(text.split())
     for number, other in enumerate(chosen, start=1):
-        said, low, high = other.shown
+        other_text, low, high = other.shown
         if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
             return f"overlaps: its bytes are partly those of passage {number}"
-        if folded in " ".join(said.split()):
+        if folded in " ".join(other_text.split()):
             return f"same_text: passage {number} says it"
     return None
 
 
-def rendered_block(chosen: Sequence[Passage]) -> str:
-    """The block of these passages; none of their text can pass for ours.
+def render_block(chosen: Sequence[Passage]) -> str:
+    """The block of these passages; none of their text can pass for a line of Weft's.
 
     Every line of theirs begins with `> `, whichever sign ends it, and their brackets of citations get a backslash: those
     without are Weft's.
     """
-    return "\n".join([_COMPILED_HEAD, *map(_rendered, chosen)]) if chosen else ""
+    return "\n".join([_COMPILED_HEAD, *map(_render, chosen)]) if chosen else ""
 
 
-def _rendered(passage: Passage) -> str:
+def _render(passage: Passage) -> str:
     text, start, end = passage.shown
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    lines = _uncited(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
-    quoted = "\n".join(f"> {line}".rstrip() for line in lines)
-    title, place = (_uncited(_one_line(said)) for said in (passage.title, passage.place))
-    return f"## {title}{date}\n\n{quoted}\n\n\u27e8{place} bytes {start}-{end}\u27e9\n"
+    lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
+    body = "\n".join(f"> {line}".rstrip() for line in lines)
+    title, citation = (_escape_brackets(_one_line(line)) for line in (passage.title, passage.place))
+    return f"## {title}{date}\n\n{body}\n\n\u27e8{citation} bytes {start}-{end}\u27e9\n"
 
 
-def manifest(made: Compiled, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What made a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
+def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The origin of a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
     return {
         "manifest": VERSION,
         **facts,
-        "block_sha256": bytes_sha256(made.block.encode()),
-        "block_tokens": made.tokens,
-        "chosen": [_cited(p) for p in made.chosen],
-        "dropped": [{**_cited(d.passage), "reason": d.reason} for d in made.dropped],
+        "block_sha256": bytes_sha256(compilation.block.encode()),
+        "block_tokens": compilation.tokens,
+        "chosen": [_manifest_entry(p) for p in compilation.chosen],
+        "dropped": [{**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped],
     }
 
 
-def _cited(passage: Passage) -> dict[str, Any]:
+def _manifest_entry(passage: Passage) -> dict[str, Any]:
     text, start, end = passage.shown
     return {
         "chunk_id": passage.chunk_id,
@@ -210,10 +210,10 @@ def _cited(passage: Passage) -> dict[str, Any]:
     }
 
 
-def reproduced(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
-    """The block of a manifest made again from `passages` by chunk, byte for byte.
+def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
+    """The block of a manifest, reproduced byte for byte from `passages` by chunk.
 
-    ContextError if a chunk is missing or if the bytes are not those that the manifest names.
+    Raises ContextError if a chunk is missing or if the bytes are not those that the manifest names.
     """
     chosen = []
     for entry in recorded["chosen"]:
@@ -221,22 +221,22 @@ def reproduced(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> 
         if passage is None:
             raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
         chosen.append(replace(passage, expanded=entry["expanded"]))
-    block = rendered_block(chosen)
-    found = bytes_sha256(block.encode())
-    if found != recorded["block_sha256"]:
+    block = render_block(chosen)
+    digest = bytes_sha256(block.encode())
+    if digest != recorded["block_sha256"]:
         raise ContextError(
-            f"the block made again has SHA-256 {found}, the manifest names {recorded['block_sha256']}"
+            f"the block made again has SHA-256 {digest}, the manifest names {recorded['block_sha256']}"
         )
     return block
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """What changed from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
-    old = {e["chunk_id"]: (n, e) for n, e in enumerate(before["chosen"], start=1)}
-    new = {e["chunk_id"]: (n, e) for n, e in enumerate(after["chosen"], start=1)}
-    kept = [c for c in new if c in old]
+    old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
+    new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
+    new_order = [c for c in new if c in old]
     # Only what changed its place among those that stayed has moved.
-    stayed = [c for c in old if c in new]
+    old_order = [c for c in old if c in new]
     return {
         "added": [
             {"place": e["place"], "chunk_id": c, "rank": n} for c, (n, e) in new.items() if c not in old
@@ -246,19 +246,19 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         ],
         "moved": [
             {"place": new[c][1]["place"], "chunk_id": c, "from": old[c][0], "to": new[c][0]}
-            for c, was in zip(kept, stayed, strict=True)
+            for c, was in zip(new_order, old_order, strict=True)
             if c != was
         ],
         "resized": [
             {"place": new[c][1]["place"], "chunk_id": c, "expanded": new[c][1]["expanded"]}
-            for c in kept
+            for c in new_order
             if new[c][1]["expanded"] != old[c][1]["expanded"]
         ],
     }
 
 
-def _uncited(text: str) -> str:
-    """`text` without a citation: what could begin or end one has a backslash."""
+def _escape_brackets(text: str) -> str:
+    """`text` with a backslash before the brackets that begin and end a citation."""
     return _BRACKET.sub(r"\\\g<0>", text)
 
 

@@ -1,4 +1,4 @@
-"""What many queries of one window found, to one list without repetitions: dedup, diversity, order.
+"""The results of the queries of one window as one list without repetitions: dedup, diversity, order.
 
 Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
 window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is ranked by).
@@ -24,26 +24,26 @@ _MMR_LAMBDA = 0.6
 _SHARPNESS = 4
 
 
-def asked_with(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
     """The queries: `window_id`, `query` and `text`, by the strategy of the settings (egregora).
 
-    `windows` has doc_id, message_count and text (all that is said); `chunks` has doc_id,
+    `windows` has doc_id, message_count and text (all its messages); `chunks` has doc_id,
     chunk_index and text.
     """
-    whole = windows.filter(pl.col("text").str.strip_chars() != "")
-    whole = whole.select(
+    by_window = windows.filter(pl.col("text").str.strip_chars() != "")
+    by_window = by_window.select(
         window_id="doc_id", query=pl.lit(-1, pl.Int64), text="text", messages="message_count"
     )
-    parts = chunks.select(window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text")
+    by_chunk = chunks.select(window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text")
     if settings.strategy == "window":
-        parts = parts.clear()
+        by_chunk = by_chunk.clear()
     elif settings.strategy == "chunks":
-        whole = whole.clear()
+        by_window = by_window.clear()
     elif settings.strategy == "adaptive":
-        whole = whole.filter(pl.col("messages") <= _ADAPTIVE_MESSAGES)
-        parts = parts.join(whole, on="window_id", how="anti")
-    made = pl.concat([whole.drop("messages"), parts])
-    return made.filter(pl.col("text").str.contains(r"[\p{L}\p{N}]")).sort("window_id", "query")
+        by_window = by_window.filter(pl.col("messages") <= _ADAPTIVE_MESSAGES)
+        by_chunk = by_chunk.join(by_window, on="window_id", how="anti")
+    queries = pl.concat([by_window.drop("messages"), by_chunk])
+    return queries.filter(pl.col("text").str.contains(r"[\p{L}\p{N}]")).sort("window_id", "query")
 
 
 def telling_terms(
@@ -58,14 +58,14 @@ def telling_terms(
 
     As Lucene's MoreLikeThis chooses them; `documents_with` is the chunks that hold a term.
     """
-    counted = counted_terms(pl.Series(list(texts), dtype=pl.String), settings)
-    known = pl.DataFrame(
+    term_counts = counted_terms(pl.Series(list(texts), dtype=pl.String), settings)
+    frequencies = pl.DataFrame(
         {"term": list(documents_with), "df": list(documents_with.values())},
         schema={"term": pl.String, "df": pl.Int64},
     )
     weight = pl.col("tf") * (1 + (chunk_count - pl.col("df") + 0.5) / (pl.col("df") + 0.5)).log()
     return (
-        counted.join(known, on="term")
+        term_counts.join(frequencies, on="term")
         .filter(~pl.col("term").is_in(stems(list(stopwords), settings)))
         .with_columns(weight=weight)
         .sort("row", "weight", "term", descending=[False, True, False])
@@ -75,15 +75,15 @@ def telling_terms(
     )
 
 
-def deduplicated(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
-    """Of each document the `n` best chunks of a window, each chunk once (the egregora design, section 1.3).
+def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
+    """Of each document the `n` best chunks of a window, each chunk once (egregora).
 
     A candidate without document counts as a document of its own; one without similarity is last of
-    its document. Documents stay in the order in which they were found first, chunks best first.
+    its document. Documents stay in the order of their first candidate, chunks best first.
     """
     window = ["window_id"] if "window_id" in candidates.columns else []
     by = "score" if "score" in candidates.columns else "similarity"
-    named = candidates.with_row_index("_found").with_columns(
+    numbered = candidates.with_row_index("_found").with_columns(
         _document=pl.coalesce(
             pl.col("document_id"),
             pl.format("\x00{}", pl.coalesce(pl.col("chunk_id"), pl.col("_found").cast(pl.String))),
@@ -91,36 +91,38 @@ def deduplicated(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
         if "chunk_id" in candidates.columns
         else pl.coalesce(pl.col("document_id"), pl.format("\x00{}", pl.col("_found")))
     )
-    best = named.sort(by, "_found", descending=[True, False], nulls_last=True)
+    best = numbered.sort(by, "_found", descending=[True, False], nulls_last=True)
     if "chunk_id" in candidates.columns:
         best = best.unique([*window, "chunk_id"], keep="first", maintain_order=True)
-    kept = best.filter(pl.int_range(pl.len()).over([*window, "_document"]) < n)
-    first = named.group_by([*window, "_document"]).agg(_first=pl.col("_found").min())
+    best_of_document = best.filter(pl.int_range(pl.len()).over([*window, "_document"]) < n)
+    first = numbered.group_by([*window, "_document"]).agg(_first=pl.col("_found").min())
     return (
-        kept.join(first, on=[*window, "_document"], how="left", maintain_order="left")
+        best_of_document.join(first, on=[*window, "_document"], how="left", maintain_order="left")
         .with_columns(_place=pl.int_range(pl.len()))
         .sort("_first", "_place")
         .drop("_found", "_document", "_first", "_place")
     )
 
 
-def unlike(documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float) -> pl.DataFrame:
+def drop_similar(
+    documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float
+) -> pl.DataFrame:
     """Of each window the chunks, best first, that are less like every better one than `similarity`."""
-    kept: list[int] = []
-    ordered = documents.with_row_index("_row").sort(
+    selected: list[int] = []
+    order_documents = documents.with_row_index("_row").sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]
     )
-    for _, rows in ordered.group_by("window_id", maintain_order=True):
-        chosen: list[np.ndarray] = []
+    for _, rows in order_documents.group_by("window_id", maintain_order=True):
+        chosen_vectors: list[np.ndarray] = []
         for row, chunk in rows.select("_row", "chunk_id").iter_rows():
             vector = vectors[chunk]
-            if not chosen or float(np.max(np.stack(chosen) @ vector)) < similarity:
-                chosen.append(vector)
-                kept.append(row)
-    return documents[sorted(kept)]
+            if not chosen_vectors or float(np.max(np.stack(chosen_vectors) @ vector)) < similarity:
+                chosen_vectors.append(vector)
+                selected.append(row)
+    return documents[sorted(selected)]
 
 
-def ordered(
+def order_documents(
     candidates: pl.DataFrame,
     documents: pl.DataFrame,
     settings: ContextSettings,
@@ -130,7 +132,7 @@ def ordered(
 
     `vectors` by chunk are needed for `mmr` alone. Ties break on the chunk's id.
     """
-    parts = []
+    frames = []
     for (window,), rows in documents.sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]
     ).group_by("window_id", maintain_order=True):
@@ -143,10 +145,10 @@ def ordered(
             order = _rounds(rows)
         else:
             order = list(range(len(rows)))
-        places = np.empty(len(rows), dtype=np.int64)
-        places[order] = np.arange(1, len(rows) + 1)
-        parts.append(rows.with_columns(place=pl.Series(places)).sort("place"))
-    return pl.concat(parts) if parts else documents.with_columns(place=pl.lit(None, pl.Int64))
+        positions = np.empty(len(rows), dtype=np.int64)
+        positions[order] = np.arange(1, len(rows) + 1)
+        frames.append(rows.with_columns(place=pl.Series(positions)).sort("place"))
+    return pl.concat(frames) if frames else documents.with_columns(place=pl.lit(None, pl.Int64))
 
 
 def _rounds(rows: pl.DataFrame) -> list[int]:
@@ -171,25 +173,25 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     """
     names = [d or f"\x00{c}" for d, c in rows.select("document_id", "chunk_id").iter_rows()]
     columns: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        columns.setdefault(name, []).append(place)
+    for column, name in enumerate(names):
+        columns.setdefault(name, []).append(column)
     queries = {q: i for i, q in enumerate(sorted(set(candidates.get_column("query").to_list())))}
     matrix = np.zeros((len(queries), len(rows)))
-    listed = candidates.select("query", "document_id", "chunk_id", "score").iter_rows()
-    for query, document, chunk, score in listed:
-        for place in columns.get(document or f"\x00{chunk}", ()):
-            matrix[queries[query], place] = max(
-                matrix[queries[query], place], max(score or 0.0, 0.0) ** _SHARPNESS
+    scores = candidates.select("query", "document_id", "chunk_id", "score").iter_rows()
+    for query, document, chunk, score in scores:
+        for column in columns.get(document or f"\x00{chunk}", ()):
+            matrix[queries[query], column] = max(
+                matrix[queries[query], column], max(score or 0.0, 0.0) ** _SHARPNESS
             )
     covered = np.zeros(len(queries))
-    left = np.ones(len(rows), dtype=bool)
+    remaining = np.ones(len(rows), dtype=bool)
     order = []
     for _ in range(len(rows)):
         gain = np.maximum(matrix - covered[:, None], 0.0).sum(axis=0)
-        best = int(np.argmax(np.where(left, gain, -1.0)))
+        best = int(np.argmax(np.where(remaining, gain, -1.0)))
         if gain[best] <= 0:
             break
         order.append(best)
-        left[best] = False
+        remaining[best] = False
         covered = np.maximum(covered, matrix[:, best])
-    return [*order, *np.flatnonzero(left).tolist()]
+    return [*order, *np.flatnonzero(remaining).tolist()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -31,12 +31,14 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 
 def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
     """The queries of all windows (`window_id`, `query`, `text`) from `conversation_markdown` and the query chunks."""
-    said = settings.ask_with == "said"
-    whole = windows.select("doc_id", "message_count", text="markdown")
-    if said:
-        whole = whole.with_columns(pl.col("text").map_elements(without_headers, return_dtype=pl.String))
-    parts = chunks.select("doc_id", "chunk_index", text="text_query" if said else "text")
-    return steps.asked_with(whole, parts, settings)
+    plain = settings.ask_with == "said"
+    window_texts = windows.select("doc_id", "message_count", text="markdown")
+    if plain:
+        window_texts = window_texts.with_columns(
+            pl.col("text").map_elements(without_headers, return_dtype=pl.String)
+        )
+    query_texts = chunks.select("doc_id", "chunk_index", text="text_query" if plain else "text")
+    return steps.strategy_queries(window_texts, query_texts, settings)
 
 
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
@@ -45,67 +47,82 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
     `vectors` is asked for those chunks alone whose likeness the settings want to know.
     """
     if settings.dedup_strategy == "none":
-        kept = steps.deduplicated(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
+        selected = steps.deduplicate(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
             pl.exclude("document_id")
         )
-        kept = kept.join(
+        selected = selected.join(
             candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left"
         )
     elif settings.dedup_strategy == "semantic":
-        kept = steps.deduplicated(candidates, n=len(candidates) or 1)
-        kept = steps.unlike(kept, vectors(kept.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY)
+        selected = steps.deduplicate(candidates, n=len(candidates) or 1)
+        selected = steps.drop_similar(
+            selected, vectors(selected.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY
+        )
     else:
-        kept = steps.deduplicated(candidates, settings.dedup_max_per_doc)
-    near = vectors(kept.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
-    ordered = steps.ordered(candidates, kept, settings, near)
-    found_by = candidates.group_by(
+        selected = steps.deduplicate(candidates, settings.dedup_max_per_doc)
+    chunk_vectors = vectors(selected.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
+    ordered = steps.order_documents(candidates, selected, settings, chunk_vectors)
+    query_counts = candidates.group_by(
         "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
     ).agg(found_by=pl.col("query").n_unique().cast(pl.Int64))
     return (
         ordered.with_columns(_document=pl.coalesce("document_id", "chunk_id"))
-        .join(found_by, on=["window_id", "_document"], how="left", maintain_order="left")
+        .join(query_counts, on=["window_id", "_document"], how="left", maintain_order="left")
         .select(CONVERSATION_DOCUMENTS.names)
     )
 
 
+class Retrieval(NamedTuple):
+    """What the queries of windows retrieved.
+
+    queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES` and
+    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
+    """
+
+    queries: pl.DataFrame
+    candidates: pl.DataFrame
+    documents: pl.DataFrame
+    passages: Mapping[str, block.Passage]
+
+
 def window_context(
     windows: Sequence[str],
-    queries: pl.DataFrame,
-    candidates: pl.DataFrame,
-    documents: pl.DataFrame,
-    passages: Mapping[str, block.Passage],
+    retrieval: Retrieval,
     facts: Mapping[str, Any],
     count: TokenCounter,
     settings: ContextSettings,
 ) -> pa.Table:
-    """The table `conversation_context`: a row for each of `windows`, also for one that asked nothing."""
+    """The table `conversation_context`: a row for each of `windows`, also for one without queries."""
     rows = []
     for window in sorted(windows):
-        asked = queries.filter(pl.col("window_id") == window).sort("query")
-        mine = documents.filter(pl.col("window_id") == window).sort("place")
-        ordered = scored(mine, passages)
-        made = block.compiled(ordered, settings.budget_tokens, count, expand=settings.expand)
+        of_window = pl.col("window_id") == window
+        queries = retrieval.queries.filter(of_window).sort("query")
+        documents = retrieval.documents.filter(of_window).sort("place")
+        ordered = scored_passages(documents, retrieval.passages)
+        compilation = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
         best = ordered[: settings.top_k]
-        question = "\x00".join(asked.get_column("text"))
+        question = "\x00".join(queries.get_column("text"))
         rows.append(
             {
                 "window_id": window,
                 "index_version": facts["index_version"],
                 "outcome": CONTEXT if best else NO_HITS,
-                "query_count": len(asked),
-                "result_count": len(candidates.filter(pl.col("window_id") == window)),
-                "document_count": len(mine),
+                "query_count": len(queries),
+                "result_count": len(retrieval.candidates.filter(of_window)),
+                "document_count": len(documents),
                 "final_count": len(best),
                 "block": block.related_posts(best, _PASSAGE_CHARS),
                 "records": [_record(p) for p in best],
-                "compiled": made.block,
-                "manifest": json.dumps(context_manifest(made, question, facts, settings), sort_keys=True),
+                "compiled": compilation.block,
+                "manifest": json.dumps(
+                    context_manifest(compilation, question, facts, settings), sort_keys=True
+                ),
             }
         )
     return CONVERSATION_CONTEXT.from_rows(rows)
 
 
-def scored(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> list[block.Passage]:
+def scored_passages(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> list[block.Passage]:
     """The passages of documents in their order, with their scores."""
     return [
         replace(passages[chunk], similarity=similarity, score=score)
@@ -114,11 +131,11 @@ def scored(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> li
 
 
 def context_manifest(
-    made: block.Compiled, question: str, facts: Mapping[str, Any], settings: ContextSettings
+    compilation: block.CompiledBlock, question: str, facts: Mapping[str, Any], settings: ContextSettings
 ) -> dict[str, Any]:
     """The manifest of a compiled block, with all that it depends on."""
     return block.manifest(
-        made,
+        compilation,
         {
             **facts,
             "settings": settings.model_dump(mode="json"),

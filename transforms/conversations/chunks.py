@@ -1,4 +1,4 @@
-"""Conversations to chunks of their own, so that they are found like mail: single turns and pieces of windows."""
+"""Conversations to chunks, so that search finds them like mail: single turns and segments of windows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.conversations.pseudonyms import is_pseudonym
-from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenCounter, TokenPiece, token_pieces
-from transforms.conversations.windows import consolidated, without_headers
+from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenCounter, TokenSegment, token_segments
+from transforms.conversations.windows import consolidate, without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
@@ -28,41 +28,43 @@ _WORD = re.compile(r"[^\W_]")
 def conversation_chunks(
     messages: pa.Table, settings: ConversationSettings, count: TokenCounter
 ) -> ChunkTables:
-    """Chunks of the table `conversations`, and the messages that became none.
+    """Chunks of the table `conversations`, and the messages without a chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
     lexical index reads `neighbour_turns` turns around it as well. A chunk of the kind
-    `window_segment` is a piece of the window as it is asked with. Pseudonyms are shown and not
+    `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
     indexed. Spans are bytes of the window's Markdown.
     """
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for _, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
-        said = [t for t in turns if t["kind"] == "message"]
-        made = consolidated(*([t[n] for t in said] for n in ("author", "sent_at", "text")))
-        offsets = Offsets(made.markdown)
-        starts, ends = (offsets.bytes([r[side] for r in made.ranges]) for side in (0, 1))
-        own: list[dict[str, Any]] = []
-        for number, turn in enumerate(said):
-            place = (starts[number], ends[number])
+        spoken_turns = [t for t in turns if t["kind"] == "message"]
+        window_text = consolidate(*([t[n] for t in spoken_turns] for n in ("author", "sent_at", "text")))
+        offsets = Offsets(window_text.markdown)
+        starts, ends = (offsets.bytes([r[side] for r in window_text.ranges]) for side in (0, 1))
+        window_rows: list[dict[str, Any]] = []
+        for number, turn in enumerate(spoken_turns):
+            span = (starts[number], ends[number])
             if not _WORD.search(turn["text"]):
-                excluded.append(_exclusion(turn, place))
+                excluded.append(_exclusion(turn, span))
             elif settings.index in ("both", "turns"):
-                own.append(_turn(said, number, place))
+                window_rows.append(_turn(spoken_turns, number, span))
         if settings.index in ("both", "windows"):
-            pieces = token_pieces(made.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
-            begins = [r[0] for r in made.ranges]
-            for piece in pieces:
-                first = said[max(0, bisect_left(begins, piece.start + 1) - 1)] if said else None
-                if first and (row := _segment(first, made.markdown, piece, offsets)):
-                    own.append(row)
-        for number, row in enumerate(own):
+            segments = token_segments(window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
+            begins = [r[0] for r in window_text.ranges]
+            for segment in segments:
+                first = (
+                    spoken_turns[max(0, bisect_left(begins, segment.start + 1) - 1)] if spoken_turns else None
+                )
+                if first and (row := _segment(first, window_text.markdown, segment, offsets)):
+                    window_rows.append(row)
+        for number, row in enumerate(window_rows):
             base = parts_hash(("conversation", row["doc_id"], row["chunk_kind"], row["text_display"]))
-            seen[base] = seen.get(base, 0) + 1
-            row["chunk_id"] = base if seen[base] == 1 else parts_hash((base, str(seen[base])))
-            row |= {"chunk_index": number, "chunk_count": len(own)}
-        rows += own
+            counts[base] = counts.get(base, 0) + 1
+            row["chunk_id"] = base if counts[base] == 1 else parts_hash((base, str(counts[base])))
+            row |= {"chunk_index": number, "chunk_count": len(window_rows)}
+        rows += window_rows
     return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
 
 
@@ -77,13 +79,13 @@ def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _turn(said: Sequence[Mapping[str, Any]], number: int, place: tuple[int, int]) -> dict[str, Any]:
-    turn = said[number]
+def _turn(turns: Sequence[Mapping[str, Any]], number: int, span: tuple[int, int]) -> dict[str, Any]:
+    turn = turns[number]
     reach = _NEIGHBOUR_TURNS
-    around = [*said[max(0, number - reach) : number], *said[number + 1 : number + 1 + reach]]
+    around = [*turns[max(0, number - reach) : number], *turns[number + 1 : number + 1 + reach]]
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = _speaker(turn)
-    wide = [f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}", turn["text"], *(t["text"] for t in around)]
+    lex_texts = [f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}", turn["text"], *(t["text"] for t in around)]
     return {
         **_common(turn),
         "chunk_kind": "turn",
@@ -91,20 +93,20 @@ def _turn(said: Sequence[Mapping[str, Any]], number: int, place: tuple[int, int]
         "heading_path": [turn["title"], f"{turn['sent_at']:%Y-%m-%d}", turn["author"]],
         "text_display": f"{turn['author']}, {turn['sent_at']:%Y-%m-%d %H:%M}\n{turn['text'].strip()}",
         "text_embed": f"{when}, {speaker}: {turn['text']}" if speaker else f"{when}: {turn['text']}",
-        "text_lex": "\n".join(wide),
-        "spans": [{"byte_start": place[0], "byte_end": place[1], "role": "own"}],
+        "text_lex": "\n".join(lex_texts),
+        "spans": [{"byte_start": span[0], "byte_end": span[1], "role": "own"}],
     }
 
 
 def _segment(
-    first: Mapping[str, Any], markdown: str, piece: TokenPiece, offsets: Offsets
+    first: Mapping[str, Any], markdown: str, segment: TokenSegment, offsets: Offsets
 ) -> dict[str, Any] | None:
-    """The row of a piece of a window that begins at the turn `first`; None if nothing is said in it."""
-    text = markdown[piece.start : piece.end]
-    spoken = without_headers(text)
-    if not _WORD.search(spoken):
+    """The row of a segment of a window that begins at the turn `first`; None if it has no words."""
+    text = markdown[segment.start : segment.end]
+    speech = without_headers(text)
+    if not _WORD.search(speech):
         return None
-    overlap, start, end = offsets.bytes([piece.start, piece.own, piece.end])
+    overlap, start, end = offsets.bytes([segment.start, segment.own, segment.end])
     spans = [{"byte_start": overlap, "byte_end": start, "role": "overlap"}] if overlap < start else []
     span = f"{first['sent_at']:%d %B %Y}"
     return {
@@ -113,8 +115,8 @@ def _segment(
         "title": first["title"],
         "heading_path": [first["title"]],
         "text_display": text.strip(),
-        "text_embed": f"{first['title']}, {span}\n\n{spoken}",
-        "text_lex": spoken,
+        "text_embed": f"{first['title']}, {span}\n\n{speech}",
+        "text_lex": speech,
         "spans": [*spans, {"byte_start": start, "byte_end": end, "role": "own"}],
     }
 
@@ -123,13 +125,13 @@ def _speaker(turn: Mapping[str, Any]) -> str:
     return "" if is_pseudonym(turn["author"] or "") else str(turn["author"] or "")
 
 
-def _exclusion(turn: Mapping[str, Any], place: tuple[int, int]) -> dict[str, Any]:
+def _exclusion(turn: Mapping[str, Any], span: tuple[int, int]) -> dict[str, Any]:
     return {
         "doc_id": turn["doc_id"],
         "attachment_id": None,
         "source": turn["source"],
         "partition": turn["partition"],
-        "byte_start": place[0],
-        "byte_end": place[1],
+        "byte_start": span[0],
+        "byte_end": span[1],
         "reason": "too_little_text",
     }

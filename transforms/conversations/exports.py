@@ -1,4 +1,4 @@
-"""Chats as they are read: entries of any format, before windows and pseudonyms; Slack, Discord and plain tables."""
+"""Chats of exports: entries of any format, before windows and pseudonyms; Slack, Discord and plain tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Something that could not be read: where, why, and its bytes."""
+    """Unreadable input: its place, the reason and its bytes."""
 
     place: str
     reason: str
@@ -46,7 +46,7 @@ class Fault(NamedTuple):
 class Chat:
     """A chat in the order of its source; `names` are people it mentions who may never have written.
 
-    `name` tells it from the other chats of a source; `title` is what its program calls it, if that is another.
+    `name` identifies it among the chats of a source; `title` is the name in its program, if different.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Chat:
 
 
 def in_utc(at: datetime, timezone: str) -> datetime:
-    """`at` in UTC; one without a zone is in `timezone`. ChatFormatError for a zone nobody knows."""
+    """`at` in UTC; one without a zone is in `timezone`. Raises ChatFormatError for an unknown zone."""
     if at.tzinfo is None:
         try:
             at = at.replace(tzinfo=ZoneInfo(timezone))
@@ -70,18 +70,18 @@ def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
     """The chat of a table with a time, an author and a text, under one of the usual names.
 
     Times are timestamps, ISO 8601 texts or seconds since 1970. A row without a usable time or text
-    is a fault. ChatFormatError if one of the three columns is missing.
+    is a fault. Raises ChatFormatError if one of the three columns is missing.
     """
     lower = {c.lower(): c for c in reversed(table.column_names)}
     columns = []
-    for what, names in (("time", AT_NAMES), ("author", AUTHOR_NAMES), ("text", TEXT_NAMES)):
-        found = next((lower[n] for n in names if n in lower), None)
-        if found is None:
+    for meaning, names in (("time", AT_NAMES), ("author", AUTHOR_NAMES), ("text", TEXT_NAMES)):
+        column = next((lower[n] for n in names if n in lower), None)
+        if column is None:
             raise ChatFormatError(
-                f"no_column: no column for the {what}; one of {', '.join(names)} is looked for, there are "
+                f"no_column: no column for the {meaning}; one of {', '.join(names)} is looked for, there are "
                 f"{', '.join(table.column_names) or 'none'}"
             )
-        columns.append(table.column(found).to_pylist())
+        columns.append(table.column(column).to_pylist())
     entries, faults = [], []
     for row, (at, author, text) in enumerate(zip(*columns, strict=True)):
         when = _moment(at)
@@ -89,8 +89,8 @@ def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
             why = "no_time: the row has no readable time" if when is None else "no_text: the row has no text"
             faults.append(Fault(f"{name}:{row}", why, repr((at, author, text)).encode(errors="replace")))
             continue
-        shown = "" if author is None else str(author)
-        entries.append(Entry(in_utc(when, timezone), shown, text, _kind(text, shown)))
+        author_name = "" if author is None else str(author)
+        entries.append(Entry(in_utc(when, timezone), author_name, text, _kind(text, author_name)))
     return Chat(name, entries, frozenset(), faults)
 
 
@@ -99,13 +99,13 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
     people = {str(u["id"]): _slack_name(u) for u in users if isinstance(u, Mapping) and u.get("id")}
     entries: list[Entry] = []
     faults: list[Fault] = []
-    for place, data in sorted(days):
-        rows = _json_list(data, f"{name}/{place}", faults)
+    for file, data in sorted(days):
+        rows = _json_list(data, f"{name}/{file}", faults)
         for number, row in enumerate(rows):
             at = _moment(row.get("ts")) if isinstance(row, Mapping) else None
             if at is None:
                 faults.append(
-                    Fault(f"{name}/{place}:{number}", "no_time: the message has no ts", repr(row).encode())
+                    Fault(f"{name}/{file}:{number}", "no_time: the message has no ts", repr(row).encode())
                 )
                 continue
             entries.append(_slack_entry(row, in_utc(at, "UTC"), people))
@@ -136,8 +136,8 @@ def _slack_name(user: Mapping[str, Any]) -> str:
 def read_discord(data: bytes, name: str) -> Chat:
     """The chat of one channel as DiscordChatExporter writes it in JSON (`channel`, `messages`)."""
     try:
-        found = json.loads(data)
-        rows, channel = found["messages"], _fields(found.get("channel"))
+        export = json.loads(data)
+        rows, channel = export["messages"], _fields(export.get("channel"))
         if not isinstance(rows, list):
             raise TypeError("messages")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -152,20 +152,20 @@ def read_discord(data: bytes, name: str) -> Chat:
             )
             continue
         author = _fields(row.get("author"))
-        shown = str(author.get("nickname") or author.get("name") or author.get("id") or "")
+        display_name = str(author.get("nickname") or author.get("name") or author.get("id") or "")
         mentions = row.get("mentions")
-        for one in (author, *map(_fields, mentions if isinstance(mentions, list) else ())):
-            people[str(one.get("id"))] = str(one.get("nickname") or one.get("name") or "")
+        for person in (author, *map(_fields, mentions if isinstance(mentions, list) else ())):
+            people[str(person.get("id"))] = str(person.get("nickname") or person.get("name") or "")
         text = _DISCORD_MENTION.sub(lambda m: f"@{people.get(m[1]) or m[1]}", str(row.get("content") or ""))
         system = str(row.get("type", "Default")) not in ("Default", "Reply")
-        kind = "system" if system else _kind(text, shown)
-        entries.append(Entry(in_utc(at, "UTC"), "" if system else shown, text, kind))
+        kind = "system" if system else _kind(text, display_name)
+        entries.append(Entry(in_utc(at, "UTC"), "" if system else display_name, text, kind))
     title = str(channel.get("name") or "")
     return Chat(name, entries, frozenset(n for n in people.values() if n), faults, title)
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    """The fields of a JSON object; none where there ought to be one and is something else."""
+    """The fields of a JSON object; empty if the value is not an object."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -175,19 +175,19 @@ def _kind(text: str, author: str) -> str:
     return "message" if text.strip() else "media"
 
 
-def _json_list(data: bytes, place: str, faults: list[Fault]) -> list[Any]:
+def _json_list(data: bytes, file: str, faults: list[Fault]) -> list[Any]:
     try:
         rows = json.loads(data)
     except (ValueError, RecursionError):
         rows = None
     if not isinstance(rows, list):
-        faults.append(Fault(place, "no_json: the file is no JSON list", data))
+        faults.append(Fault(file, "no_json: the file is no JSON list", data))
         return []
     return rows
 
 
 def _moment(value: object) -> datetime | None:
-    """A time from what tables and exports write; None if it is none, or if no zone can be reckoned with."""
+    """A time from what tables and exports write; None if it is not a time, or outside the years that zones cover."""
     at = _any_moment(value)
     return at if at and MINYEAR < at.year < MAXYEAR else None
 

@@ -15,7 +15,7 @@ _WORD = re.compile(r"\w+")
 _MENTIONED = re.compile(r"@\W?(\w+)")
 _NUMBER = 6
 _LETTERS = 3
-"""Names with fewer letters or digits are replaced behind an @ alone: they are too often other words."""
+"""Names with fewer letters or digits are replaced only after an @, as they are often other words."""
 
 Pseudonym = Callable[[str], str]
 
@@ -34,7 +34,11 @@ def keyed_pseudonym(key: bytes) -> Pseudonym:
 
 
 def is_pseudonym(author: str) -> bool:
-    """True if an author is shown by a pseudonym."""
+    """True if an author is a pseudonym.
+
+    >>> is_pseudonym(keyed_pseudonym(b"key")("Maud")), is_pseudonym("Maud")
+    (True, False)
+    """
     return bool(_UUID.fullmatch(author))
 
 
@@ -46,71 +50,71 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
     an `@`, and whatever stands between the marks that WhatsApp puts around a mention. First names
     without an `@` stay: they are too often other words.
     """
-    listed = list(texts)
-    everything = "\n".join(listed)
-    folded = everything.casefold()
+    originals = list(texts)
+    joined = "\n".join(originals)
+    folded = joined.casefold()
     words, mentioned = set(_WORD.findall(folded)), set(_MENTIONED.findall(folded))
-    known = {" ".join(_INVISIBLE.sub("", n).split()) for n in names}
-    known = {n for n in known if _WORD.search(n) and not _UUID.fullmatch(n)}
-    present = [n for n in known if _first(n) in words]
-    mentions = {m: n for m, n in _mentions(known).items() if _first(m) in mentioned}
-    plain = _by_first_word([n for n in present if sum(c.isalnum() for c in n) >= _LETTERS])
+    people = {" ".join(_INVISIBLE.sub("", n).split()) for n in names}
+    people = {n for n in people if _WORD.search(n) and not _UUID.fullmatch(n)}
+    present = [n for n in people if _first(n) in words]
+    mentions = {m: n for m, n in _mentions(people).items() if _first(m) in mentioned}
+    by_word = _by_first_word([n for n in present if sum(c.isalnum() for c in n) >= _LETTERS])
     at = re.compile(rf"@(?:{_longest_first(mentions)})(?!\w)", re.I) if mentions else None
 
     def masked(text: str) -> str:
         text = _MARKED.sub(lambda m: f"@{pseudonym(m[1])}", text)
         if at:
             text = at.sub(lambda m: f"@{pseudonym(mentions[m[0][1:].casefold()])}", text)
-        return _replaced(text, plain, pseudonym) if plain else text
+        return _replaced(text, by_word, pseudonym) if by_word else text
 
-    return [masked(text) for text in listed] if at or plain or "@\u2068" in everything else listed
+    return [masked(text) for text in originals] if at or by_word or "@\u2068" in joined else originals
 
 
 def _mentions(names: set[str]) -> dict[str, str]:
     """What may stand behind an `@`, in lower case, and whom it names: a name, a first name of one alone, a number."""
     firsts: dict[str, set[str]] = {}
     for name in sorted(names):
-        # Before a name may stand what is none: `~ Bob` is a contact that the phone does not know.
-        first = next(part for part in name.split(" ") if _WORD.search(part))
+        # The first segment may not be a name: `~ Bob` is a contact that the phone does not know.
+        first = next(word for word in name.split(" ") if _WORD.search(word))
         firsts.setdefault(first.casefold(), set()).add(name)
-    found = {first: next(iter(full)) for first, full in firsts.items() if len(full) == 1}
-    found |= {digits: n for n in sorted(names) if len(digits := re.sub(r"\D", "", n)) >= _NUMBER}
-    return found | {n.casefold(): n for n in sorted(names)}
+    mentions = {first: next(iter(full)) for first, full in firsts.items() if len(full) == 1}
+    mentions |= {digits: n for n in sorted(names) if len(digits := re.sub(r"\D", "", n)) >= _NUMBER}
+    return mentions | {n.casefold(): n for n in sorted(names)}
 
 
 def _first(name: str) -> str:
     """The first word of a name, in lower case."""
-    found = _WORD.search(name)
-    assert found
-    return found[0].casefold()
+    match = _WORD.search(name)
+    assert match
+    return match[0].casefold()
 
 
 def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
-    """For each first word the names that begin with it, longest first: what stands before the word, and a pattern.
+    """For each first word the names that begin with it, longest first: the offset of the word, and a pattern.
 
     Names of several words and addresses are found whatever their case, single words as they are.
     """
-    found: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
+    patterns: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
     for name in sorted(names, key=lambda n: (-len(n), n)):
-        before = _WORD.search(name)
+        first_word = _WORD.search(name)
         flags = re.I if " " in name or "@" in name else 0
         pattern = re.compile(rf"(?<!\w){_longest_first([name])}(?!\w)", flags)
-        found.setdefault(_first(name), []).append((before.start() if before else 0, pattern))
-    return found
+        patterns.setdefault(_first(name), []).append((first_word.start() if first_word else 0, pattern))
+    return patterns
 
 
 def _replaced(text: str, names: dict[str, list[tuple[int, re.Pattern[str]]]], pseudonym: Pseudonym) -> str:
     """`text` with names replaced: one look-up per word, so that the work does not grow with the names."""
-    parts: list[str] = []
+    texts: list[str] = []
     end = 0
     for word in _WORD.finditer(text):
-        for before, pattern in names.get(word[0].casefold(), ()):
-            start = word.start() - before
+        for offset, pattern in names.get(word[0].casefold(), ()):
+            start = word.start() - offset
             if start >= end and (match := pattern.match(text, start)):
-                parts += [text[end:start], pseudonym(match[0])]
+                texts += [text[end:start], pseudonym(match[0])]
                 end = match.end()
                 break
-    return "".join([*parts, text[end:]]) if parts else text
+    return "".join([*texts, text[end:]]) if texts else text
 
 
 def _longest_first(names: Iterable[str]) -> str:
@@ -119,5 +123,5 @@ def _longest_first(names: Iterable[str]) -> str:
 
 
 def _folded(name: str) -> str:
-    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name))
-    return " ".join(plain.split()).casefold()
+    visible = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name))
+    return " ".join(visible.split()).casefold()

@@ -1,4 +1,4 @@
-"""Markdown to pieces of at most so many tokens: what is asked with, and what of windows is stored."""
+"""Markdown to segments within a limit of tokens: the queries of windows, and the table that stores them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TokenCounter = Callable[[Sequence[str]], list[int]]
 """How many tokens each text has under the model's tokenizer."""
 
 
-class TokenPiece(NamedTuple):
-    """Characters `start` to `end` of a text; those before `own` repeat the end of the piece before."""
+class TokenSegment(NamedTuple):
+    """Characters `start` to `end` of a text; those before `own` repeat the end of the previous segment."""
 
     start: int
     own: int
@@ -35,39 +35,41 @@ class TokenPiece(NamedTuple):
     tokens: int
 
 
-class _Part(NamedTuple):
+class _Paragraph(NamedTuple):
     start: int
     end: int
     tokens: int
 
 
-def token_pieces(text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter) -> list[TokenPiece]:
-    """Pieces of `text` that end where paragraphs end, none of more than `max_tokens` tokens.
+def token_segments(
+    text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter
+) -> list[TokenSegment]:
+    """Segments of `text` that end with a paragraph, each of at most `max_tokens` tokens.
 
-    As in egregora: paragraphs are gathered while they fit; a piece begins with the last whole
+    The egregora design: a segment gathers paragraphs while they fit and begins with the last whole
     paragraphs of the one before that have at most `overlap_tokens` tokens together. A paragraph
-    that is too large is split at lines, sentences and words. The counts are those of the pieces
-    as they are, since the tokens of parts do not add up exactly.
+    that is too large is split at lines, sentences and words. Tokens are counted over the final
+    segments, since the counts of paragraphs do not add up exactly.
     """
     limit = max_tokens
     while True:
-        parts = _parts(text, limit, count)
-        found = _gathered(parts, limit, min(overlap_tokens, limit // 2))
-        counts = count([text[p.start : p.end] for p in found])
+        paragraphs = _paragraphs(text, limit, count)
+        segments = _gather(paragraphs, limit, min(overlap_tokens, limit // 2))
+        counts = count([text[p.start : p.end] for p in segments])
         if max(counts, default=0) <= max_tokens:
-            return [p._replace(tokens=n) for p, n in zip(found, counts, strict=True)]
+            return [p._replace(tokens=n) for p, n in zip(segments, counts, strict=True)]
         limit = max(1, int(limit * _SHRINK))
 
 
-def _parts(text: str, limit: int, count: TokenCounter) -> list[_Part]:
+def _paragraphs(text: str, limit: int, count: TokenCounter) -> list[_Paragraph]:
     """The paragraphs, and the parts of those that are too large."""
     edges = [0, *(e for m in _PARAGRAPH.finditer(text) for e in (m.start(), m.end())), len(text)]
     waiting = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if text[a:b].strip()]
-    done: list[_Part] = []
+    done: list[_Paragraph] = []
     while waiting:
         counts = count([text[a:b] for a, b in waiting])
         done += [
-            _Part(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
+            _Paragraph(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
         ]
         waiting = [
             smaller
@@ -83,22 +85,28 @@ def _smaller(text: str, start: int, end: int, target: int) -> list[tuple[int, in
     return [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if text[a:b].strip()]
 
 
-def _gathered(parts: Sequence[_Part], limit: int, overlap: int) -> list[TokenPiece]:
-    found: list[TokenPiece] = []
+def _gather(paragraphs: Sequence[_Paragraph], limit: int, overlap: int) -> list[TokenSegment]:
+    segments: list[TokenSegment] = []
     first = own = total = 0
-    for number, part in enumerate(parts):
-        if number > own and total + part.tokens + _JOIN_TOKENS > limit:
-            found.append(TokenPiece(parts[first].start, parts[own].start, parts[number - 1].end, total))
+    for number, paragraph in enumerate(paragraphs):
+        if number > own and total + paragraph.tokens + _JOIN_TOKENS > limit:
+            segments.append(
+                TokenSegment(
+                    paragraphs[first].start, paragraphs[own].start, paragraphs[number - 1].end, total
+                )
+            )
             own, first, total = number, number, 0
             while first > 0:
-                more = total + parts[first - 1].tokens + _JOIN_TOKENS
-                if more > overlap or more + part.tokens > limit:
+                more = total + paragraphs[first - 1].tokens + _JOIN_TOKENS
+                if more > overlap or more + paragraph.tokens > limit:
                     break
                 first, total = first - 1, more
-        total += part.tokens + _JOIN_TOKENS
-    if parts:
-        found.append(TokenPiece(parts[first].start, parts[own].start, parts[-1].end, total))
-    return found
+        total += paragraph.tokens + _JOIN_TOKENS
+    if paragraphs:
+        segments.append(
+            TokenSegment(paragraphs[first].start, paragraphs[own].start, paragraphs[-1].end, total)
+        )
+    return segments
 
 
 def conversation_query_chunks(
@@ -106,28 +114,28 @@ def conversation_query_chunks(
 ) -> pa.Table:
     """The table `conversation_query_chunks` of the windows of `conversation_markdown`."""
     rows = []
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for window in windows.to_pylist():
         text = window["markdown"]
-        pieces = token_pieces(text, settings.query_tokens, OVERLAP_TOKENS, count)
+        segments = token_segments(text, settings.query_tokens, OVERLAP_TOKENS, count)
         offsets = Offsets(text)
-        for number, piece in enumerate(pieces):
-            said = text[piece.start : piece.end]
-            base = parts_hash((window["doc_id"], said))
-            seen[base] = seen.get(base, 0) + 1
-            overlap, start, end = offsets.bytes([piece.start, piece.own, piece.end])
+        for number, segment in enumerate(segments):
+            segment_text = text[segment.start : segment.end]
+            base = parts_hash((window["doc_id"], segment_text))
+            counts[base] = counts.get(base, 0) + 1
+            overlap, start, end = offsets.bytes([segment.start, segment.own, segment.end])
             rows.append(
                 {
-                    "query_id": base if seen[base] == 1 else parts_hash((base, str(seen[base]))),
+                    "query_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
                     **{n: window[n] for n in ("doc_id", "source", "partition")},
                     "chunk_index": number,
-                    "chunk_count": len(pieces),
-                    "token_count": piece.tokens,
+                    "chunk_count": len(segments),
+                    "token_count": segment.tokens,
                     "overlap_start": overlap,
                     "byte_start": start,
                     "byte_end": end,
-                    "text": said,
-                    "text_query": without_headers(said) or said,
+                    "text": segment_text,
+                    "text_query": without_headers(segment_text) or segment_text,
                 }
             )
     return CONVERSATION_QUERY_CHUNKS.from_rows(rows)

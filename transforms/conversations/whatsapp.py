@@ -1,6 +1,6 @@
 """WhatsApp chat exports to entries: the line forms of Android and iOS in all their date orders.
 
-What is here: where a message begins, and when. What is not: windows, pseudonyms, tables; those are
+What is here: the start and time of each message. What is not: windows, pseudonyms, tables; those are
 in `transforms.conversations.windows`.
 """
 
@@ -85,26 +85,26 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
         raise ChatFormatError("no_messages: no line begins as a message of a WhatsApp export does")
     style = sum(h.is_ios for h in heads) * 2 > len(heads)
     heads = [h for h in heads if h.is_ios == style]
-    chosen = _date_order(heads, order)
-    dated = [(h, at) for h in heads if (at := _time(h, chosen))]
+    date_order = _date_order(heads, order)
+    dated = [(h, at) for h in heads if (at := _time(h, date_order))]
     if len(dated) < len(heads) * (1 - _ODD_DATES) - 2:
         raise ChatFormatError(
-            f"mixed_dates: {len(heads) - len(dated)} of {len(heads)} lines have no {chosen} date; two exports in one "
+            f"mixed_dates: {len(heads) - len(dated)} of {len(heads)} lines have no {date_order} date; two exports in one "
             "file? Split them, or set `date_order` of the source"
         )
-    kept = _in_order(dated)
+    in_order = _in_order(dated)
     entries, faults = [], []
-    if before := text[: kept[0][0].start].strip():
-        faults.append(Fault(f"{name}:0", "before_first: text before the first message", before.encode()))
+    if preamble := text[: in_order[0][0].start].strip():
+        faults.append(Fault(f"{name}:0", "before_first: text before the first message", preamble.encode()))
     names: set[str] = set()
-    for (head, at), following in zip(kept, [*(h.start for h, _ in kept[1:]), len(text)], strict=True):
-        said = text[head.end : following].removesuffix("\n")
-        entries.append(_entry(in_utc(at, timezone), said, names))
+    for (head, at), following in zip(in_order, [*(h.start for h, _ in in_order[1:]), len(text)], strict=True):
+        body = text[head.end : following].removesuffix("\n")
+        entries.append(_entry(in_utc(at, timezone), body, names))
     return Chat(name, entries, frozenset(names), faults)
 
 
 def _heads(text: str) -> list[_Head]:
-    found = []
+    heads = []
     for match in _HEAD.finditer(text):
         bracketed = bool(match["open"]) and bool(match["close"])
         if bracketed == bool(match["dash"]) or bool(match["open"]) != bool(match["close"]):
@@ -117,8 +117,8 @@ def _heads(text: str) -> list[_Head]:
         clock = (hour, int(match["m"]), int(match["s"] or 0))
         a, b, c = (int(p) for p in parts)
         la, lb, lc = (len(p) for p in parts)
-        found.append(_Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(half)))
-    return found
+        heads.append(_Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(half)))
+    return heads
 
 
 def _date_order(heads: Sequence[_Head], order: DateOrder) -> DateOrder:
@@ -160,45 +160,45 @@ def _time(head: _Head, order: str) -> datetime | None:
 
 
 def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime]]:
-    """Those that time runs forward through; a few that are far out of it are text that somebody typed.
+    """The heads in order of time; a few heads far out of order are text that somebody typed.
 
-    The longest sequence that never steps back (Fredman 1975), and what lies within a day of it.
+    The longest sequence that never steps back (Fredman 1975), and heads within a day of it.
     """
     tails: list[datetime] = []
-    places: list[int] = []
-    before: list[int] = []
+    tail_indexes: list[int] = []
+    predecessors: list[int] = []
     for number, (_, at) in enumerate(dated):
         slot = bisect_right(tails, at)
-        before.append(places[slot - 1] if slot else -1)
+        predecessors.append(tail_indexes[slot - 1] if slot else -1)
         if slot == len(tails):
             tails.append(at)
-            places.append(number)
+            tail_indexes.append(number)
         else:
-            tails[slot], places[slot] = at, number
+            tails[slot], tail_indexes[slot] = at, number
     chain = set()
-    at_end = places[-1]
+    at_end = tail_indexes[-1]
     while at_end >= 0:
         chain.add(at_end)
-        at_end = before[at_end]
-    kept, last = [], None
+        at_end = predecessors[at_end]
+    remaining, last = [], None
     for number, (head, at) in enumerate(dated):
         if number in chain:
             last = at
         elif last is None or abs(at - last) > _OUT_OF_ORDER:
             continue
-        kept.append((head, at))
-    return kept if len(dated) - len(kept) <= len(dated) * _ODD_DATES + 2 else dated
+        remaining.append((head, at))
+    return remaining if len(dated) - len(remaining) <= len(dated) * _ODD_DATES + 2 else dated
 
 
-def _entry(at: datetime, said: str, names: set[str]) -> Entry:
-    match = _AUTHOR.match(said)
+def _entry(at: datetime, body: str, names: set[str]) -> Entry:
+    match = _AUTHOR.match(body)
     if match is None or _ACTION.search(match["author"]):
-        if found := _MEMBERS.match(said.lstrip("\u200e\u200f")):
+        if members := _MEMBERS.match(body.lstrip("\u200e\u200f")):
             names.update(
-                n.strip() for n in found.groups() if n and n.strip().lower() not in ("you", "this group")
+                n.strip() for n in members.groups() if n and n.strip().lower() not in ("you", "this group")
             )
-        return Entry(at, "", said, "system")
-    author, text = match["author"].strip(), said[match.end() :]
+        return Entry(at, "", body, "system")
+    author, text = match["author"].strip(), body[match.end() :]
     if _SYSTEM.match(text):
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
     first = text.split("\n", 1)[0]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 class Window(NamedTuple):
-    """A part of a conversation: its key, the number of its first turn, and its entries."""
+    """A range of turns of a conversation: its key, the number of its first turn, and its entries."""
 
     key: str
     first: int
@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of what it holds."""
+        """Hash of its entries."""
         rows = (part for e in self.entries for part in (e.at.isoformat(), e.author, e.text, e.kind))
         return parts_hash([str(self.first), *rows])
 
@@ -46,8 +46,8 @@ class Consolidated(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
-def told(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
-    """`chat` as it may be stored: valid text, and with a `pseudonym` no known name in it.
+def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
+    """`chat` ready for storage: valid text and, with a `pseudonym`, without known names.
 
     Name and title of the chat itself are treated as texts, as an export between two people carries
     the name of one.
@@ -56,15 +56,17 @@ def told(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     if pseudonym is None:
         return Chat(_one_line(chat.name), entries, chat.names, chat.faults, _one_line(chat.title))
     names = {e.author for e in entries if e.author} | {_one_line(n) for n in chat.names}
-    said = [_one_line(chat.name), _one_line(chat.title), *(e.text for e in entries)]
-    name, title, *texts = masked_texts(said, names, pseudonym)
-    hidden = [
+    originals = [_one_line(chat.name), _one_line(chat.title), *(e.text for e in entries)]
+    name, title, *texts = masked_texts(originals, names, pseudonym)
+    masked_entries = [
         e._replace(author=e.author and pseudonym(e.author), text=text)
         for e, text in zip(entries, texts, strict=True)
     ]
-    places = masked_texts([f.place for f in chat.faults], names, pseudonym)
-    faults = [f._replace(place=place) for f, place in zip(chat.faults, places, strict=True)]
-    return Chat(name, hidden, frozenset(), faults, title)
+    masked_places = masked_texts([f.place for f in chat.faults], names, pseudonym)
+    faults = [
+        f._replace(place=masked_place) for f, masked_place in zip(chat.faults, masked_places, strict=True)
+    ]
+    return Chat(name, masked_entries, frozenset(), faults, title)
 
 
 def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]:
@@ -75,17 +77,17 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
     An entry that stands behind a later one belongs to the later one's time.
     """
     marks = _marks([e.at for e in chat.entries], settings, timezone)
-    found: list[Window] = []
-    taken: dict[str, int] = {}
+    result: list[Window] = []
+    key_counts: dict[str, int] = {}
     at = 0
     for _, members in groupby(marks):
         size = len(list(members))
         key = _key(marks[at], chat.entries[at].at, settings)
-        taken[key] = taken.get(key, 0) + 1
-        key = key if taken[key] == 1 else f"{key}-{taken[key]}"
-        found.append(Window(key, at, chat.entries[at : at + size]))
+        key_counts[key] = key_counts.get(key, 0) + 1
+        key = key if key_counts[key] == 1 else f"{key}-{key_counts[key]}"
+        result.append(Window(key, at, chat.entries[at : at + size]))
         at += size
-    return found
+    return result
 
 
 def _marks(times: Sequence[datetime], settings: WindowSettings, timezone: str) -> list[str]:
@@ -116,7 +118,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
     """The table `conversations` of one window, in order of turn."""
     conversation = f"{source}:{chat.name}"
     rows = len(window.entries)
-    columns = {
+    columns: dict[str, list[Any]] = {
         "conversation_id": [conversation] * rows,
         "doc_id": [window_id(conversation, window.key)] * rows,
         "source": [source] * rows,
@@ -129,25 +131,25 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
         "text": [e.text for e in window.entries],
         "kind": [e.kind for e in window.entries],
     }
-    return pa.Table.from_pydict(columns, schema=CONVERSATION_MESSAGES.arrow)
+    return CONVERSATION_MESSAGES.from_columns(columns)
 
 
 def window_id(conversation_id: str, window: str) -> str:
-    """What per-document dedup counts: a window of a conversation."""
+    """The id of a window, by which deduplication counts documents."""
     return f"{conversation_id}@{window}"
 
 
-def quarantined(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
-    """The table `conversation_quarantine` of what could not be read; equal places are told apart."""
-    seen: dict[str, int] = {}
+def quarantine_rows(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
+    """The table `conversation_quarantine` of unreadable input; equal places get a number."""
+    counts: dict[str, int] = {}
     rows = []
     for place, reason, data in faults:
-        seen[place] = seen.get(place, 0) + 1
+        counts[place] = counts.get(place, 0) + 1
         rows.append(
             {
                 "source": source,
                 "partition": partition,
-                "place": place if seen[place] == 1 else f"{place} ({seen[place]})",
+                "place": place if counts[place] == 1 else f"{place} ({counts[place]})",
                 "reason": reason,
                 "message_id": None,
                 "byte_count": len(data),
@@ -157,17 +159,17 @@ def quarantined(faults: Sequence[Fault], source: str, partition: str) -> pa.Tabl
     return QUARANTINE.from_rows(rows)
 
 
-def consolidated(
+def consolidate(
     authors: Sequence[str], times: Sequence[datetime | str], texts: Sequence[str]
 ) -> Consolidated:
-    """The messages as one Markdown text, in the form of the egregora design, section 1.1.
+    """The messages as one Markdown text, in the form of the egregora design.
 
     Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
     and its text; a blank line stands between messages and a line end behind the last. A line of a
     text that looks like such a heading gets a backslash before it, so that nobody can forge a
     message. No messages make an empty text.
     """
-    parts: list[str] = []
+    sections: list[str] = []
     ranges = []
     at = 0
     for number, (author, time, text) in enumerate(zip(authors, times, texts, strict=True), start=1):
@@ -176,15 +178,15 @@ def consolidated(
         head = (
             f"{gap}## Message {number}\n**Author:** {_one_line(author)}\n**Timestamp:** {_one_line(when)}\n\n"
         )
-        said = _FORGED.sub(r"\\", text.strip("\n").rstrip())
-        ranges.append((at + len(head), at + len(head) + len(said)))
-        parts += [head, said, "\n"]
-        at += len(head) + len(said) + 1
-    return Consolidated("".join(parts), ranges)
+        body = _FORGED.sub(r"\\", text.strip("\n").rstrip())
+        ranges.append((at + len(head), at + len(head) + len(body)))
+        sections += [head, body, "\n"]
+        at += len(head) + len(body) + 1
+    return Consolidated("".join(sections), ranges)
 
 
 def without_headers(markdown: str) -> str:
-    """What was said: a piece of consolidated Markdown without the headings, authors and times."""
+    """The texts of a segment of consolidated Markdown, without headings, authors and times."""
     return _BLANK_LINES.sub("\n\n", _HEADER.sub("", markdown)).strip()
 
 
@@ -192,20 +194,20 @@ def conversation_markdown(messages: pa.Table) -> pa.Table:
     """The table `conversation_markdown`: one row per window of `conversations`, messages with text alone."""
     rows = []
     for window, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
-        listed = list(turns)
-        said = [t for t in listed if t["kind"] == "message"]
-        made = consolidated(*([t[n] for t in said] for n in ("author", "sent_at", "text")))
-        first = listed[0]
+        window_turns = list(turns)
+        text_turns = [t for t in window_turns if t["kind"] == "message"]
+        window_text = consolidate(*([t[n] for t in text_turns] for n in ("author", "sent_at", "text")))
+        first = window_turns[0]
         rows.append(
             {
                 **{n: first[n] for n in ("conversation_id", "source", "partition", "window", "title")},
                 "doc_id": window,
-                "first_at": min(t["sent_at"] for t in listed),
-                "last_at": max(t["sent_at"] for t in listed),
-                "message_count": len(said),
-                "author_count": len({t["author"] for t in said}),
-                "markdown": made.markdown,
-                "content_hash": text_hash(made.markdown),
+                "first_at": min(t["sent_at"] for t in window_turns),
+                "last_at": max(t["sent_at"] for t in window_turns),
+                "message_count": len(text_turns),
+                "author_count": len({t["author"] for t in text_turns}),
+                "markdown": window_text.markdown,
+                "content_hash": text_hash(window_text.markdown),
             }
         )
     return CONVERSATION_WINDOWS.from_rows(rows)

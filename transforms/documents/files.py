@@ -1,4 +1,4 @@
-"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each ends in one.
+"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is in one of them.
 
 What is here: formats, charsets, titles, tags, aliases and times. What is not: finding files, heading
 trees (`transforms.documents.nodes`), links (`transforms.documents.links`), chunks.
@@ -28,7 +28,7 @@ from transforms.text.charsets import decode_text
 VERSION = "2"
 
 _MAX_RST_BYTES = 1 << 20
-"""Bytes; a larger reStructuredText file is set aside, docutils is slow."""
+"""Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
 _CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -66,7 +66,7 @@ class DocumentTables(NamedTuple):
 
 
 class _FileFaultError(Exception):
-    """A file is no document; the text is the reason, as `code: explanation`."""
+    """A file cannot become a document; the text is the reason, as `code: explanation`."""
 
 
 class _Text(NamedTuple):
@@ -80,46 +80,50 @@ class _Text(NamedTuple):
 def read_documents(
     files: Iterable[RawFile], *, source: str, partition: str, settings: DocumentSettings
 ) -> DocumentTables:
-    """The documents of one partition in the order of their paths, and what is none.
+    """The documents of one partition in the order of their paths, and the quarantined files.
 
     The stored text of Markdown and plain text is the file's own, byte order mark and line ends
     included; that of reStructuredText and HTML is the Markdown it was converted to. Files that are
     not UTF-8 are decoded and say so in `defects`. Quarantined are files with a fault, of unknown
     format (`unknown_format`), over `max_document_bytes` (`too_large`), `binary`, `empty` or blank
-    ones, a path given twice (`duplicate`), one that is no Unicode (`bad_path`) and reStructuredText
+    ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and reStructuredText
     that cannot be read (`unreadable`).
     """
     rows: list[dict[str, Any]] = []
-    aside: list[dict[str, Any]] = []
+    quarantine: list[dict[str, Any]] = []
     shared = {"source": source, "partition": partition}
     seen: set[str] = set()
     for file in sorted(files, key=lambda file: (file.path, file.data)):
-        place = file.path.encode("utf-8", "backslashreplace").decode()
+        printable = file.path.encode("utf-8", "backslashreplace").decode()
         try:
-            _check(file, place, seen, settings)
+            _check(file, printable, seen, settings)
             row = _document(file, source)
         except _FileFaultError as fault:
             byte_count, digest = len(file.data), bytes_sha256(file.data)
-            row = {"place": place, "reason": str(fault), "message_id": None}
-            aside.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
+            row = {"place": printable, "reason": str(fault), "message_id": None}
+            quarantine.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
             continue
         seen.add(file.path)
         rows.append(shared | row)
-    return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(aside))
+    return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(quarantine))
 
 
 def file_name(path: str) -> str:
-    """The last part of a path without its extension."""
+    """The last segment of a path without the extension of a document format.
+
+    >>> file_name("notes/Release 2.0.md"), file_name("notes/Release 2.0")
+    ('Release 2.0', 'Release 2.0')
+    """
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
     return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
 
 
-def _check(file: RawFile, place: str, seen: set[str], settings: DocumentSettings) -> None:
-    """Raise `_FileFaultError` for a file that is not even looked into."""
+def _check(file: RawFile, printable: str, seen: set[str], settings: DocumentSettings) -> None:
+    """Raise `_FileFaultError` for a file that is not read."""
     if file.fault is not None:
         raise _FileFaultError(file.fault)
-    if place != file.path:
+    if printable != file.path:
         raise _FileFaultError("bad_path: the file name is not valid Unicode; rename the file")
     if file.path in seen:
         raise _FileFaultError("duplicate: the path was given twice")
@@ -203,8 +207,8 @@ def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
     controls = sum(1 for _ in _CONTROL.finditer(data))
     if controls * 20 > len(data):
         raise _FileFaultError("binary: it is not UTF-8, and over 5 % of it are control characters")
-    read = decode_text(data, declared)
-    return read.text, [f"charset_{read.outcome}"]
+    decoded = decode_text(data, declared)
+    return decoded.text, [f"charset_{decoded.outcome}"]
 
 
 def _first_h1(parsed: Markdown | None) -> str | None:
@@ -229,12 +233,12 @@ def _tags(fields: dict[str, Any], text: str, body_start: int, parsed: Markdown |
     value = fields.get("tags", fields.get("tag"))
     if isinstance(value, str) and "," not in value and value.lstrip().startswith("#"):
         value = value.split()
-    found = [tag.lstrip("#").strip() for tag in _listed(value)]
+    tags = [tag.lstrip("#").strip() for tag in _listed(value)]
     if parsed is not None and "#" in text:
-        hidden = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
-        found += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden).decode())]
+        hidden_ranges = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
+        tags += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden_ranges).decode())]
     seen: set[str] = set()
-    for tag in found:
+    for tag in tags:
         if tag and tag.casefold() not in seen:
             seen.add(tag.casefold())
             yield tag
@@ -246,9 +250,9 @@ def _time(fields: dict[str, Any], names: tuple[str, ...], defects: list[str]) ->
         value = fields.get(name)
         if not isinstance(value, str) or not value.strip():
             continue
-        spelled = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
+        iso = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
         try:
-            time = datetime.fromisoformat(spelled)
+            time = datetime.fromisoformat(iso)
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
         except (ValueError, OverflowError):
             defects.append(f"time_unreadable: {name}")

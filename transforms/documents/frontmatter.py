@@ -18,11 +18,11 @@ _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)", re.MULTILINE)
 
 
 class Frontmatter(NamedTuple):
-    """The fields of a frontmatter, the first byte behind it, and what is wrong with it.
+    """The fields of a frontmatter, the first byte behind it, and its defect.
 
     Scalars are texts as written, but for true, false and null. `body_start` is the first byte behind
-    the closing line, or behind a byte order mark where there is no frontmatter or a broken one, which
-    is content. `defect` is a short code with a colon and the explanation, or None.
+    the closing line, or behind a byte order mark if the frontmatter is missing or malformed; a malformed
+    one is content. `defect` is a short code with a colon and the explanation, or None.
     """
 
     fields: dict[str, Any]
@@ -48,8 +48,8 @@ def frontmatter(text: str) -> Frontmatter:
         return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
     try:
         _refuse_depth(source)
-        loaded = yaml.load(source, _Loader)
-        fields = {} if loaded is None else _plain(loaded, [MAX_FRONTMATTER_VALUES])
+        values = yaml.load(source, _Loader)
+        fields = {} if values is None else _plain(values, [MAX_FRONTMATTER_VALUES])
     except (yaml.YAMLError, ValueError) as error:
         return Frontmatter({}, body_start, f"frontmatter_malformed: {_one_line(error)}")
     except (_TooLargeError, RecursionError):
@@ -89,15 +89,15 @@ def _refuse_depth(source: str) -> None:
             depth -= 1
 
 
-def _plain(value: Any, left: list[int], depth: int = 0) -> Any:
-    """`value` with texts as keys; `left` counts down the values, which aliases can multiply."""
-    left[0] -= 1
-    if left[0] < 0 or depth > MAX_FRONTMATTER_DEPTH:
+def _plain(value: Any, budget: list[int], depth: int = 0) -> Any:
+    """`value` with texts as keys; `budget` counts down the values, which aliases can multiply."""
+    budget[0] -= 1
+    if budget[0] < 0 or depth > MAX_FRONTMATTER_DEPTH:
         raise _TooLargeError
     if isinstance(value, dict):
-        return {str(k): _plain(v, left, depth + 1) for k, v in value.items()}
+        return {str(k): _plain(v, budget, depth + 1) for k, v in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(v, left, depth + 1) for v in value]
+        return [_plain(v, budget, depth + 1) for v in value]
     return value if value is None or isinstance(value, bool) else str(value).replace("\0", "\ufffd")
 
 

@@ -1,4 +1,4 @@
-"""HTML pages to Markdown, which nodes, links and chunks are then made from."""
+"""HTML pages to Markdown, the input of nodes, links and chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRESCAN_BYTES = 1024
 
 
 class Converted(NamedTuple):
-    """The Markdown made of a text, and what is missing in it as short codes with an explanation."""
+    """The Markdown of a text, and its defects as short codes with an explanation."""
 
     text: str
     defects: list[str]
@@ -27,8 +27,8 @@ def html_markdown(markup: str) -> Converted | None:
         result = convert(markup, _OPTIONS)
     except ConversionError:
         return None
-    lost = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
-    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in lost])
+    defects = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
+    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in defects])
 
 
 def html_title(markup: str) -> str | None:

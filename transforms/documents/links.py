@@ -1,4 +1,4 @@
-"""References of documents, as they stand in each text and, over all documents, with where they lead.
+"""References of documents, of each document, and their targets over all documents.
 
 What is here: wiki links, embeds, Markdown links and URLs of documents. What is not: references of
 mails. A target is compared with the paths of known documents, never opened.
@@ -20,13 +20,14 @@ from transforms.documents.markdown import Link, masked, parse
 from transforms.documents.nodes import slug_base
 from transforms.schemas.documents import DOCUMENT_REFERENCES
 from transforms.schemas.relations import LINKS
+from transforms.schemas.table import rows_of
 
 VERSION = "1"
 
 INDEX_NAMES = ("index", "readme", "_index")
 """File names that a link to their folder opens."""
 MAX_SUFFIX_PARTS = 8
-"""Last parts of a path by which a wiki link may name a document."""
+"""Last segments of a path by which a wiki link may name a document."""
 
 _URL = re.compile(rb"\bhttps?://[^\s<>\"`\\^{|}]+", re.IGNORECASE)
 _URL_END = b".,;:!?'*_~)]"
@@ -48,27 +49,24 @@ class _Doc(NamedTuple):
 def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
-    Those in code and in comments are none. URLs count that stand bare in the text, as GitHub and
+    References in code and in comments do not count. URLs count that stand bare in the text, as GitHub and
     Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "partition", "format", "text", "body_start")
-    for doc_id, source, partition, kind, text, start in zip(
-        *(documents[name].to_pylist() for name in names), strict=True
-    ):
-        found = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
-        for link in found:
+    for doc_id, source, partition, kind, text, start in rows_of(documents, *names):
+        links = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
+        for link in links:
             values = (doc_id, source, partition, link.start, link.end, link.kind, link.target, link.text)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
-    arrow = DOCUMENT_REFERENCES.arrow
-    return pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
+    return DOCUMENT_REFERENCES.from_columns(columns)
 
 
 def document_links(
     references: pa.Table, documents: pa.Table, nodes: pa.Table, message_ids: Collection[str] = frozenset()
 ) -> pa.Table:
-    """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and place.
+    """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and `byte_start`.
 
     Needed are `doc_id`, `source`, `path`, `title` and `aliases` of the documents, and `node_id`,
     `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all partitions. `from_id` is
@@ -88,9 +86,7 @@ def document_links(
     vaults = _vaults(documents)
     columns: dict[str, list[Any]] = {name: [] for name in LINKS.names}
     names = ("doc_id", "source", "kind", "target", "byte_start", "byte_end", "text")
-    for doc_id, source, kind, target, start, end, text in zip(
-        *(references[name].to_pylist() for name in names), strict=True
-    ):
+    for doc_id, source, kind, target, start, end, text in rows_of(references, *names):
         if kind == "block_id":
             continue
         if kind == "url":
@@ -100,18 +96,16 @@ def document_links(
         link = (outlines.node_at(doc_id, start), "document", start, end, to_id, target, kind, text)
         for column, value in zip(columns.values(), link, strict=True):
             column.append(value)
-    arrow = LINKS.arrow
-    table = pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
-    return table.sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
+    return LINKS.from_columns(columns).sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
 
 
 def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
-    hidden: list[tuple[int, int]] = [(0, body_start)]
+    hidden_ranges: list[tuple[int, int]] = [(0, body_start)]
     if kind != "text":
-        parsed = parse(text, body_start, notes=kind == "markdown")
-        hidden = sorted([*hidden, *parsed.opaque, *parsed.comments])
-        for link in parsed.links:
+        markdown = parse(text, body_start, notes=kind == "markdown")
+        hidden_ranges = sorted([*hidden_ranges, *markdown.opaque, *markdown.comments])
+        for link in markdown.links:
             target = link.target
             if link.kind in ("wiki", "embed"):
                 target = target.rstrip("\\").strip()
@@ -119,16 +113,16 @@ def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
                 link = link._replace(kind="url")
             yield link._replace(target=target)
     if kind == "markdown":
-        for found in _PROPERTY_LINK.finditer(data, 0, body_start):
-            target, alias = found[1].decode().strip(), (found[2] or found[1]).decode().strip()
-            yield Link("wiki", *found.span(), target, alias)
+        for match in _PROPERTY_LINK.finditer(data, 0, body_start):
+            target, alias = match[1].decode().strip(), (match[2] or match[1]).decode().strip()
+            yield Link("wiki", *match.span(), target, alias)
     if b"://" in data or b"^" in data:
-        shown = masked(data, hidden)
-        for found in _URL.finditer(shown):
-            url = _trimmed(found[0])
-            yield Link("url", found.start(), found.start() + len(url), url.decode(), "")
-        for found in _BLOCK_ID.finditer(shown) if kind == "markdown" else ():
-            yield Link("block_id", found.start(1) - 1, found.end(1), found[1].decode(), "")
+        visible = masked(data, hidden_ranges)
+        for match in _URL.finditer(visible):
+            url = _trimmed(match[0])
+            yield Link("url", match.start(), match.start() + len(url), url.decode(), "")
+        for match in _BLOCK_ID.finditer(visible) if kind == "markdown" else ():
+            yield Link("block_id", match.start(1) - 1, match.end(1), match[1].decode(), "")
 
 
 def _trimmed(url: bytes) -> bytes:
@@ -153,32 +147,31 @@ class _Outlines:
         self.titles: dict[str, dict[str, str]] = defaultdict(dict)
         self.blocks: dict[tuple[str, str], int] = {}
         nodes = nodes.sort_by([("doc_id", "ascending"), ("position", "ascending")])
-        columns = (nodes[n].to_pylist() for n in ("doc_id", "node_id", "heading_start", "slug", "title"))
-        for doc_id, node_id, start, slug, title in zip(*columns, strict=True):
+        names = ("doc_id", "node_id", "heading_start", "slug", "title")
+        for doc_id, node_id, start, slug, title in rows_of(nodes, *names):
             self.ids[doc_id].append(node_id)
             self.starts[doc_id].append(start)
             if slug is not None:
                 self.slugs[doc_id][slug] = node_id
                 self.titles[doc_id].setdefault(_folded(title), node_id)
-        places = (references[n].to_pylist() for n in ("doc_id", "kind", "target", "byte_start"))
-        for doc_id, kind, target, start in zip(*places, strict=True):
+        for doc_id, kind, target, start in rows_of(references, "doc_id", "kind", "target", "byte_start"):
             if kind == "block_id":
                 self.blocks.setdefault((doc_id, target.lower()), start)
 
-    def node_at(self, doc_id: str, place: int) -> str:
+    def node_at(self, doc_id: str, offset: int) -> str:
         """The innermost node at a byte of a document."""
         starts = self.starts.get(doc_id)
-        return self.ids[doc_id][max(bisect_right(starts, place) - 1, 0)] if starts else doc_id
+        return self.ids[doc_id][max(bisect_right(starts, offset) - 1, 0)] if starts else doc_id
 
     def node_named(self, doc_id: str, fragment: str) -> str:
         """The node that a fragment names, the document if none does."""
         last = fragment.rpartition("#")[2].strip()
         if last.startswith("^"):
-            place = self.blocks.get((doc_id, last[1:].lower()))
-            return doc_id if place is None else self.node_at(doc_id, place)
+            offset = self.blocks.get((doc_id, last[1:].lower()))
+            return doc_id if offset is None else self.node_at(doc_id, offset)
         slugs, titles = self.slugs.get(doc_id, {}), self.titles.get(doc_id, {})
-        found = slugs.get(last) or titles.get(_folded(last))
-        return found or slugs.get(last.lower()) or slugs.get(slug_base(last)) or doc_id
+        node_id = slugs.get(last) or titles.get(_folded(last))
+        return node_id or slugs.get(last.lower()) or slugs.get(slug_base(last)) or doc_id
 
 
 class _Vault:
@@ -193,13 +186,13 @@ class _Vault:
         self.aliases = _Names()
 
     def add(self, doc_id: str, path: str, title: str, aliases: list[str]) -> None:
-        """Note a document; of two paths that differ in case, the first given is found by either."""
+        """Add a document; of two paths that differ only in case, either finds the first."""
         doc = _Doc(doc_id, path, tuple(_folded(path).split("/")[:-1]))
         self.docs[doc_id] = doc
         self.exact[path] = doc
         parts = _folded(path).split("/")
-        bare = _folded(file_name(path))
-        for last in dict.fromkeys((parts[-1], bare)):
+        stem = _folded(file_name(path))
+        for last in dict.fromkeys((parts[-1], stem)):
             self.paths.setdefault("/".join([*parts[:-1], last]), doc)
             for count in range(min(len(parts), MAX_SUFFIX_PARTS)):
                 self.suffixes.add("/".join([*parts[len(parts) - 1 - count : -1], last]), doc)
@@ -209,46 +202,46 @@ class _Vault:
 
     def resolve(self, doc_id: str, kind: str, target: str, outlines: _Outlines) -> str | None:
         """The id of the document or node that a target of this vault names."""
-        here = self.docs.get(doc_id)
-        if here is None:
+        origin = self.docs.get(doc_id)
+        if origin is None:
             return None
         is_wiki = kind in ("wiki", "embed")
         if is_wiki:
             name, mark, fragment = _wiki_parts(target)
-            doc = self._wiki(here, name) if name else here
+            doc = self._wiki(origin, name) if name else origin
         else:
             name, mark, fragment = target.partition("#")
             fragment = _unquoted(fragment)
             path = _unquoted(name.partition("?")[0])
-            doc = self._path(here, path) if path else here
+            doc = self._path(origin, path) if path else origin
         if doc is None:
             return None
         return outlines.node_named(doc.doc_id, fragment) if mark and fragment else doc.doc_id
 
-    def _wiki(self, here: _Doc, name: str) -> _Doc | None:
+    def _wiki(self, origin: _Doc, name: str) -> _Doc | None:
         folded = _folded(name)
         from_root = folded.lstrip("/")
         if "/" in folded:
-            relative = _joined(here.folder, folded)
-            found = self.paths.get(from_root) or (self.paths.get(relative) if relative else None)
-            if found is not None or folded.startswith(("./", "../")):
-                return found
+            relative = _resolved_path(origin.folder, folded)
+            doc = self.paths.get(from_root) or (self.paths.get(relative) if relative else None)
+            if doc is not None or folded.startswith(("./", "../")):
+                return doc
         return (
-            self.suffixes.nearest(from_root, here)
-            or self.titles.nearest(folded, here)
-            or self.aliases.nearest(folded, here)
+            self.suffixes.nearest(from_root, origin)
+            or self.titles.nearest(folded, origin)
+            or self.aliases.nearest(folded, origin)
         )
 
-    def _path(self, here: _Doc, path: str) -> _Doc | None:
-        written = _joined(tuple(here.path.split("/")[:-1]), path)
-        if written is None:
+    def _path(self, origin: _Doc, path: str) -> _Doc | None:
+        full_path = _resolved_path(tuple(origin.path.split("/")[:-1]), path)
+        if full_path is None:
             return None
-        if written in self.exact:
-            return self.exact[written]
-        folded = _folded(written)
+        if full_path in self.exact:
+            return self.exact[full_path]
+        folded = _folded(full_path)
         inside = f"{folded}/" if folded else ""
-        tried = (folded, *(f"{inside}{name}" for name in INDEX_NAMES))
-        return next((self.paths[name] for name in tried if name in self.paths), None)
+        candidates = (folded, *(f"{inside}{name}" for name in INDEX_NAMES))
+        return next((self.paths[name] for name in candidates if name in self.paths), None)
 
 
 class _Names:
@@ -259,24 +252,24 @@ class _Names:
         self._best: dict[str, dict[tuple[str, ...], _Doc]] = {}
 
     def add(self, name: str, doc: _Doc) -> None:
-        """Note that a document goes by a name."""
+        """Add a name of a document."""
         self._docs[name].append(doc)
 
-    def nearest(self, name: str, here: _Doc) -> _Doc | None:
-        """The document of this name with the fewest steps between its folder and that of `here`."""
+    def nearest(self, name: str, origin: _Doc) -> _Doc | None:
+        """The document of this name with the fewest steps between its folder and that of `origin`."""
         docs = self._docs.get(name)
         if docs is None or len(docs) == 1:
             return docs[0] if docs else None
         best = self._best.get(name)
         if best is None:
             best = self._best[name] = self._by_folder(docs)
-        found = []
-        for up in range(len(here.folder) + 1):
-            depth = len(here.folder) - up
-            doc = best.get(here.folder[:depth])
+        candidates = []
+        for up in range(len(origin.folder) + 1):
+            depth = len(origin.folder) - up
+            doc = best.get(origin.folder[:depth])
             if doc is not None:
-                found.append((up + len(doc.folder) - depth, len(doc.folder), doc.path, doc))
-        return min(found)[3]
+                candidates.append((up + len(doc.folder) - depth, len(doc.folder), doc.path, doc))
+        return min(candidates)[3]
 
     @staticmethod
     def _by_folder(docs: list[_Doc]) -> dict[tuple[str, ...], _Doc]:
@@ -290,14 +283,14 @@ class _Names:
 
 def _vaults(documents: pa.Table) -> dict[str, _Vault]:
     vaults: dict[str, _Vault] = defaultdict(_Vault)
-    documents = documents.select(["doc_id", "source", "path", "title", "aliases"]).sort_by("doc_id")
-    for doc_id, source, path, title, aliases in zip(*(c.to_pylist() for c in documents.columns), strict=True):
+    names = ("doc_id", "source", "path", "title", "aliases")
+    for doc_id, source, path, title, aliases in rows_of(documents.select(names).sort_by("doc_id"), *names):
         vaults[source].add(doc_id, path, title, aliases)
     return vaults
 
 
 def _folded(text: str) -> str:
-    """What is compared: composed characters, no case, single blanks."""
+    """The form in which names are compared: composed characters, case-folded, single blanks."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
@@ -310,24 +303,28 @@ def _wiki_parts(target: str) -> tuple[str, str, str]:
     return name.strip(), mark, fragment
 
 
-def _joined(folder: tuple[str, ...], path: str) -> str | None:
-    """A path from a folder, or from the root if it begins with a slash; None if it leaves the root."""
-    parts = [] if path.startswith("/") else list(folder)
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
+def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
+    """A path from a folder, or from the root if it begins with a slash; None if it leaves the root.
+
+    >>> _resolved_path(("a", "b"), "../c.md"), _resolved_path((), "../c.md")
+    ('a/c.md', None)
+    """
+    segments = [] if path.startswith("/") else list(folder)
+    for segment in path.split("/"):
+        if segment == "..":
+            if not segments:
                 return None
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
+            segments.pop()
+        elif segment not in ("", "."):
+            segments.append(segment)
+    return "/".join(segments)
 
 
 def _unquoted(text: str) -> str:
     """`text` with its percent-escapes decoded (RFC 3986, 2.1)."""
     if "%" not in text:
         return text
-    return _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), text.encode()).decode("utf-8", "replace")
+    return _ESCAPE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()).decode("utf-8", "replace")
 
 
 def _message(url: str, message_ids: Collection[str]) -> str | None:
@@ -337,6 +334,6 @@ def _message(url: str, message_ids: Collection[str]) -> str | None:
     scheme, _, rest = url.partition(":")
     # A Message-ID may hold the signs that part the fields of a query.
     fields = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]
-    parts = [rest.partition("/")[0]] if scheme.lower() == "mid" else fields
-    names = (_unquoted(part).strip(_ID_EDGES) for part in parts if part)
+    segments = [rest.partition("/")[0]] if scheme.lower() == "mid" else fields
+    names = (_unquoted(segment).strip(_ID_EDGES) for segment in segments if segment)
     return next((name for name in names if name in message_ids), None)

@@ -1,7 +1,7 @@
-"""Markdown as data: the frontmatter, blocks, links and comments of one text, with UTF-8 byte offsets.
+"""Markdown as data: the blocks, links and comments of one text, with UTF-8 byte offsets.
 
-What is here: one pass over the events of a CommonMark parser, and YAML frontmatter. What is not:
-tables of documents, heading trees, chunks; they are made from what `parse` and `frontmatter` return.
+What is here: one pass over the events of a CommonMark parser. What is not:
+tables of documents, heading trees and chunks, which are built from the results of `parse`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS = {
 }
 _CONTAINERS = frozenset({"quote", "list", "item", "footnote"})
 _NESTED_LINKS = 4
-"""Images inside images that get a text; each level repeats the text of those inside."""
+"""Nested images that get a text; each level repeats the text of the levels inside."""
 _BREAKS = frozenset({"SoftBreak", "HardBreak"})
 _TOO_DEEP = re.compile(rb"^(?:[ \t]*(?:>|[-+*][ \t]|\d{1,9}[.)][ \t])){%d}" % MAX_NESTING, re.MULTILINE)
 _COMMENT = re.compile(
@@ -84,10 +84,10 @@ class Link(NamedTuple):
 class Markdown(NamedTuple):
     """A parsed text.
 
-    `blocks` in document order, containers before what they hold; `links` by where they begin.
-    `opaque` are the ranges of code, HTML, links and images, in which no tag or comment is looked for;
+    `blocks` in document order, containers before their content; `links` by where they begin.
+    `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not count;
     `comments` those of Obsidian's `%%…%%`. Headings and links inside comments are left out.
-    `defect` is `nesting_too_deep` for a text that is kept as one paragraph, else None.
+    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
     """
 
     blocks: list[Block]
@@ -111,8 +111,8 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     data = text.encode()
     body = data[body_start:]
     if _is_too_deep(body):
-        whole = Block("paragraph", body_start, len(data))
-        return Markdown([whole], [], [], [], "nesting_too_deep")
+        paragraph = Block("paragraph", body_start, len(data))
+        return Markdown([paragraph], [], [], [], "nesting_too_deep")
     scan = _Scan(data, body_start)
     scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
     comments = _comments(data, body_start, scan.opaque) if notes else []
@@ -145,14 +145,14 @@ def outline(text: str, body_start: int = 0) -> Outline:
     """
     data = text.encode()
     body = data[body_start:]
-    found = Outline([], [], [])
+    result = Outline([], [], [])
     if _is_too_deep(body):
-        return found
-    passed = inner_end = 0
+        return result
+    skip_to = inner_end = 0
     tag: Any = None
-    for event, place in events_with_range(body.decode() if body_start else text, options=DIALECT):
-        start = place["start"]
-        if start < passed:
+    for event, span in events_with_range(body.decode() if body_start else text, options=DIALECT):
+        start = span["start"]
+        if start < skip_to:
             continue
         if type(event) is str:
             kind = "rule" if event == "Rule" else None
@@ -161,29 +161,29 @@ def outline(text: str, body_start: int = 0) -> Outline:
             kind = _KINDS.get(tag if type(tag) is str else next(iter(tag))) if tag else None
         if kind is None:
             continue
-        end = place["end"]
+        end = span["end"]
         if kind == "code":
-            found.code.append((start + body_start, end + body_start, type(tag["CodeBlock"]) is dict))
+            result.code.append((start + body_start, end + body_start, type(tag["CodeBlock"]) is dict))
         if start >= inner_end:
             while start and body[start - 1] not in b"\r\n":
                 start -= 1
-            found.starts.append(start + body_start)
-            found.kinds.append(kind)
+            result.starts.append(start + body_start)
+            result.kinds.append(kind)
             if kind in _CONTAINERS and _may_hold_code(body, start, end):
                 inner_end = end
         if start >= inner_end or kind not in _CONTAINERS:
-            passed = end
-    return found
+            skip_to = end
+    return result
 
 
 def closing_fence(text: str) -> str:
     """The line that closes the fenced code at whose end a text was cut off; empty if none is open there."""
-    data, found = text.encode(), outline(text)
-    if not found.kinds or found.kinds[-1] != "code" or not found.code[-1][2]:
+    data, blocks = text.encode(), outline(text)
+    if not blocks.kinds or blocks.kinds[-1] != "code" or not blocks.code[-1][2]:
         return ""
-    first, *others = data[found.starts[-1] :].decode().lstrip(" ").splitlines()
+    first, *lines = data[blocks.starts[-1] :].decode().lstrip(" ").splitlines()
     fence = first[: len(first) - len(first.lstrip(first[0]))]
-    last = others[-1].strip() if others else ""
+    last = lines[-1].strip() if lines else ""
     return "" if last.startswith(fence) and not last.strip(fence[0]) else fence
 
 
@@ -246,32 +246,32 @@ class _Scan:
     def run(self, body: str, dialect: Options) -> None:
         """All events of `body`, whose first byte is byte `shift` of the data."""
         shift = self.shift
-        for event, place in events_with_range(body, options=dialect):
+        for event, span in events_with_range(body, options=dialect):
             if isinstance(event, str):
                 if event in _BREAKS:
                     self._inline(" ")
                 elif event == "Rule":
-                    self._block("rule", place["start"] + shift, place["end"] + shift, None)
+                    self._block("rule", span["start"] + shift, span["end"] + shift, None)
                 continue
             kind, value = next(iter(cast("dict[str, Any]", event).items()))
             if kind == "Text":
                 if self.heading is not None or self.open_links:
                     self._inline(value)
             elif kind == "Start":
-                self._start(value, place["start"] + shift, place["end"] + shift)
+                self._start(value, span["start"] + shift, span["end"] + shift)
             elif kind == "End":
-                self._end(value, place["start"] + shift, place["end"] + shift)
+                self._end(value, span["start"] + shift, span["end"] + shift)
             elif kind == "Code":
                 self._inline(value)
-                self.opaque.append((place["start"] + shift, place["end"] + shift))
+                self.opaque.append((span["start"] + shift, span["end"] + shift))
             elif kind == "InlineHtml":
-                self.opaque.append((place["start"] + shift, place["end"] + shift))
+                self.opaque.append((span["start"] + shift, span["end"] + shift))
 
     def _inline(self, text: str) -> None:
         if self.heading is not None:
             self.heading.append(text)
-        for _, _, parts in self.open_links[:_NESTED_LINKS]:
-            parts.append(text)
+        for _, _, texts in self.open_links[:_NESTED_LINKS]:
+            texts.append(text)
 
     def _start(self, value: Any, start: int, end: int) -> None:
         name, detail = _named(value)
@@ -292,8 +292,8 @@ class _Scan:
     def _end(self, value: Any, start: int, end: int) -> None:
         name, detail = _named(value)
         if name in ("Link", "Image"):
-            kind, target, parts = self.open_links.pop()
-            self.links.append(Link(kind, start, end, target, " ".join("".join(parts).split())))
+            kind, target, texts = self.open_links.pop()
+            self.links.append(Link(kind, start, end, target, " ".join("".join(texts).split())))
         elif name == "Heading":
             text = " ".join("".join(self.heading or ()).split())
             self.heading = None
@@ -341,16 +341,16 @@ def _comments(data: bytes, body_start: int, opaque: list[tuple[int, int]]) -> li
     if data.count(b"%%", body_start) < 2:
         return []
     plain = masked(data, opaque)
-    return [found.span() for found in _COMMENT.finditer(plain, body_start)]
+    return [match.span() for match in _COMMENT.finditer(plain, body_start)]
 
 
-def _inside(place: int, ranges: list[tuple[int, int]]) -> bool:
+def _inside(offset: int, ranges: list[tuple[int, int]]) -> bool:
     """True if the place is in one of the ranges, which are in order and disjoint."""
     low, high = 0, len(ranges)
     while low < high:
         middle = (low + high) // 2
-        if ranges[middle][1] <= place:
+        if ranges[middle][1] <= offset:
             low = middle + 1
         else:
             high = middle
-    return low < len(ranges) and ranges[low][0] <= place
+    return low < len(ranges) and ranges[low][0] <= offset

@@ -1,6 +1,6 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
-What is here: slugs, spans, the hierarchy, breadcrumbs (the ra design). What is not: finding
+What is here: slugs, spans, the hierarchy, breadcrumbs (ra). What is not: finding
 headings (`transforms.documents.markdown`) and turning nodes into chunks (`transforms.documents.chunks.headings`).
 """
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from transforms.documents.markdown import Block, parse
 from transforms.schemas.documents import DOCUMENT_NODES
+from transforms.schemas.table import rows_of
 
 VERSION = "1"
 
@@ -33,39 +34,48 @@ def document_nodes(documents: pa.Table) -> pa.Table:
     """The nodes of all documents, conforming to `schemas.DOCUMENT_NODES`, each document's in its order.
 
     The first node of a document is the document itself. A heading under which nothing but blanks
-    stands before the next heading of its level or above is no node and uses up no slug. The span of a
+    stands before the next heading of its level or above is not a node and does not use a slug. The span of a
     node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_NODES.names}
     names = ("doc_id", "title", "format", "text", "body_start")
-    for doc_id, title, kind, text, body_start in zip(*(documents[n].to_pylist() for n in names), strict=True):
+    for doc_id, title, kind, text, body_start in rows_of(documents, *names):
         notes = kind == "markdown"
         headings = parse(text, body_start, notes=notes).headings if kind != "text" else []
         _Tree(doc_id, title, text.encode(), headings).append_to(columns)
-    arrow = DOCUMENT_NODES.arrow
-    return pa.table([pa.array(columns[f.name], f.type) for f in arrow], schema=arrow)
+    return DOCUMENT_NODES.from_columns(columns)
 
 
 def slug_base(title: str) -> str:
     """The fragment identifier of a heading before duplicates are told apart.
 
-    ASCII letters in lower case, digits and `_` stay; runs of blanks and hyphens become one hyphen,
-    none at either end; the rest is dropped. `heading` where nothing is left. This is GitHub's way for
-    ASCII titles, with runs collapsed; only a title beyond 500 characters is cut.
+    The slug has ASCII letters in lower case, digits and `_`; a run of blanks and hyphens becomes one
+    hyphen, none at either end; other characters are dropped. An empty slug becomes `heading`. The result
+    is GitHub's for ASCII titles, with runs collapsed, cut at 500 characters.
+
+    >>> slug_base("What's new in 2.0?")
+    'whats-new-in-20'
+    >>> slug_base("???")
+    'heading'
     """
     slug = _JOINTS.sub("-", _DROPPED.sub("", title)).strip("-").lower()
     return slug[:MAX_SLUG_CHARS].rstrip("-") or "heading"
 
 
 class Slugs:
-    """The slugs of one document in document order: each is given once."""
+    """The slugs of one document in document order, each unique.
+
+    >>> slugs = Slugs()
+    >>> slugs.slug("Notes"), slugs.slug("Notes")
+    ('notes', 'notes-1')
+    """
 
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._counts: Counter[str] = Counter()
 
     def slug(self, title: str) -> str:
-        """The next slug for a heading of this title: a repeated base gets `-1`, `-2`, whatever is free."""
+        """The next slug for a heading of this title: a repeated base gets the first free suffix of `-1`, `-2`, …."""
         base = slug_base(title)
         count = self._counts[base]
         slug = f"{base}-{count}" if count else base
@@ -84,10 +94,9 @@ def node_bodies(documents: pa.Table, nodes: pa.Table) -> pa.Table:
     byte of a document is in one body at most. That of the document is what stands before the first
     heading, frontmatter included.
     """
-    texts = dict(zip(documents["doc_id"].to_pylist(), documents["text"].to_pylist(), strict=True))
+    texts = dict(rows_of(documents, "doc_id", "text"))
     bodies, current, data = [], None, b""
-    names = ("doc_id", "byte_start", "body_end")
-    for doc_id, start, end in zip(*(nodes[n].to_pylist() for n in names), strict=True):
+    for doc_id, start, end in rows_of(nodes, "doc_id", "byte_start", "body_end"):
         if doc_id != current:
             current, data = doc_id, texts[doc_id].encode()
         bodies.append(data[start:end].decode())
@@ -125,11 +134,11 @@ class _Tree:
         """Append the columns that need no look ahead; the parents of the headings."""
         document = (root.node_id, 0, self.title, None, root.breadcrumb, 0, 0, self.size, self.preamble_end)
         self._append(columns, 0, document)
-        slugs, above, parents = Slugs(), [root], []
+        slugs, ancestors, parents = Slugs(), [root], []
         for position, (heading, end, body_end) in enumerate(self.spans, 1):
-            while above[-1].depth >= heading.level:
-                above.pop()
-            parent, slug = above[-1], slugs.slug(heading.text)
+            while ancestors[-1].depth >= heading.level:
+                ancestors.pop()
+            parent, slug = ancestors[-1], slugs.slug(heading.text)
             repeats_title = position == 1 and heading.text == self.title
             crumb = parent.breadcrumb + ("" if repeats_title else BREADCRUMB_JOINT + _crumb(heading.text))
             node = _Open(f"{self.doc_id}#{slug}", heading.level, crumb)
@@ -145,7 +154,7 @@ class _Tree:
                 body_end,
             )
             self._append(columns, position, row)
-            above.append(node)
+            ancestors.append(node)
             parents.append(parent.node_id)
         return parents
 

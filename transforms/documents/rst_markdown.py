@@ -45,8 +45,8 @@ def rst_markdown(text: str) -> Converted | None:
         page = publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
     except DOCUTILS_FAULTS:
         return None
-    made = html_markdown(page)
-    return made if made is not None and made.text else None
+    html = html_markdown(page)
+    return html if html is not None and html.text else None
 
 
 def _replace_complaints(tree: nodes.document) -> None:

@@ -12,29 +12,29 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
     """The rows of `texts` (text_hash, text) with one of `hashes`, one per hash, `size` a batch, the last fewer."""
     if not hashes:
         return
-    wanted = ibis.memtable({"text_hash": list(hashes)})
-    chosen = texts.filter(texts.text_hash.isin(wanted.text_hash)).select("text_hash", "text")
+    requested = ibis.memtable({"text_hash": list(hashes)})
+    rows_to_embed = texts.filter(texts.text_hash.isin(requested.text_hash)).select("text_hash", "text")
     waiting: list[pa.RecordBatch] = []
-    given: set[str] = set()
-    for batch in chosen.to_pyarrow_batches(chunk_size=size):
-        waiting.append(_not_given(batch, given))
+    seen: set[str] = set()
+    for batch in rows_to_embed.to_pyarrow_batches(chunk_size=size):
+        waiting.append(_unseen(batch, seen))
         if sum(b.num_rows for b in waiting) < size:
             continue
         # The engine hands out batches of any size: those of full size are cut from their sum.
         rows = pa.concat_batches(waiting)
-        whole = rows.num_rows - rows.num_rows % size
-        yield from (rows.slice(start, size) for start in range(0, whole, size))
-        waiting = [rows.slice(whole)]
-    rest = pa.concat_batches(waiting) if waiting else None
-    if rest is not None and rest.num_rows:
-        yield rest
+        full_rows = rows.num_rows - rows.num_rows % size
+        yield from (rows.slice(start, size) for start in range(0, full_rows, size))
+        waiting = [rows.slice(full_rows)]
+    last = pa.concat_batches(waiting) if waiting else None
+    if last is not None and last.num_rows:
+        yield last
 
 
-def _not_given(batch: pa.RecordBatch, given: set[str]) -> pa.RecordBatch:
-    """The rows whose hash is not in `given`, to which they are added: to group all texts would hold all of them."""
+def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
+    """The rows whose hash is not in `seen`, to which they are added: to group all texts would hold all of them."""
     rows = []
     for row, name in enumerate(batch.column("text_hash").to_pylist()):
-        if name not in given:
-            given.add(name)
+        if name not in seen:
+            seen.add(name)
             rows.append(row)
     return batch if len(rows) == batch.num_rows else batch.take(pa.array(rows, pa.int64()))

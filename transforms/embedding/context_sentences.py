@@ -36,7 +36,7 @@ _FACTS = ("description", "from_name", "from_addr", "thread_subject", "document_t
 BATCH_CHUNKS = 10
 """Chunks per prompt (SecondBrain)."""
 SENTENCE_CHARS = 300
-"""A longer sentence is not taken."""
+"""Characters; a longer sentence is rejected."""
 _LOOKBACK, _BEFORE_CHARS = 2, 300
 """Chunks before a chunk that are shown with it (SecondBrain), and characters of each."""
 _TEXT_CHARS = 2000
@@ -45,8 +45,8 @@ _SCRIPT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Known:
-    """Tables that say where a chunk stands: messages, thread_tree, threads and documents."""
+class FactTables:
+    """Tables with the facts of a chunk: messages, thread_tree, threads and documents."""
 
     messages: ibis.Table
     tree: ibis.Table
@@ -54,7 +54,7 @@ class Known:
     documents: ibis.Table
 
 
-def placed(chunks: ibis.Table, known: Known) -> ibis.Table:
+def chunk_facts(chunks: ibis.Table, known: FactTables) -> ibis.Table:
     """`chunks` with from_name, from_addr, at, thread_subject, document_title, tags and description."""
     mails = known.messages.select(
         mail="message_id", from_name="from_name", from_addr="from_addr", sent="effective_at"
@@ -73,46 +73,46 @@ def placed(chunks: ibis.Table, known: Known) -> ibis.Table:
         "chunk_id", "source", "source_kind", "doc_id", "attachment_id", "chunk_index", "chunk_count", "title",
         "heading_path", "text_display",
     ]  # fmt: skip
-    own = chunks.select(columns)
-    joined = own.left_join(mails, own.doc_id == mails.mail)
-    joined = joined.left_join(subjects, joined.doc_id == subjects.member)
-    joined = joined.left_join(documents, joined.doc_id == documents.document)
-    return joined.select(*columns, *_FACTS, "tags", at=ibis.coalesce(joined.sent, joined.written)).order_by(
+    own_columns = chunks.select(columns)
+    facts = own_columns.left_join(mails, own_columns.doc_id == mails.mail)
+    facts = facts.left_join(subjects, facts.doc_id == subjects.member)
+    facts = facts.left_join(documents, facts.doc_id == documents.document)
+    return facts.select(*columns, *_FACTS, "tags", at=ibis.coalesce(facts.sent, facts.written)).order_by(
         "doc_id", "attachment_id", "chunk_index", "chunk_id"
     )
 
 
-def structural_sentences(placed: pa.Table) -> pa.Table:
-    """Columns chunk_id and sentence, of what `placed` returns, in its order; no model is asked."""
-    frame = pl.DataFrame(placed)
+def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
+    """Columns chunk_id and sentence, of what `chunk_facts` returns, in its order; no model is asked."""
+    frame = pl.DataFrame(chunk_facts)
     day = pl.col("at").dt.strftime("%Y-%m-%d")
     author = pl.coalesce(_filled("from_name"), _filled("from_addr"))
-    part = pl.when(pl.col("chunk_count") > 1).then(
+    position = pl.when(pl.col("chunk_count") > 1).then(
         pl.format(", part {} of {}", pl.col("chunk_index") + 1, "chunk_count")
     )
     mail = pl.concat_str(
         pl.when(pl.col("attachment_id").is_not_null())
         .then(pl.format("Attachment “{}” of a mail", _line("title")))
         .otherwise(pl.lit("Mail")),
-        _said(" by ", author),
-        _said(" of ", day),
-        _said(" in the thread “", _filled("thread_subject"), "”"),
-        part.fill_null(""),
+        _phrase(" by ", author),
+        _phrase(" of ", day),
+        _phrase(" in the thread “", _filled("thread_subject"), "”"),
+        position.fill_null(""),
         pl.lit("."),
     )
     headings = pl.col("heading_path").list.join(" › ")
     document = pl.concat_str(
         pl.when(headings != "").then(pl.format("Section “{}” of the document", headings)).otherwise(pl.lit("Document")),
-        _said(" “", _filled("document_title"), "”"),
-        _said(" of ", day),
-        _said(" on ", pl.col("tags").list.join(", ").replace("", None)),
-        _said(": ", _filled("description")),
+        _phrase(" “", _filled("document_title"), "”"),
+        _phrase(" of ", day),
+        _phrase(" on ", pl.col("tags").list.join(", ").replace("", None)),
+        _phrase(": ", _filled("description")),
         pl.lit("."),
     )  # fmt: skip
     # Who speaks in a conversation may be a pseudonym, which is not indexed: its title is enough.
     talk = pl.concat_str(
         pl.lit("Conversation"),
-        _said(" “", pl.col("heading_path").list.first().replace("", None), "”"),
+        _phrase(" “", pl.col("heading_path").list.first().replace("", None), "”"),
         pl.lit("."),
     )
     kind = pl.col("source_kind")
@@ -135,9 +135,9 @@ def _filled(column: str) -> pl.Expr:
     return _line(column).replace("", None)
 
 
-def _said(before: str, what: pl.Expr, after: str = "") -> pl.Expr:
-    """What is known between two words, and nothing where it is not known."""
-    return pl.concat_str(pl.lit(before), what, pl.lit(after)).fill_null("")
+def _phrase(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
+    """A value between a prefix and a suffix; empty if the value is null."""
+    return pl.concat_str(pl.lit(prefix), value, pl.lit(suffix)).fill_null("")
 
 
 @dataclass(frozen=True)
@@ -150,36 +150,36 @@ class Request:
 
 
 def requests(
-    placed: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
+    chunk_facts: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
 ) -> tuple[list[Request], Counter[str]]:
-    """What is asked about each chunk of `placed`: its place, the chunks before it, its text, cut to their lengths.
+    """What is asked about each chunk of `chunk_facts`: its place, the chunks before it, its text, cut to their lengths.
 
     Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them.
     """
-    shown = screened(placed.column("text_display").to_pylist(), safety)
-    placed = placed.set_column(
-        placed.schema.get_field_index("text_display"),
+    screening = screened(chunk_facts.column("text_display").to_pylist(), safety)
+    chunk_facts = chunk_facts.set_column(
+        chunk_facts.schema.get_field_index("text_display"),
         "text_display",
-        pa.array(shown.texts, pa.large_string()),
+        pa.array(screening.texts, pa.large_string()),
     )
-    frame = pl.DataFrame(placed.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
-    before = [
+    frame = pl.DataFrame(chunk_facts.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
+    preceding = [
         pl.col("text_display").shift(n).over("doc_id", "attachment_id").str.slice(0, _BEFORE_CHARS)
         for n in range(_LOOKBACK, 0, -1)
     ]
-    made = frame.select(
+    inputs = frame.select(
         "chunk_id",
-        before=pl.concat_list([pl.lit([], dtype=pl.List(pl.String)), *before])
+        before=pl.concat_list([pl.lit([], dtype=pl.List(pl.String)), *preceding])
         .list.drop_nulls()
         .list.join("\n…\n"),
         text=pl.col("text_display").str.slice(0, _TEXT_CHARS),
     ).join(pl.DataFrame(sentences), on="chunk_id", maintain_order="left")
-    found = []
-    for chunk_id, earlier, text, place in made.iter_rows():
-        data = {"place": place, "before": earlier, "text": text}
+    result = []
+    for chunk_id, before, text, place in inputs.iter_rows():
+        data = {"place": place, "before": before, "text": text}
         key = f"{model}/{PROMPT_VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
-        found.append(Request(chunk_id, key, data))
-    return found, shown.found
+        result.append(Request(chunk_id, key, data))
+    return result, screening.found
 
 
 class Sentences(BaseModel):
@@ -202,8 +202,11 @@ def prompt(batch: Sequence[Request]) -> dict[str, Any]:
 def usable(sentence: str, text: str) -> str | None:
     """The sentence on one line; None if it is empty, too long or not in the script of the chunk's text.
 
-    The language itself is not told: a sentence in Latin letters on a text in Cyrillic ones is found,
-    one in French on an English text is not.
+    The script is checked, not the language: a sentence in Latin letters on a Cyrillic text is rejected, a
+    French one on an English text is not.
+
+    >>> usable("The mail is about rye.", "Рожь и соль в каждом хлебе") is None
+    True
     """
     line = " ".join(sentence.split())
     if not 10 <= len(line) <= SENTENCE_CHARS or not re.search(r"[^\W\d_]", line):
@@ -214,37 +217,37 @@ def usable(sentence: str, text: str) -> str | None:
 
 def _script(text: str) -> str | None:
     """The script that most letters of a text are of; None if it has hardly any letters."""
-    counted = _scripts(text)
-    if sum(counted.values()) < 20:
+    letters = _scripts(text)
+    if sum(letters.values()) < 20:
         return None
-    return max(sorted(counted), key=lambda name: counted[name])
+    return max(sorted(letters), key=lambda name: letters[name])
 
 
 def _share(text: str, script: str) -> float:
-    counted = _scripts(text)
-    return counted[script] / max(1, sum(counted.values()))
+    letters = _scripts(text)
+    return letters[script] / max(1, sum(letters.values()))
 
 
 def _scripts(text: str) -> Counter[str]:
     """Letters by the first word of their Unicode name, which is their script; those of Japan and China as one."""
     letters = Counter(sign for sign in text if sign.isalpha())
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for sign, count in letters.items():
         name = unicodedata.name(sign, "UNKNOWN").split()[0]
-        counted["CJK" if name in ("HIRAGANA", "KATAKANA") else name] += count
-    return counted
+        counts["CJK" if name in ("HIRAGANA", "KATAKANA") else name] += count
+    return counts
 
 
 def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> pa.Table:
     """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a sentence alone.
 
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
-    and sentence_kind. The sentence and an empty line are put before what is embedded (the SecondBrain design).
+    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain).
     """
-    own = pl.DataFrame(context).drop("sentence", "sentence_kind")
+    context_rows = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (
         pl.DataFrame(texts)
-        .join(own, on="chunk_id", how="anti")
+        .join(context_rows, on="chunk_id", how="anti")
         .select(
             "chunk_id",
             context=pl.lit(""),
@@ -253,13 +256,13 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
             checksum=pl.lit(""),
         )
     )
-    joined = (
-        pl.concat([own, alone])
+    rows = (
+        pl.concat([context_rows, alone])
         .join(pl.DataFrame(sentences), on="chunk_id", how="left")
         .with_columns(pl.col("sentence", "sentence_kind").fill_null(""))
         .sort("chunk_id")
     )
-    told = pl.when(pl.col("sentence") != "").then(pl.format("{}\n\n{}", "sentence", "text_embed"))
-    embedded = joined.with_columns(text_embed=told.otherwise(pl.col("text_embed")))
+    with_sentence = pl.when(pl.col("sentence") != "").then(pl.format("{}\n\n{}", "sentence", "text_embed"))
+    embedded = rows.with_columns(text_embed=with_sentence.otherwise(pl.col("text_embed")))
     hashes = [text_hash(text) for text in embedded.get_column("text_embed")]
     return embedded.with_columns(checksum=pl.Series(hashes, dtype=pl.String)).to_arrow()

@@ -1,4 +1,4 @@
-"""What a join over the lake adds to chunks that cannot be understood alone."""
+"""The texts that a join over the lake adds to chunks that cannot be understood alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from transforms.hashing import text_hash
 from transforms.mail.threads import threads
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
-from transforms.schemas.table import TEXT
+from transforms.schemas.table import TEXT, rows_of
 
 VERSION = "3"
 _PARENT_CHARS = 800
@@ -26,7 +26,7 @@ def joined_context(
     tree: ibis.Table,
     quotes: ibis.Table,
 ) -> tuple[pa.Table, pa.Table]:
-    """The table `chunk_context` without sentences, and the result of `restated`, of the lake's mail.
+    """The table `chunk_context` without sentences, and the result of `quotes_moved`, of the lake's mail.
 
     `chunks` and `messages` have a row for every copy of a mail; `quotes` is `inferred_quotes`.
     """
@@ -34,98 +34,93 @@ def joined_context(
     parents = parent_texts(published, tree).to_pyarrow()
     bodies = threads.canonical(messages.select("source", "partition", "message_id", "body"), memberships)
     needed = bodies.semi_join(quotes, "message_id").to_pyarrow()
-    own = restated(requoted(published, quotes).to_pyarrow(), needed)
-    return chunk_context(parents, own), own
+    requoted_texts = quotes_moved(chunks_with_quotes(published, quotes).to_pyarrow(), needed)
+    return chunk_context(parents, requoted_texts), requoted_texts
 
 
 def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHARS) -> ibis.Table:
     """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
 
     Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
-    text of the first chunk of the mail above it in `thread_tree`). The pginbox design, rule 5.
+    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5.
     """
     body = chunks.filter(chunks.attachment_id.isnull())
-    above = tree.select(reply="message_id", answered="parent_id")
-    needing = body.filter(body.needs_parent).join(above, body.doc_id == above.reply)
+    parents = tree.select(reply="message_id", answered="parent_id")
+    needing = body.filter(body.needs_parent).join(parents, body.doc_id == parents.reply)
     openings = body.filter((body.chunk_index == 0) & (body.text_lex.strip() != "")).select(
         opens="doc_id", said="text_lex", said_source="source", said_partition="partition"
     )
-    joined = needing.join(openings, needing.answered == openings.opens)
+    replies = needing.join(openings, needing.answered == openings.opens)
     first = ibis.window(group_by="chunk_id", order_by=["said_source", "said_partition"])
     return (
-        joined.mutate(nth=ibis.row_number().over(first))
+        replies.mutate(nth=ibis.row_number().over(first))
         .filter(lambda t: t.nth == 0)
         .select("chunk_id", "title", "text_lex", context=lambda t: t.said.left(chars))
         .order_by("chunk_id")
     )
 
 
-def requoted(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
+def chunks_with_quotes(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
     """The chunks of bodies that hold inferred quotes among their own text, one row per such quote.
 
     Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end.
     """
-    own = chunks.filter(chunks.attachment_id.isnull()).select(
+    bodies = chunks.filter(chunks.attachment_id.isnull()).select(
         "chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "spans"
     )
-    near = own.join(quotes, own.doc_id == quotes.message_id)
-    spans = near.mutate(span=near.spans.unnest()).filter(lambda t: t.span.role == "own")
+    chunk_quotes = bodies.join(quotes, bodies.doc_id == quotes.message_id)
+    spans = chunk_quotes.mutate(span=chunk_quotes.spans.unnest()).filter(lambda t: t.span.role == "own")
     overlap = spans.filter(lambda t: (t.span.byte_start < t.byte_end) & (t.span.byte_end > t.byte_start))
     columns = ["chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "byte_start", "byte_end"]
     return overlap.select(columns).distinct().order_by("chunk_id", "byte_start")
 
 
-def restated(requoted: pa.Table, messages: pa.Table) -> pa.Table:
+def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
     """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes as quotes.
 
     The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
     nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each.
     """
-    bodies = {
-        i: body.encode()
-        for i, body in zip(
-            messages.column("message_id").to_pylist(), messages.column("body").to_pylist(), strict=True
-        )
-    }
-    quoted: dict[str, set[str]] = {}
+    bodies = {name: body.encode() for name, body in rows_of(messages, "message_id", "body")}
+    quote_lines: dict[str, set[str]] = {}
     chunks: dict[str, dict[str, str]] = {}
-    for row in requoted.to_pylist():
+    for row in chunks_with_quotes.to_pylist():
         text = bodies[row["doc_id"]][row["byte_start"] : row["byte_end"]].decode()
-        quoted.setdefault(row["chunk_id"], set()).update(line.strip() for line in text.splitlines())
+        quote_lines.setdefault(row["chunk_id"], set()).update(line.strip() for line in text.splitlines())
         chunks[row["chunk_id"]] = row
     rows = []
     for chunk_id, chunk in sorted(chunks.items()):
-        gone = quoted[chunk_id] - {""}
-        own, moved = _parted(chunk["text_lex"], gone)
+        lines = quote_lines[chunk_id] - {""}
+        own_text, moved = _split_lines(chunk["text_lex"], lines)
         if moved:
-            is_quote = not _SUBSTANCE.search(own)
-            embed = chunk["text_embed"] if is_quote else _parted(chunk["text_embed"], gone)[0]
-            rows.append((chunk_id, own, f"{chunk['quote_lex']}\n{moved}".strip("\n"), embed, is_quote))
+            is_quote = not _SUBSTANCE.search(own_text)
+            embed = chunk["text_embed"] if is_quote else _split_lines(chunk["text_embed"], lines)[0]
+            rows.append((chunk_id, own_text, f"{chunk['quote_lex']}\n{moved}".strip("\n"), embed, is_quote))
     names = ["chunk_id", "text_lex", "quote_lex", "text_embed", "is_quote"]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     kinds = [pa.string(), TEXT, TEXT, TEXT, pa.bool_()]
     return pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], names=names)
 
 
-def _parted(text: str, gone: set[str]) -> tuple[str, str]:
-    """`text` without the lines of `gone`, and those lines."""
-    kept: list[str] = []
+def _split_lines(text: str, lines: set[str]) -> tuple[str, str]:
+    """`text` without the lines of `lines`, and those lines."""
+    remaining: list[str] = []
     moved: list[str] = []
     for line in text.split("\n"):
-        (moved if line.strip() in gone else kept).append(line)
-    return _MANY_BREAKS.sub("\n\n", "\n".join(kept)).strip("\n"), "\n".join(moved)
+        (moved if line.strip() in lines else remaining).append(line)
+    return _MANY_BREAKS.sub("\n\n", "\n".join(remaining)).strip("\n"), "\n".join(moved)
 
 
-def chunk_context(parents: pa.Table, restated: pa.Table) -> pa.Table:
-    """The `chunk_context` table from the results of `parent_texts` and `restated`."""
-    own = {r["chunk_id"]: r for r in restated.to_pylist()}
-    rows = {i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"]) for i, r in own.items()}
+def chunk_context(parents: pa.Table, quotes_moved: pa.Table) -> pa.Table:
+    """The `chunk_context` table from the results of `parent_texts` and `quotes_moved`."""
+    changed = {r["chunk_id"]: r for r in quotes_moved.to_pylist()}
+    rows = {i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"]) for i, r in changed.items()}
     for row in parents.to_pylist():
         chunk_id, context = row["chunk_id"], row["context"]
-        said = own.get(chunk_id)
-        if said is None or not said["is_quote"]:
-            reply = said["text_lex"] if said else row["text_lex"]
-            kind = "parent_unquoted" if said else "parent"
+        change = changed.get(chunk_id)
+        if change is None or not change["is_quote"]:
+            reply = change["text_lex"] if change else row["text_lex"]
+            kind = "parent_unquoted" if change else "parent"
             rows[chunk_id] = (context, kind, _embedded(row["title"], context, reply))
     ordered = sorted(rows.items())
     table = pa.table(
@@ -161,9 +156,9 @@ def published_chunks(
 
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     """Columns partition, text_hash and text, one row per chunk: the text it is embedded by."""
-    added = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
-    plain = chunks.select("chunk_id", "partition", "checksum", "text_embed")
-    return plain.left_join(added, plain.chunk_id == added.chunk_id).select(
+    context_texts = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
+    own_texts = chunks.select("chunk_id", "partition", "checksum", "text_embed")
+    return own_texts.left_join(context_texts, own_texts.chunk_id == context_texts.chunk_id).select(
         "partition",
         text_hash=lambda t: ibis.coalesce(t.context_hash, t.checksum),
         text=lambda t: ibis.coalesce(t.context_text, t.text_embed),

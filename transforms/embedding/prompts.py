@@ -1,4 +1,4 @@
-"""Prompts to a language model: strangers' text as data that nothing in it can get out of.
+"""Prompts to a language model: strangers' text as data that no text can escape from.
 
 A prompt is one JSON object and nothing else; what is to be done with it stands in the instruction,
 which no stranger's text is ever part of.
@@ -21,14 +21,17 @@ DATA_NOTE = (
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>|`\u2028\u2029\x7f\x85"}
 
 
-def fenced(data: Mapping[str, Any], safety: SafetySettings) -> str:
+def prompt_json(data: Mapping[str, Any], safety: SafetySettings) -> str:
     """`data` as one JSON object on one line, every text in it screened and escaped; keys are the program's own.
 
     A text is a JSON string: no quote, bracket or line end of it is one of the object. Read as JSON,
     the object is `data` with its texts screened.
+
+    >>> prompt_json({"text": "<b>"}, SafetySettings())
+    '{"text": "\\\\u003cb\\\\u003e"}'
     """
-    made = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
-    return made.translate(_ESCAPED)
+    encoded = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
+    return encoded.translate(_ESCAPED)
 
 
 def _each_text(value: Any, change: Callable[[str], str]) -> Any:

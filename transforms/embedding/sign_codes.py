@@ -33,12 +33,12 @@ def hamming(codes: np.ndarray, code: np.ndarray) -> np.ndarray:
     differing = np.empty(_ROWS_AT_ONCE, dtype=np.uint64)
     bits = np.empty(_ROWS_AT_ONCE, dtype=np.uint8)
     for start in range(0, codes.shape[1], _ROWS_AT_ONCE):
-        part = distances[start : start + _ROWS_AT_ONCE]
-        rows = slice(0, len(part))
+        block = distances[start : start + _ROWS_AT_ONCE]
+        rows = slice(0, len(block))
         for word in range(len(codes)):
-            np.bitwise_xor(codes[word, start : start + len(part)], code[word], out=differing[rows])
+            np.bitwise_xor(codes[word, start : start + len(block)], code[word], out=differing[rows])
             np.bitwise_count(differing[rows], out=bits[rows])
-            np.add(part, bits[rows], out=part)
+            np.add(block, bits[rows], out=block)
     return distances
 
 
@@ -64,23 +64,23 @@ class CodeScores:
     def __init__(
         self,
         query: np.ndarray,
-        held: CodedVectors,
+        coded: CodedVectors,
         allowed: np.ndarray | None,
         candidates: int,
         rescored: int,
     ):
-        self.query, self.vectors, self.absent = query, held.vectors, held.absent
+        self.query, self.vectors, self.absent = query, coded.vectors, coded.absent
         code = sign_codes(query[None, :])[:, 0]
-        distances = hamming(held.codes, code)
+        distances = hamming(coded.codes, code)
         if allowed is not None:
             distances[~allowed] = np.iinfo(np.uint16).max
-        distances[held.absent] = np.iinfo(np.uint16).max
-        near = np.flatnonzero(distances <= _edge(distances, candidates, held.vectors.shape[1]))
-        if len(near) > rescored:
-            near = np.sort(near[top_k(_signed(held.codes.take(near, axis=1), query), rescored)])
-        scores = self._cosines(near)
-        order = np.lexsort((near, -scores))
-        self.nearest = near[order]
+        distances[coded.absent] = np.iinfo(np.uint16).max
+        nearby = np.flatnonzero(distances <= _edge(distances, candidates, coded.vectors.shape[1]))
+        if len(nearby) > rescored:
+            nearby = np.sort(nearby[top_k(_signed(coded.codes.take(nearby, axis=1), query), rescored)])
+        scores = self._cosines(nearby)
+        order = np.lexsort((nearby, -scores))
+        self.nearest = nearby[order]
         self.high = float(scores.max()) if len(scores) else 0.0
         self.low = self._lowest(distances)
 
@@ -109,10 +109,10 @@ class CodeScores:
         return np.vecdot(self.vectors[rows], self.query).astype(np.float64)
 
 
-def _edge(distances: np.ndarray, wanted: int, largest: int) -> int:
-    """The smallest distance within which `wanted` rows lie; `largest` if fewer do."""
+def _edge(distances: np.ndarray, count: int, largest: int) -> int:
+    """The smallest distance within which `count` rows lie; `largest` if fewer do."""
     within = range(largest)
-    return bisect.bisect_left(within, wanted, key=lambda d: int(np.count_nonzero(distances <= d)))
+    return bisect.bisect_left(within, count, key=lambda d: int(np.count_nonzero(distances <= d)))
 
 
 def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
@@ -122,9 +122,9 @@ def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
     """
     padded = np.zeros(len(codes) * WORD, dtype=np.float32)
     padded[: len(query)] = query
-    added = padded.reshape(-1, 8) @ _BITS
-    held = codes.view(np.uint8).reshape(len(codes), -1, 8)
-    made = np.zeros(codes.shape[1], dtype=np.float32)
-    for byte, of_value in enumerate(added):
-        made += of_value.take(held[byte // 8, :, byte % 8])
-    return made
+    by_byte = padded.reshape(-1, 8) @ _BITS
+    bytes_of_rows = codes.view(np.uint8).reshape(len(codes), -1, 8)
+    products = np.zeros(codes.shape[1], dtype=np.float32)
+    for byte, of_value in enumerate(by_byte):
+        products += of_value.take(bytes_of_rows[byte // 8, :, byte % 8])
+    return products

@@ -14,17 +14,20 @@ from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
 VERSION = "2"
 
 
-def packed(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
+def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
     """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.
 
-    `counts` are the tokens of each text; one text of more tokens than that is a range of its own.
+    `counts` are the tokens of each text; a text of more tokens is a range of its own.
+
+    >>> list(batch_ranges([3, 3, 9, 1], most_texts=2, most_tokens=8))
+    [range(0, 2), range(2, 3), range(3, 4)]
     """
     start = tokens = 0
-    for place, count in enumerate(counts):
-        full = place - start == most_texts or (most_tokens is not None and tokens + count > most_tokens)
-        if full and place > start:
-            yield range(start, place)
-            start, tokens = place, 0
+    for position, count in enumerate(counts):
+        full = position - start == most_texts or (most_tokens is not None and tokens + count > most_tokens)
+        if full and position > start:
+            yield range(start, position)
+            start, tokens = position, 0
         tokens += count
     if start < len(counts):
         yield range(start, len(counts))
@@ -32,12 +35,12 @@ def packed(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> I
 
 def stacked(table: pa.Table, dimensions: int) -> np.ndarray:
     """The column `vector` of `table` as one matrix, float32 of shape (rows, dimensions)."""
-    made = np.empty((table.num_rows, dimensions), dtype=np.float32)
+    matrix = np.empty((table.num_rows, dimensions), dtype=np.float32)
     row = 0
-    for part in table.column("vector").chunks:
-        made[row : row + len(part)] = part.flatten().to_numpy().reshape(-1, dimensions)
-        row += len(part)
-    return made
+    for chunk in table.column("vector").chunks:
+        matrix[row : row + len(chunk)] = chunk.flatten().to_numpy().reshape(-1, dimensions)
+        row += len(chunk)
+    return matrix
 
 
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
@@ -51,7 +54,7 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """`vectors` scaled to length 1, float32; EmbeddingError where one is zero or not finite."""
+    """`vectors` scaled to length 1, float32; EmbeddingError if one is zero or not finite."""
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
     bad = ~(np.isfinite(norms) & (norms > 0)).ravel()
@@ -69,16 +72,16 @@ def text_hashes(table: pa.Table | None, model: str) -> set[str]:
     return set(table.filter(pc.equal(table.column("model"), model)).column("text_hash").to_pylist())
 
 
-def embeddings(found: pa.Table, model: str, dimensions: int) -> pa.Table:
+def embeddings(texts: pa.Table, model: str, dimensions: int) -> pa.Table:
     """The `embeddings` table from `text_hash` and `vector`."""
-    count = found.num_rows
+    count = texts.num_rows
     table = pa.table(
         {
-            "text_hash": found.column("text_hash"),
+            "text_hash": texts.column("text_hash"),
             "model": pa.array([model] * count, pa.string()),
             "dimensions": pa.array([dimensions] * count, pa.int32()),
             "task": pa.array(["document"] * count, pa.string()),
-            "vector": found.column("vector"),
+            "vector": texts.column("vector"),
         }
     )
     return embeddings_table(dimensions).conform(table)

@@ -13,6 +13,7 @@ import yaml
 
 from transforms.errors import GroundTruthError
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
+from transforms.schemas.table import rows_of
 
 VERSION = "1"
 
@@ -37,30 +38,32 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
     Raises GroundTruthError naming the file, the query and the entry that is wrong, and what is.
     """
     try:
-        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        raise GroundTruthError(f"{file}{where}: no valid YAML: {getattr(error, 'problem', error)}") from error
+        line = f" line {mark.line + 1}" if mark else ""
+        raise GroundTruthError(f"{file}{line}: no valid YAML: {getattr(error, 'problem', error)}") from error
     _require(
-        isinstance(parsed, dict) and isinstance(parsed.get("queries"), list), file, "has no list `queries`"
+        isinstance(document, dict) and isinstance(document.get("queries"), list),
+        file,
+        "has no list `queries`",
     )
-    if odd := sorted(str(k) for k in set(parsed) - {"queries"}):
+    if odd := sorted(str(k) for k in set(document) - {"queries"}):
         raise GroundTruthError(f"{file}: unknown key {odd[0]!r}; the only one is `queries`")
     queries, relevance = [], []
-    for number, item in enumerate(parsed["queries"], 1):
+    for number, item in enumerate(document["queries"], 1):
         query, entries = _query(item, file, number)
         queries.append(query)
         relevance += entries
     return _tables(queries, relevance, file)
 
 
-def joined(parts: Sequence[GroundTruth]) -> GroundTruth:
+def join_files(parts: Sequence[GroundTruth]) -> GroundTruth:
     """The queries of several files; GroundTruthError if two queries have one id."""
     queries = pa.concat_tables([EVALUATION_QUERIES.empty(), *(p.queries for p in parts)])
     relevance = pa.concat_tables([EVALUATION_RELEVANCE.empty(), *(p.relevance for p in parts)])
     files: dict[str, str] = {}
-    for query_id, file in zip(*(queries.column(c).to_pylist() for c in ("query_id", "file")), strict=True):
+    for query_id, file in rows_of(queries, "query_id", "file"):
         if query_id in files:
             raise GroundTruthError(f"query {query_id!r} stands in {files[query_id]} and again in {file}")
         files[query_id] = file
@@ -90,17 +93,17 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
                 f"{file} qrels line {number}: query {fields[0]!r} is not among the queries"
             )
         grades.setdefault(fields[0], {})[fields[-2]] = int(float(fields[-1]))
-    made_queries, relevance = [], []
+    query_rows, relevance = [], []
     for query_id, text in texts.items():
         right = {item: grade for item, grade in grades.get(query_id, {}).items() if grade > 0}
         if not right:
             continue
-        made_queries.append(_query_row(query_id, text, [], file, False))
+        query_rows.append(query_row(query_id, text, [], file, False))
         relevance += [
-            _entry_row(query_id, place, form, prefix + item, None, grade, None)
-            for place, (item, grade) in enumerate(right.items())
+            relevance_row(query_id, position, form, prefix + item, grade)
+            for position, (item, grade) in enumerate(right.items())
         ]
-    return _tables(made_queries, relevance, file)
+    return _tables(query_rows, relevance, file)
 
 
 def as_yaml(truth: GroundTruth, note: str = "") -> str:
@@ -150,7 +153,7 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
         key = (row["form"], row["target"], row["text"])
         _require(key not in seen, f"{place}, entry {at + 1}", f"is entry {seen.get(key, 0) + 1} again")
         seen[key] = at
-    return _query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
+    return query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
 
 
 def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
@@ -163,79 +166,79 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
         raise GroundTruthError(
             f"{place}: {odd[0]!r} does not go with `{form}`; known are {', '.join(sorted(allowed))}"
         )
-    said = entry[form]
-    _require(isinstance(said, str) and bool(said.strip()), place, f"`{form}` is no text")
+    text = entry[form]
+    _require(isinstance(text, str) and bool(text.strip()), place, f"`{form}` is no text")
     grade = entry.get("grade", 1)
     _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is no whole number from 0 to 10")
     topic = entry.get("topic")
     _require(topic is None or isinstance(topic, str), place, "`topic` is no text")
     if form == "chat":
-        return _entry_row(query_id, at, form, None, said, grade, topic)
+        return relevance_row(query_id, at, form, None, grade) | {"text": text, "topic": topic}
     if form == "passage":
         document = entry.get("document")
         _require(isinstance(document, str) and bool(document), place, "names no `document` of the passage")
-        return _entry_row(query_id, at, form, str(document), said, grade, topic)
-    target = (
-        said.strip().removeprefix("<").removesuffix(">") if form in ("message", "thread") else said.strip()
-    )
+        return relevance_row(query_id, at, form, str(document), grade) | {"text": text, "topic": topic}
+    target = text.strip()
+    if form in ("message", "thread"):
+        target = target.removeprefix("<").removesuffix(">")
     _require(
         form != "node" or "#" in target, place, "`node` has no `#` and slug; `document` names a whole file"
     )
-    return _entry_row(query_id, at, form, target, None, grade, topic)
+    return relevance_row(query_id, at, form, target, grade) | {"topic": topic}
 
 
 def _query_texts(text: str, file: str) -> dict[str, str]:
     """Text of each query by its id."""
-    made: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         if line.lstrip().startswith("{"):
             try:
                 row = json.loads(line)
-                query_id, said = str(row["_id"]), str(row["text"])
+                query_id, query_text = str(row["_id"]), str(row["text"])
             except (ValueError, KeyError) as error:
                 raise GroundTruthError(
                     f"{file} queries line {number}: no JSON with `_id` and `text`"
                 ) from error
         else:
-            query_id, _, said = line.partition("\t")
-        if not query_id.strip() or not said.strip():
+            query_id, _, query_text = line.partition("\t")
+        if not query_id.strip() or not query_text.strip():
             raise GroundTruthError(f"{file} queries line {number}: no id, tab and text")
-        made[query_id.strip()] = said.strip()
-    return made
+        texts[query_id.strip()] = query_text.strip()
+    return texts
 
 
 def _is_whole(text: str) -> bool:
     return bool(re.fullmatch(r"-?\d+(\.0+)?", text.strip()))
 
 
-def _require(holds: bool, place: str, fault: str) -> None:
-    if not holds:
+def _require(condition: bool, place: str, fault: str) -> None:
+    if not condition:
         raise GroundTruthError(f"{place}: {fault}")
 
 
-def _query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:
+def query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:
+    """A row of `schemas.EVALUATION_QUERIES`."""
     return {"query_id": query_id, "query": text, "tags": list(tags), "file": file, "is_draft": is_draft}
 
 
-def _entry_row(
-    query_id: str, entry: int, form: str, target: str | None, text: str | None, grade: int, topic: str | None
-) -> dict[str, Any]:
+def relevance_row(query_id: str, entry: int, form: str, target: str | None, grade: int) -> dict[str, Any]:
+    """A row of `schemas.EVALUATION_RELEVANCE` without text and topic."""
     return {
-        "query_id": query_id, "entry": entry, "form": form, "target": target, "text": text, "grade": grade,
-        "topic": topic,
+        "query_id": query_id, "entry": entry, "form": form, "target": target, "text": None, "grade": grade,
+        "topic": None,
     }  # fmt: skip
 
 
 def _tables(
     queries: Iterable[Mapping[str, Any]], relevance: Iterable[Mapping[str, Any]], file: str
 ) -> GroundTruth:
-    made = GroundTruth(
+    truth = GroundTruth(
         EVALUATION_QUERIES.from_rows([dict(q) for q in queries]),
         EVALUATION_RELEVANCE.from_rows([dict(r) for r in relevance]),
     )
-    counted = Counter(made.queries.column("query_id").to_pylist())
-    if twice := [query_id for query_id, count in counted.items() if count > 1]:
+    counts = Counter(truth.queries.column("query_id").to_pylist())
+    if twice := [query_id for query_id, count in counts.items() if count > 1]:
         raise GroundTruthError(f"{file}: two queries have the id {twice[0]!r}")
-    return made
+    return truth

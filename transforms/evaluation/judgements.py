@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-_WHOLE, _PART, _EXACT = 0, 100, 1000
+_DOCUMENT, _SECTION, _EXACT = 0, 100, 1000
 """How exactly an entry names its place; a heading adds its depth. The most exact entry decides a chunk's grade."""
 
 LEVELS = ("document", "thread", "chunk")
@@ -32,7 +32,7 @@ class Contents(NamedTuple):
 
 
 class Judgements(NamedTuple):
-    """What entries mean.
+    """The meaning of entries in an index.
 
     grades: query_id, level (document, thread or chunk), item, grade.
     entries: query_id, entry, topic, status (found, missing or unanswerable), chunk_ids.
@@ -58,23 +58,23 @@ def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
     documents = _documents(entries, contents)
     chunks = _chunks(entries, ranges, documents, contents)
     status = _status(entries, ranges, documents, chunks, contents)
-    kept = status.filter(pl.col("status") != "unanswerable").select("query_id", "entry")
+    answerable = status.filter(pl.col("status") != "unanswerable").select("query_id", "entry")
     items = pl.concat(
         [
             _chunk_grades(chunks),
-            _document_grades(entries, documents, chunks, kept),
-            _thread_grades(entries, documents, chunks, kept, contents),
+            _document_grades(entries, documents, chunks, answerable),
+            _thread_grades(entries, documents, chunks, answerable, contents),
         ]
     )
     grades = items.group_by("query_id", "level", "item").agg(pl.col("grade").max()).sort(pl.all())
-    found = chunks.group_by("query_id", "entry").agg(pl.col("chunk_id").sort().alias("chunk_ids"))
-    listed = status.join(found, on=["query_id", "entry"], how="left").sort("query_id", "entry")
+    chunk_ids = chunks.group_by("query_id", "entry").agg(pl.col("chunk_id").sort().alias("chunk_ids"))
+    statuses = status.join(chunk_ids, on=["query_id", "entry"], how="left").sort("query_id", "entry")
     passages = ranges.join(
         entries.filter(form="passage").select("query_id", "entry"), on=["query_id", "entry"]
     )
     return Judgements(
         grades,
-        listed.with_columns(pl.col("chunk_ids").fill_null([])),
+        statuses.with_columns(pl.col("chunk_ids").fill_null([])),
         passages.filter(pl.col("grade") > 0)
         .select("query_id", "doc_id", "byte_start", "byte_end")
         .sort(pl.all()),
@@ -85,15 +85,15 @@ def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Bytes of a document that an entry means: query_id, entry, grade, exactness, doc_id, byte_start, byte_end."""
     columns = ["query_id", "entry", "grade", "exactness", "doc_id", "byte_start", "byte_end"]
     nodes = entries.filter(form="node").join(contents.nodes, left_on="target", right_on="node_id")
-    of_nodes = nodes.with_columns(exactness=_PART + pl.col("depth"), byte_start=pl.col("heading_start"))
+    of_nodes = nodes.with_columns(exactness=_SECTION + pl.col("depth"), byte_start=pl.col("heading_start"))
     passages = entries.filter(form="passage").join(
         contents.texts, left_on="target", right_on="doc_id", suffix="_of"
     )
     rows = [
-        (row["query_id"], row["entry"], row["grade"], _EXACT, row["target"], start, start + len(said))
+        (row["query_id"], row["entry"], row["grade"], _EXACT, row["target"], start, start + len(passage))
         for row in passages.iter_rows(named=True)
-        for said in [row["text"].encode()]
-        for start in [row["text_of"].encode().find(said)]
+        for passage in [row["text"].encode()]
+        for start in [row["text_of"].encode().find(passage)]
         if start >= 0
     ]
     schema = dict.fromkeys(columns, pl.Int64) | {"query_id": pl.String, "doc_id": pl.String}
@@ -103,18 +103,18 @@ def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
 
 def _documents(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Whole documents that an entry means: query_id, entry, grade, exactness, doc_id."""
-    named = entries.filter(pl.col("form").is_in(["message", "document"])).with_columns(
-        exactness=pl.when(form="message").then(_PART).otherwise(_WHOLE), doc_id=pl.col("target")
+    by_name = entries.filter(pl.col("form").is_in(["message", "document"])).with_columns(
+        exactness=pl.when(form="message").then(_SECTION).otherwise(_DOCUMENT), doc_id=pl.col("target")
     )
     threads = (
         entries.filter(form="thread")
         .join(contents.threads, left_on="target", right_on="message_id")
         .join(contents.documents, on="thread_id")
-        .with_columns(exactness=pl.lit(_WHOLE))
+        .with_columns(exactness=pl.lit(_DOCUMENT))
     )
     columns = ["query_id", "entry", "grade", pl.col("exactness").cast(pl.Int64), "doc_id"]
-    known = contents.documents.select("doc_id")
-    return pl.concat([named.join(known, on="doc_id").select(columns), threads.select(columns)])
+    doc_ids = contents.documents.select("doc_id")
+    return pl.concat([by_name.join(doc_ids, on="doc_id").select(columns), threads.select(columns)])
 
 
 def _chunks(
@@ -125,22 +125,22 @@ def _chunks(
     overlapping = ranges.join(contents.chunks, on="doc_id", suffix="_of").filter(
         (pl.col("byte_start_of") < pl.col("byte_end")) & (pl.col("byte_start") < pl.col("byte_end_of"))
     )
-    whole = documents.join(contents.chunks, on="doc_id")
+    of_documents = documents.join(contents.chunks, on="doc_id")
     exact = entries.filter(form="chunk").join(contents.chunks, left_on="target", right_on="chunk_id")
-    said = entries.filter(form="chat").join(contents.turns, how="cross", suffix="_of")
-    spoken = said.filter(pl.col("text_of").str.contains(pl.col("text"), literal=True)).join(
+    chats = entries.filter(form="chat").join(contents.turns, how="cross", suffix="_of")
+    turns = chats.filter(pl.col("text_of").str.contains(pl.col("text"), literal=True)).join(
         contents.chunks, on="chunk_id"
     )
     exactly = pl.lit(_EXACT, dtype=pl.Int64).alias("exactness")
-    found = pl.concat(
+    matches = pl.concat(
         [
             overlapping.select(columns),
-            whole.select(columns),
+            of_documents.select(columns),
             exact.with_columns(exactly, chunk_id=pl.col("target")).select(columns),
-            spoken.with_columns(exactly).select(columns),
+            turns.with_columns(exactly).select(columns),
         ]
     )
-    return found.filter(pl.col("exactness") == pl.col("exactness").max().over("query_id", "chunk_id"))
+    return matches.filter(pl.col("exactness") == pl.col("exactness").max().over("query_id", "chunk_id"))
 
 
 def _status(
@@ -152,16 +152,16 @@ def _status(
 ) -> pl.DataFrame:
     """query_id, entry, form, target, text, grade, topic, status of each entry."""
     key = ["query_id", "entry"]
-    found = (
+    resolved = (
         pl.concat([t.select(key) for t in (ranges, documents, chunks)]).unique().with_columns(is_found=True)
     )
-    nothing = pl.lit("unanswerable" if contents.turns.is_empty() else "missing")
+    no_chat = pl.lit("unanswerable" if contents.turns.is_empty() else "missing")
     status = (
-        pl.when("is_found").then(pl.lit("found")).when(pl.col("form") == "chat").then(nothing)
+        pl.when("is_found").then(pl.lit("found")).when(pl.col("form") == "chat").then(no_chat)
         .otherwise(pl.lit("missing"))
     )  # fmt: skip
-    joined = entries.join(found, on=key, how="left").with_columns(pl.col("is_found").fill_null(False))
-    return joined.with_columns(status=status).drop("is_found")
+    statuses = entries.join(resolved, on=key, how="left").with_columns(pl.col("is_found").fill_null(False))
+    return statuses.with_columns(status=status).drop("is_found")
 
 
 def _chunk_grades(chunks: pl.DataFrame) -> pl.DataFrame:
@@ -169,35 +169,35 @@ def _chunk_grades(chunks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _document_grades(
-    entries: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, kept: pl.DataFrame
+    entries: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, answerable: pl.DataFrame
 ) -> pl.DataFrame:
     """Documents by their chunks, by name where they have none, and those that are not there."""
     key = ["query_id", "doc_id"]
     chunkless = _most_exact(documents).join(chunks.select(key).unique(), on=key, how="anti")
-    named = entries.join(kept, on=["query_id", "entry"]).with_columns(doc_id=_document_of_target())
-    placed = pl.concat([d.select("query_id", "entry") for d in (documents, chunks)]).unique()
-    gone = named.join(placed, on=["query_id", "entry"], how="anti")
+    targets = entries.join(answerable, on=["query_id", "entry"]).with_columns(doc_id=_document_of_target())
+    resolved = pl.concat([d.select("query_id", "entry") for d in (documents, chunks)]).unique()
+    absent = targets.join(resolved, on=["query_id", "entry"], how="anti")
     # A message without chunks may be decided by another entry that names it more exactly.
-    gone = gone.join(documents.select(key).unique(), on=key, how="anti")
-    return pl.concat([_items(frame, "document", "doc_id") for frame in (chunks, chunkless, gone)])
+    absent = absent.join(documents.select(key).unique(), on=key, how="anti")
+    return pl.concat([_items(frame, "document", "doc_id") for frame in (chunks, chunkless, absent)])
 
 
 def _thread_grades(
     entries: pl.DataFrame,
     documents: pl.DataFrame,
     chunks: pl.DataFrame,
-    kept: pl.DataFrame,
+    answerable: pl.DataFrame,
     contents: Contents,
 ) -> pl.DataFrame:
-    """Threads by their documents; a document that is no mail, and one that is not there, is its own."""
-    graded = _document_grades(entries, documents, chunks, kept).rename({"item": "doc_id"})
-    named = graded.join(contents.documents, on="doc_id", how="left").join(
+    """Threads by their documents; a document outside of mail, and a missing one, is its own thread."""
+    graded = _document_grades(entries, documents, chunks, answerable).rename({"item": "doc_id"})
+    with_thread = graded.join(contents.documents, on="doc_id", how="left").join(
         contents.threads.rename({"message_id": "doc_id", "thread_id": "ghost_thread"}),
         on="doc_id",
         how="left",
     )
-    own = named.with_columns(thread_id=pl.coalesce("thread_id", "ghost_thread", "doc_id"))
-    return _items(own, "thread", "thread_id")
+    threads = with_thread.with_columns(thread_id=pl.coalesce("thread_id", "ghost_thread", "doc_id"))
+    return _items(threads, "thread", "thread_id")
 
 
 def _most_exact(documents: pl.DataFrame) -> pl.DataFrame:

@@ -27,32 +27,32 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
     `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each profile in their
     order. A chunk that stands behind the first KEPT of a list is not seen in it.
     """
-    parts = [pl.DataFrame(schema=LOSSES)]
+    frames = [pl.DataFrame(schema=LOSSES)]
     for profile, order in stages.items():
-        seen = runs.filter(profile=profile).join(right, on=["query_id", "doc_id"])
+        right_rows = runs.filter(profile=profile).join(right, on=["query_id", "doc_id"])
         last = (
-            seen.with_columns(_at=pl.col("stage").cast(pl.Enum(order)))
+            right_rows.with_columns(_at=pl.col("stage").cast(pl.Enum(order)))
             .sort("query_id", "doc_id", "_at", "rank", descending=[False, False, True, False])
             .unique(["query_id", "doc_id"], keep="first", maintain_order=True)
         )
-        dropped = last.filter(pl.col("stage") != order[-1]).with_columns(
+        dropped_rows = last.filter(pl.col("stage") != order[-1]).with_columns(
             pl.col("stage").replace_strict(_followers(order), return_dtype=pl.String),
             pl.col("reason").fill_null(_FAR_BEHIND),
         )
         never = right.join(last, on=["query_id", "doc_id"], how="anti").with_columns(
             stage=pl.lit(_CANDIDATES), reason=pl.lit(_NEVER)
         )
-        parts += [
-            found.select(pl.lit(profile).alias("profile"), *list(LOSSES)[1:]) for found in (dropped, never)
+        frames += [
+            rows.select(pl.lit(profile).alias("profile"), *list(LOSSES)[1:]) for rows in (dropped_rows, never)
         ]
-    return pl.concat(parts).sort("profile", "query_id", "doc_id")
+    return pl.concat(frames).sort("profile", "query_id", "doc_id")
 
 
 def _followers(order: Sequence[str]) -> dict[str, str]:
     """The stage that takes the list of each stage; both lists of candidates become the fused one."""
     return {
-        before: _CANDIDATES if before in INDEPENDENT[:-1] else after
-        for before, after in itertools.pairwise(order)
+        stage: _CANDIDATES if stage in INDEPENDENT[:-1] else next_stage
+        for stage, next_stage in itertools.pairwise(order)
     }
 
 
@@ -61,7 +61,7 @@ def counts(lost: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[dict[s
 
     Scores are left out of the reasons; they differ from hit to hit.
     """
-    told = pl.col("reason").str.replace_all(r"-?\d+\.\d+", "…")
-    counted = lost.group_by("profile", "stage", told).agg(answers=pl.len())
-    ordered = counted.sort("answers", "stage", "reason", descending=[True, False, False])
+    reason = pl.col("reason").str.replace_all(r"-?\d+\.\d+", "…")
+    by_reason = lost.group_by("profile", "stage", reason).agg(answers=pl.len())
+    ordered = by_reason.sort("answers", "stage", "reason", descending=[True, False, False])
     return {name: ordered.filter(profile=name).drop("profile").to_dicts() for name in profiles}

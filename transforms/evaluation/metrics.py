@@ -30,11 +30,11 @@ DEPTH = 100
 """Items of a ranked list that any measure looks at."""
 
 PER_QUERY = {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
-"""Columns of `measured`."""
+"""Columns of `query_measures`."""
 
 
 class Span(NamedTuple):
-    """A half-open range of a document, in any one partition."""
+    """A half-open range of a document, in any one unit of length."""
 
     document: str
     start: int
@@ -50,33 +50,43 @@ class PassageScore(NamedTuple):
 
 
 def distinct(ranked: Sequence[str]) -> list[str]:
-    """The items in their order, each at its first place only."""
+    """The items in their order, each at its first position only.
+
+    >>> distinct(["a", "b", "a"])
+    ['a', 'b']
+    """
     return list(dict.fromkeys(ranked))
 
 
-def measured(runs: Mapping[str, Sequence[str]], judged: Mapping[str, Mapping[str, int]]) -> pl.DataFrame:
-    """MEASURES of every judged query: columns PER_QUERY, in the order of `judged`.
+def query_measures(
+    runs: Mapping[str, Sequence[str]], judgements: Mapping[str, Mapping[str, int]]
+) -> pl.DataFrame:
+    """MEASURES of every judged query: columns PER_QUERY, in the order of `judgements`.
 
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
-    `judged` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
-    The values are those of ir-measures. It orders by score, so what it is given is the place in the
-    list and no score that might tie.
+    `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
+    The values are those of ir-measures. It orders by score, so its input is the position in
+    the list, as scores might tie.
     """
-    wanted = {query: grades for query, grades in judged.items() if any(g > 0 for g in grades.values())}
+    answerable = {
+        query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())
+    }
     run = [
-        ir_measures.ScoredDoc(query, item, -float(place))
-        for query in wanted
-        for place, item in enumerate(distinct(runs.get(query, ()))[:DEPTH])
+        ir_measures.ScoredDoc(query, item, -float(position))
+        for query in answerable
+        for position, item in enumerate(distinct(runs.get(query, ()))[:DEPTH])
     ]
     right = [
-        ir_measures.Qrel(query, item, grade) for query in wanted for item, grade in wanted[query].items()
+        ir_measures.Qrel(query, item, grade)
+        for query in answerable
+        for item, grade in answerable[query].items()
     ]
     names = {str(measure): name for name, measure in _MEASURES.items()}
-    found = {
+    values = {
         (m.query_id, names[str(m.measure)]): float(m.value)
         for m in ir_measures.iter_calc(list(_MEASURES.values()), right, run)
     }
-    rows = [(query, name, found.get((query, name), 0.0)) for query in wanted for name in MEASURES]
+    rows = [(query, name, values.get((query, name), 0.0)) for query in answerable for name in MEASURES]
     return pl.DataFrame(rows, schema=PER_QUERY, orient="row")
 
 
@@ -87,34 +97,38 @@ def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth
 
 
 def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
-    """How much of the wanted text the first `budget` partitions of the ranked spans hold.
+    """How much of the wanted text the first `budget` units of length of the ranked spans hold.
 
-    Spans are taken in order until the budget is full, the last one cut to fit. Text that is taken
-    twice costs twice and counts once.
+    Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
+    costs twice and counts once.
     """
-    taken, room = [], budget
+    retrieved, room = [], budget
     for span in ranked:
         if room <= 0:
             break
         end = min(span.end, span.start + room)
-        taken.append(Span(span.document, span.start, end))
+        retrieved.append(Span(span.document, span.start, end))
         room -= end - span.start
     spent = max(budget - room, 1)
-    right = merged(wanted)
+    right = merge_spans(wanted)
     size = sum(span.end - span.start for span in right)
-    shared = _shared(right, merged(taken))
+    shared = _shared(right, merge_spans(retrieved))
     return PassageScore(shared / size, shared / spent, shared / (size + spent - shared))
 
 
-def merged(spans: Sequence[Span]) -> list[Span]:
-    """The same text as spans that do not overlap, sorted."""
-    made: list[Span] = []
+def merge_spans(spans: Sequence[Span]) -> list[Span]:
+    """The same text as spans that do not overlap, sorted.
+
+    >>> merge_spans([Span("d", 4, 9), Span("d", 0, 5)])
+    [Span(document='d', start=0, end=9)]
+    """
+    disjoint: list[Span] = []
     for span in sorted(spans):
-        if made and made[-1].document == span.document and span.start <= made[-1].end:
-            made[-1] = made[-1]._replace(end=max(made[-1].end, span.end))
+        if disjoint and disjoint[-1].document == span.document and span.start <= disjoint[-1].end:
+            disjoint[-1] = disjoint[-1]._replace(end=max(disjoint[-1].end, span.end))
         elif span.end > span.start:
-            made.append(span)
-    return made
+            disjoint.append(span)
+    return disjoint
 
 
 def _shared(first: Sequence[Span], second: Sequence[Span]) -> int:

@@ -28,7 +28,7 @@ QUALITY = {"profile": pl.String, "stage": pl.String, "level": pl.String, **metri
 
 
 def quality(
-    runs: pl.DataFrame, judged: Judgements, spans: pl.DataFrame, budget: int, profiles: Iterable[str]
+    runs: pl.DataFrame, judgements: Judgements, spans: pl.DataFrame, budget: int, profiles: Iterable[str]
 ) -> pl.DataFrame:
     """Every measure of every judged query, profile, stage and level: the columns QUALITY.
 
@@ -36,47 +36,47 @@ def quality(
     Coverage and passages are measured on the chunks of a list, and only for queries that have them.
     A profile that found nothing has 0.
     """
-    queries = judged.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
-    topics, passages = _topics(judged), _passages(judged)
-    named = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
-    places = {chunk_id: Span(*place) for chunk_id, *place in named}
-    grades = {level: grades_of(judged, level) for level in LEVELS}
-    parts = [pl.DataFrame(schema=QUALITY)]
-    for profile, stage, listed in _stage_lists(runs, profiles):
-        chunks = _lists(listed, "chunk_id")
+    queries = judgements.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
+    topics, passages = _topics(judgements), _passages(judgements)
+    span_rows = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
+    spans_by_chunk = {chunk_id: Span(*span) for chunk_id, *span in span_rows}
+    grades = {level: grades_of(judgements, level) for level in LEVELS}
+    frames = [pl.DataFrame(schema=QUALITY)]
+    for profile, stage, ranking in _stage_lists(runs, profiles):
+        chunks = _lists(ranking, "chunk_id")
         for level in LEVELS:
-            measured = metrics.measured(_lists(listed, _LEVEL_COLUMN[level]), grades[level])
-            parts.append(_marked(measured, profile, stage, level))
+            measured = metrics.query_measures(_lists(ranking, _LEVEL_COLUMN[level]), grades[level])
+            frames.append(_marked(measured, profile, stage, level))
         extra = [
             (query, COVERAGE, metrics.coverage(topics[query], chunks.get(query, [])))
             for query in queries
             if query in topics
         ]
-        for query, wanted in passages.items():
-            ranked = [places[c] for c in chunks.get(query, []) if c in places]
-            score = metrics.passage_score(wanted, ranked, budget)
+        for query, passage_spans in passages.items():
+            retrieved = [spans_by_chunk[c] for c in chunks.get(query, []) if c in spans_by_chunk]
+            score = metrics.passage_score(passage_spans, retrieved, budget)
             extra += [(query, name, value) for name, value in zip(PASSAGE_MEASURES, score, strict=True)]
         frame = pl.DataFrame(extra, schema=metrics.PER_QUERY, orient="row")
-        parts.append(_marked(frame, profile, stage, "chunk"))
-    return pl.concat(parts)
+        frames.append(_marked(frame, profile, stage, "chunk"))
+    return pl.concat(frames)
 
 
-def document_quality(runs: pl.DataFrame, judged: Judgements, profiles: Iterable[str]) -> pl.DataFrame:
+def document_quality(runs: pl.DataFrame, judgements: Judgements, profiles: Iterable[str]) -> pl.DataFrame:
     """MEASURES of every judged query and profile by MAIN alone: the columns QUALITY."""
-    grades = grades_of(judged, MAIN[1])
-    parts = [
-        _marked(metrics.measured(_lists(listed, "doc_id"), grades), profile, *MAIN)
-        for profile, stage, listed in _stage_lists(runs.filter(stage=MAIN[0]), profiles)
+    grades = grades_of(judgements, MAIN[1])
+    frames = [
+        _marked(metrics.query_measures(_lists(ranking, "doc_id"), grades), profile, *MAIN)
+        for profile, stage, ranking in _stage_lists(runs.filter(stage=MAIN[0]), profiles)
     ]
-    return pl.concat([pl.DataFrame(schema=QUALITY), *parts])
+    return pl.concat([pl.DataFrame(schema=QUALITY), *frames])
 
 
 def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[str, str, pl.DataFrame]]:
     """Profile, stage and rows of each list that a profile makes, and of the final one where nothing was found."""
-    by_key = {(profile, stage): listed for (profile, stage), listed in groups_by(runs, "profile", "stage")}
-    made = stages_of(runs, profiles)
+    by_key = {(profile, stage): ranking for (profile, stage), ranking in groups_by(runs, "profile", "stage")}
+    stages = stages_of(runs, profiles)
     for profile in sorted(profiles):
-        for stage in made[profile]:
+        for stage in stages[profile]:
             yield profile, stage, by_key.get((profile, stage), runs.clear())
 
 
@@ -85,9 +85,9 @@ def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str
 
     A stage that a profile switches off is not there: it lost nothing.
     """
-    known = set(runs.select("profile", "stage").unique().iter_rows())
+    present = set(runs.select("profile", "stage").unique().iter_rows())
     return {
-        name: in_order({MAIN[0]} | {stage for profile, stage in known if profile == name})
+        name: in_order({MAIN[0]} | {stage for profile, stage in present if profile == name})
         for name in sorted(profiles)
     }
 
@@ -104,10 +104,10 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
             values, "profile", "stage", "level", "measure"
         )
     ]
-    names = sorted({tag for given in tags.values() for tag in given})
+    names = sorted({tag for query_tags in tags.values() for tag in query_tags})
     main = values.filter(stage=MAIN[0], level=MAIN[1])
     for tag in names:
-        tagged = [query for query, given in tags.items() if tag in given]
+        tagged = [query for query, query_tags in tags.items() if tag in query_tags]
         for (profile, measure), group in groups_by(
             main.filter(pl.col("query_id").is_in(tagged)), "profile", "measure"
         ):
@@ -133,7 +133,7 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
             if both.is_empty():
                 continue
             a, b = both["value"].to_numpy(), both["value_of"].to_numpy()
-            found = paired_difference(a, b)
+            result = paired_difference(a, b)
             ids = both["query_id"].to_numpy()
             rows.append(
                 {
@@ -141,10 +141,10 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
                     "profile": profile,
                     "measure": measure,
                     "queries": len(ids),
-                    "difference": rounded(found.mean),
-                    "low": rounded(found.low),
-                    "high": rounded(found.high),
-                    "p_value": rounded(found.p_value),
+                    "difference": rounded(result.mean),
+                    "low": rounded(result.low),
+                    "high": rounded(result.high),
+                    "p_value": rounded(result.p_value),
                     "won": ids[b > a + 1e-9].tolist(),
                     "lost": ids[b < a - 1e-9].tolist(),
                 }
@@ -152,36 +152,36 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
     return rows
 
 
-def _topics(judged: Judgements) -> dict[str, dict[str, set[str]]]:
+def _topics(judgements: Judgements) -> dict[str, dict[str, set[str]]]:
     """Chunks of each topic of each query; an entry without a topic is one of its own."""
-    made: dict[str, dict[str, set[str]]] = {}
-    kept = judged.entries.filter((pl.col("grade") > 0) & (pl.col("status") != "unanswerable"))
-    for row in kept.iter_rows(named=True):
+    topics: dict[str, dict[str, set[str]]] = {}
+    answerable = judgements.entries.filter((pl.col("grade") > 0) & (pl.col("status") != "unanswerable"))
+    for row in answerable.iter_rows(named=True):
         name = row["topic"] or f"entry {row['entry']}"
-        made.setdefault(row["query_id"], {}).setdefault(name, set()).update(row["chunk_ids"])
-    return made
+        topics.setdefault(row["query_id"], {}).setdefault(name, set()).update(row["chunk_ids"])
+    return topics
 
 
-def _passages(judged: Judgements) -> dict[str, list[Span]]:
-    made: dict[str, list[Span]] = {}
-    for row in judged.passages.iter_rows(named=True):
+def _passages(judgements: Judgements) -> dict[str, list[Span]]:
+    spans: dict[str, list[Span]] = {}
+    for row in judgements.passages.iter_rows(named=True):
         span = Span(row["doc_id"], row["byte_start"], row["byte_end"])
-        made.setdefault(row["query_id"], []).append(span)
-    return made
+        spans.setdefault(row["query_id"], []).append(span)
+    return spans
 
 
-def grades_of(judged: Judgements, level: str) -> dict[str, dict[str, int]]:
-    made: dict[str, dict[str, int]] = {}
+def grades_of(judgements: Judgements, level: str) -> dict[str, dict[str, int]]:
+    grades: dict[str, dict[str, int]] = {}
     for query, item, grade in (
-        judged.grades.filter(level=level).select("query_id", "item", "grade").iter_rows()
+        judgements.grades.filter(level=level).select("query_id", "item", "grade").iter_rows()
     ):
-        made.setdefault(query, {})[item] = grade
-    return made
+        grades.setdefault(query, {})[item] = grade
+    return grades
 
 
-def _lists(listed: pl.DataFrame, column: str) -> dict[str, list[str]]:
-    grouped = listed.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg(column)
-    return dict(zip(grouped["query_id"], grouped[column].to_list(), strict=True))
+def _lists(ranking: pl.DataFrame, column: str) -> dict[str, list[str]]:
+    by_query = ranking.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg(column)
+    return dict(zip(by_query["query_id"], by_query[column].to_list(), strict=True))
 
 
 def _marked(frame: pl.DataFrame, profile: str, stage: str, level: str) -> pl.DataFrame:
@@ -198,11 +198,11 @@ def _row(
     profile: str, stage: str, level: str, measure: str, tag: str | None, values: np.ndarray
 ) -> dict[str, Any]:
     if measure in BINARY:
-        found = wilson(int(values.sum()), len(values))
+        interval = wilson(int(values.sum()), len(values))
     elif len(values) >= FEWEST:
-        found = bootstrap(values)
+        interval = bootstrap(values)
     else:
-        found = Interval(float(values.mean()), math.nan, math.nan)
+        interval = Interval(float(values.mean()), math.nan, math.nan)
     return {
         "profile": profile,
         "stage": stage,
@@ -210,9 +210,9 @@ def _row(
         "tag": tag,
         "measure": measure,
         "queries": len(values),
-        "mean": rounded(found.mean),
-        "low": rounded(found.low),
-        "high": rounded(found.high),
+        "mean": rounded(interval.mean),
+        "low": rounded(interval.low),
+        "high": rounded(interval.high),
     }
 
 

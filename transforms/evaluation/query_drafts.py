@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-from transforms.evaluation.ground_truth import GroundTruth
+from transforms.evaluation.ground_truth import GroundTruth, query_row, relevance_row
 from transforms.hashing import text_hash
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 
@@ -21,7 +21,7 @@ _NOT_TRAILERS = ("quoted", "mention", "url", "image", "embed")
 _TITLE_CHARS, _TITLE_WORDS = 12, 3
 
 
-def drafted(
+def draft_queries(
     mails: pl.DataFrame, nodes: pl.DataFrame, links: pl.DataFrame, count: int, file: str
 ) -> GroundTruth:
     """Up to `count` queries of each kind, the same for the same index.
@@ -40,25 +40,24 @@ def drafted(
         "answered": _answered(mails),
     }
     queries, relevance = [], []
-    for kind, found in kinds.items():
-        chosen = sorted(found, key=lambda row: text_hash(row[1] + row[0]))[:count]
-        for query, target, form in chosen:
+    for kind, candidates in kinds.items():
+        sample = sorted(candidates, key=lambda row: text_hash(row[1] + row[0]))[:count]
+        for query, target, form in sample:
             query_id = f"{kind}-{text_hash(target + query)[:8]}"
-            queries.append(
-                {"query_id": query_id, "query": query, "tags": [kind], "file": file, "is_draft": True}
-            )
-            relevance.append(
-                {"query_id": query_id, "entry": 0, "form": form, "target": target, "text": None, "grade": 1,
-                 "topic": None}
-            )  # fmt: skip
+            queries.append(query_row(query_id, query, [kind], file, is_draft=True))
+            relevance.append(relevance_row(query_id, 0, form, target, grade=1))
     return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
 
 
 def plain_subject(subject: str) -> str:
-    """A subject without `Re:` and tags in brackets."""
-    before = None
-    while before != subject:
-        before, subject = subject, _MARKS.sub("", subject)
+    """A subject without `Re:` and tags in brackets.
+
+    >>> plain_subject("Re: [PATCH v2] AW: fix the lock")
+    'fix the lock'
+    """
+    previous = None
+    while previous != subject:
+        previous, subject = subject, _MARKS.sub("", subject)
     return subject.strip()
 
 
@@ -75,9 +74,9 @@ def _headings(nodes: pl.DataFrame) -> list[tuple[str, str, str]]:
 
 
 def _links(links: pl.DataFrame) -> list[tuple[str, str, str]]:
-    kept = links.filter(pl.col("to_id").is_not_null() & ~pl.col("kind").is_in(_NOT_TRAILERS))
+    resolved = links.filter(pl.col("to_id").is_not_null() & ~pl.col("kind").is_in(_NOT_TRAILERS))
     rows = []
-    for to_id, text, subject in kept.select("to_id", "text", "from_subject").rows():
+    for to_id, text, subject in resolved.select("to_id", "text", "from_subject").rows():
         query = plain_subject(subject) if subject else text.replace("#", " ").strip()
         form = "message" if subject else "node" if "#" in to_id else "document"
         if _says_enough(query):
@@ -89,7 +88,7 @@ def _answered(mails: pl.DataFrame) -> list[tuple[str, str, str]]:
     """Question, reply by another, and thanks by the author of the question in answer to the reply."""
     answers = mails.select(answer_id="message_id", question_id="parent_id", answerer="from_addr")
     thanks = mails.filter(pl.col("text").str.slice(0, 400).str.contains(_THANKS))
-    found = (
+    exchanges = (
         mails.filter(pl.col("text").str.contains("?", literal=True))
         .join(answers, left_on="message_id", right_on="question_id")
         .filter(pl.col("answerer") != pl.col("from_addr"))
@@ -98,19 +97,19 @@ def _answered(mails: pl.DataFrame) -> list[tuple[str, str, str]]:
         .sort("message_id", "answer_id")
     )
     rows = []
-    for text, answer in found.select("text", "answer_id").rows():
-        asked = _QUESTION.search(text)
-        if asked and _says_enough(query := " ".join(asked[0].split())):
+    for text, answer in exchanges.select("text", "answer_id").rows():
+        match = _QUESTION.search(text)
+        if match and _says_enough(query := " ".join(match[0].split())):
             rows.append((query, answer, "message"))
     return sorted(set(rows))
 
 
 def _unique(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     """Titles that say enough and that no other item has."""
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for title, _, _ in rows:
-        counted[title.casefold()] = counted.get(title.casefold(), 0) + 1
-    return [row for row in rows if counted[row[0].casefold()] == 1 and _says_enough(row[0])]
+        counts[title.casefold()] = counts.get(title.casefold(), 0) + 1
+    return [row for row in rows if counts[row[0].casefold()] == 1 and _says_enough(row[0])]
 
 
 def _says_enough(text: str) -> bool:

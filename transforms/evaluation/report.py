@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -36,17 +36,17 @@ SHOWN_RIGHT = 30
 _LONG_THREAD, _MANY_ATTACHMENTS = 20, 3
 
 
-def derived_tags(judged: Judgements, facts: pl.DataFrame) -> dict[str, list[str]]:
-    """Tags that follow from the best right answers of a query (the sets that the pginbox design asks for).
+def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[str]]:
+    """Tags that follow from the best right answers of a query (the query sets of pginbox).
 
     `short-reply`: one is too short to be understood alone; `patch-review`: one comments on a patch;
     `long-debate`: one stands in a thread of 20 mails or more; `attachment-heavy`: one stands in a
     thread with three attachments or more. `facts` has a row per chunk, see `retrieved_measures`.
     """
-    right = judged.grades.filter((pl.col("level") == "chunk") & (pl.col("grade") > 0))
+    right = judgements.grades.filter((pl.col("level") == "chunk") & (pl.col("grade") > 0))
     best = right.filter(pl.col("grade") == pl.col("grade").max().over("query_id"))
-    joined = best.join(facts, left_on="item", right_on="chunk_id")
-    tagged = joined.group_by("query_id").agg(
+    right_facts = best.join(facts, left_on="item", right_on="chunk_id")
+    tagged = right_facts.group_by("query_id").agg(
         pl.col("needs_parent").any().alias("short-reply"),
         ((pl.col("chunk_kind") == "review_pair") & pl.col("has_patch_markers")).any().alias("patch-review"),
         (pl.col("thread_size") >= _LONG_THREAD).any().alias("long-debate"),
@@ -57,7 +57,7 @@ def derived_tags(judged: Judgements, facts: pl.DataFrame) -> dict[str, list[str]
 
 
 def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any]:
-    """Shares that the pginbox design asks for: of the chunks of the index, and of the first ten fused ones of a query.
+    """Shares that pginbox asks for: of the chunks of the index, and of the first ten fused ones of a query.
 
     `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
     all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of
@@ -65,17 +65,15 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
     """
 
     def shares(frame: pl.DataFrame) -> dict[str, float | None]:
-        found = frame.select(
+        means = frame.select(
             pl.col("needs_parent").mean().alias("needs_parent"),
             (pl.col("quote_share") > _NEARLY_ALL).mean().alias("nearly_all_quote"),
         )
-        return {name: rounded(found[name][0]) for name in found.columns}
+        return {name: rounded(means[name][0]) for name in means.columns}
 
     first = runs.filter((pl.col("stage") == "fused") & (pl.col("rank") <= SHOWN_HITS))
-    shown = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
-    again = shown.with_columns(
-        again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_()
-    )
+    hits = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
+    again = hits.with_columns(again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_())
     profiles = {
         profile: {**shares(group), "duplicates": rounded(group["again"].mean())}
         for (profile,), group in groups_by(again, "profile")
@@ -83,29 +81,43 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
 
 
+class Evaluation(NamedTuple):
+    """What a report is computed from.
+
+    queries: `schemas.EVALUATION_QUERIES`.
+    judgements: what the right answers mean in the index.
+    runs: `schemas.EVALUATION_RUNS`.
+    contents: the chunks of `judgements.Contents`.
+    facts: a row per chunk, see `retrieved_measures`.
+    """
+
+    queries: pl.DataFrame
+    judgements: Judgements
+    runs: pl.DataFrame
+    contents: pl.DataFrame
+    facts: pl.DataFrame
+
+
 def report(
-    queries: pl.DataFrame,
-    judged: Judgements,
-    runs: pl.DataFrame,
-    contents: pl.DataFrame,
-    facts: pl.DataFrame,
+    evaluation: Evaluation,
     profiles: Mapping[str, Mapping[str, Any]],
     passage_bytes: int = _PASSAGE_BYTES,
 ) -> dict[str, Any]:
-    """Everything that an evaluation found, ready for JSON; the same input gives the same report.
+    """The evaluation report, ready for JSON; the same input gives the same report.
 
-    `queries` is `schemas.EVALUATION_QUERIES`, `contents` the chunks of `judgements.Contents`, `facts` that
-    of `retrieved_measures`, `profiles` what each profile changes, the baseline first.
+    `profiles` has the settings that each profile changes, the baseline first; `passage_bytes` is the
+    budget of retrieved text in which passages are searched.
     """
-    values = quality(runs, judged, contents.drop_nulls("byte_start"), passage_bytes, profiles)
-    derived = derived_tags(judged, facts)
+    queries, judgements, runs, contents, facts = evaluation
+    values = quality(runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles)
+    derived = derived_tags(judgements, facts)
     tags = {
         row["query_id"]: list(dict.fromkeys([*row["tags"], *derived.get(row["query_id"], [])]))
         for row in queries.iter_rows(named=True)
     }
     baseline, *others = profiles
-    answerable = set(judged.grades.filter(pl.col("grade") > 0)["query_id"])
-    right = judged.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
+    answerable = set(judgements.grades.filter(pl.col("grade") > 0)["query_id"])
+    right = judgements.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
     lost = losses.losses(runs, right.select("query_id", doc_id="item"), stages_of(runs, profiles))
     return {
         "format": FORMAT,
@@ -113,20 +125,20 @@ def report(
         "profiles": {name: dict(changed) for name, changed in profiles.items()},
         "stages": [s for s in STAGES if s in set(runs["stage"])],
         "stages_of": stages_of(runs, profiles),
-        "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judged.passages.height else ())],
+        "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judgements.passages.height else ())],
         "confidence": CONFIDENCE,
         "labels": _label_counts(runs, answerable, profiles),
         "losses": losses.counts(lost, profiles),
         "corpus": retrieved_measures(runs, facts),
         "summary": summary(values, tags),
         "comparisons": comparisons(values, baseline, others),
-        "queries": _query_reports(queries, judged, runs, values, lost, tags),
+        "queries": _query_reports(queries, judgements, runs, values, lost, tags),
         "not_measured": sorted(set(queries["query_id"]) - answerable),
-        "entries": _entry_counts(judged),
+        "entries": _entry_counts(judgements),
     }
 
 
-def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Two reports as one with the profiles `before` and `after`: the baseline of each, on common queries.
 
     `before` is measured by the report's own values; queries that only one of them has are listed under
@@ -137,14 +149,14 @@ def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
     by_id = {n: {q["id"]: q for q in side["queries"]} for n, side in sides.items()}
     common = sorted(set(by_id["before"]) & set(by_id["after"]))
     baselines = {n: side["order"][0] for n, side in sides.items()}
-    merged = []
+    queries = []
     for query_id in common:
         after = by_id["after"][query_id]
         results = {n: by_id[n][query_id]["results"][baselines[n]] for n in names}
-        merged.append({**after, "results": results})
+        queries.append({**after, "results": results})
     rows = [
         (name, *MAIN, query["id"], measure, value)
-        for query in merged
+        for query in queries
         for name in names
         for measure, value in query["results"][name]["measures"].items()
     ]
@@ -156,9 +168,9 @@ def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
         "stages_of": {n: side["stages_of"][baselines[n]] for n, side in sides.items()},
         "labels": {n: side["labels"][baselines[n]] for n, side in sides.items()},
         "losses": {n: side["losses"][baselines[n]] for n, side in sides.items()},
-        "summary": summary(values, {q["id"]: q["tags"] for q in merged}),
+        "summary": summary(values, {q["id"]: q["tags"] for q in queries}),
         "comparisons": comparisons(values, "before", ["after"]),
-        "queries": merged,
+        "queries": queries,
         "not_measured": sorted(set(by_id["before"]) ^ set(by_id["after"])),
         "corpus": {
             "index": second["corpus"]["index"],
@@ -176,34 +188,34 @@ def joined_reports(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 
 def _query_reports(
     queries: pl.DataFrame,
-    judged: Judgements,
+    judgements: Judgements,
     runs: pl.DataFrame,
     values: pl.DataFrame,
-    lost: pl.DataFrame,
+    loss_rows: pl.DataFrame,
     tags: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
     """One entry per measured query: its values, hits and what became of its right answers in each profile."""
-    gone: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for profile, query, doc, stage, reason in lost.iter_rows():
-        gone.setdefault((query, profile), {})[doc] = [stage, reason]
-    grades = grades_of(judged, "document")
-    chunk_grades = grades_of(judged, "chunk")
+    losses_by_doc: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for profile, query, doc, stage, reason in loss_rows.iter_rows():
+        losses_by_doc.setdefault((query, profile), {})[doc] = [stage, reason]
+    grades = grades_of(judgements, "document")
+    chunk_grades = grades_of(judgements, "chunk")
     measured: dict[str, dict[str, dict[str, float]]] = {}
     main = values.filter((pl.col("stage") == MAIN[0]) & pl.col("level").is_in([MAIN[1], "chunk"]))
-    kept = main.filter((pl.col("level") == MAIN[1]) | ~pl.col("measure").is_in(MEASURES))
-    for row in kept.iter_rows(named=True):
+    values_to_show = main.filter((pl.col("level") == MAIN[1]) | ~pl.col("measure").is_in(MEASURES))
+    for row in values_to_show.iter_rows(named=True):
         of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
         of_query[row["measure"]] = rounded(row["value"]) or 0.0
     lists: dict[tuple[str, str], dict[str, pl.DataFrame]] = {}
     for (query, profile, stage), group in groups_by(runs, "query_id", "profile", "stage"):
         lists.setdefault((query, profile), {})[stage] = group.sort("rank")
-    made = []
+    entries = []
     for row in queries.iter_rows(named=True):
         query_id = row["query_id"]
         right = {d: g for d, g in grades.get(query_id, {}).items() if g > 0}
         if not right:
             continue
-        shown = sorted(right, key=lambda d: (-right[d], d))[:SHOWN_RIGHT]
+        right_docs = sorted(right, key=lambda d: (-right[d], d))[:SHOWN_RIGHT]
         results = {}
         for profile, values_of in measured.get(query_id, {}).items():
             stages = lists.get((query_id, profile), {})
@@ -211,21 +223,25 @@ def _query_reports(
                 "label": stages["final"]["label"][0] if "final" in stages else NOTHING,
                 "measures": values_of,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
-                "places": {doc: _places(stages, doc) for doc in shown},
-                "lost": {doc: why for doc, why in gone.get((query_id, profile), {}).items() if doc in shown},
+                "places": {doc: _positions(stages, doc) for doc in right_docs},
+                "lost": {
+                    doc: why
+                    for doc, why in losses_by_doc.get((query_id, profile), {}).items()
+                    if doc in right_docs
+                },
             }
-        made.append(
+        entries.append(
             {
                 "id": query_id,
                 "query": row["query"],
                 "tags": list(tags[query_id]),
                 "is_draft": row["is_draft"],
-                "right": {doc: right[doc] for doc in shown},
+                "right": {doc: right[doc] for doc in right_docs},
                 "right_count": len(right),
                 "results": results,
             }
         )
-    return made
+    return entries
 
 
 def _hits(
@@ -234,7 +250,7 @@ def _hits(
     """The first hits with their grades and their place and score in each earlier stage."""
     if "final" not in stages:
         return []
-    earlier = {
+    by_stage = {
         stage: {c: (r, rounded(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()}
         for stage, frame in stages.items()
         if stage != "final"
@@ -248,19 +264,19 @@ def _hits(
             "chunk_grade": chunk_grades.get(row["chunk_id"], 0),
             "score": rounded(row["score"]),
             "similarity": rounded(row["similarity"]),
-            "stages": {stage: found.get(row["chunk_id"]) for stage, found in earlier.items()},
+            "stages": {stage: positions.get(row["chunk_id"]) for stage, positions in by_stage.items()},
         }
         for row in stages["final"].head(SHOWN_HITS).iter_rows(named=True)
     ]
 
 
-def _places(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
+def _positions(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
     """The place of a document among the distinct documents of each stage's list; None where it is not."""
-    made = {}
+    positions = {}
     for stage, frame in stages.items():
         documents = frame["doc_id"].unique(maintain_order=True).to_list()
-        made[stage] = documents.index(doc) + 1 if doc in documents else None
-    return made
+        positions[stage] = documents.index(doc) + 1 if doc in documents else None
+    return positions
 
 
 def _label_counts(
@@ -268,22 +284,22 @@ def _label_counts(
 ) -> dict[str, dict[str, int]]:
     """How many queries have each label, by profile."""
     first = runs.filter((pl.col("stage") == "final") & (pl.col("rank") == 1))
-    made = {}
+    counts = {}
     for profile in sorted(profiles):
-        found = dict(first.filter(profile=profile).select("query_id", "label").iter_rows())
-        labels = [found.get(query, NOTHING) for query in sorted(queries)]
-        made[profile] = {label: labels.count(label) for label in LABELS}
-    return made
+        label_of = dict(first.filter(profile=profile).select("query_id", "label").iter_rows())
+        labels = [label_of.get(query, NOTHING) for query in sorted(queries)]
+        counts[profile] = {label: labels.count(label) for label in LABELS}
+    return counts
 
 
-def _entry_counts(judged: Judgements) -> dict[str, Any]:
+def _entry_counts(judgements: Judgements) -> dict[str, Any]:
     """How many entries there are by form and status, and those that were not found."""
-    counted = judged.entries.group_by("form", "status").len().sort("form", "status")
-    lost = judged.entries.filter(pl.col("status") == "missing")
+    counts = judgements.entries.group_by("form", "status").len().sort("form", "status")
+    missing = judgements.entries.filter(pl.col("status") == "missing")
     return {
-        "counts": [dict(zip(("form", "status", "entries"), row, strict=True)) for row in counted.iter_rows()],
+        "counts": [dict(zip(("form", "status", "entries"), row, strict=True)) for row in counts.iter_rows()],
         "missing": [
             {"query": q, "form": f, "target": t or s}
-            for q, f, t, s in lost.select("query_id", "form", "target", "text").iter_rows()
+            for q, f, t, s in missing.select("query_id", "form", "target", "text").iter_rows()
         ],
     }

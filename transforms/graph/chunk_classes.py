@@ -1,4 +1,4 @@
-"""Which chunks of documents are code, by the two rules of the Information Graph design: of its text and of its data."""
+"""Which chunks of documents are code, by the two rules of the Information Graph: that of its text and that of its data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pyarrow as pa
 
 from transforms.documents.markdown import outline
 from transforms.schemas.graph import CHUNK_CLASSES
+from transforms.schemas.table import rows_of
 from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 
 HALF = 0.5
-"""Share of all lines beyond which a chunk is code (the Information Graph design, section 5)."""
+"""Share of all lines beyond which a chunk is code (Information Graph, section 5)."""
 
 
 def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings) -> pa.Table:
@@ -23,8 +24,7 @@ def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings
     chunk_index, text_display, spans and is_code, which is the rule over lines with text. The other rule
     takes lines inside fences against all lines of the chunk, the fences themselves among them.
     """
-    frame = pl.from_arrow(chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")]))
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")]))
     spans = pl.col("spans").list
     frame = frame.with_columns(
         start=spans.eval(pl.element().struct.field("byte_start")).list.min().fill_null(0),
@@ -45,15 +45,15 @@ def _code_lines(documents: pa.Table, ranges: pl.DataFrame) -> pl.Series:
     counts = np.zeros(len(ranges), dtype=np.int64)
     runs = ranges["doc_id"].rle().struct.unnest()
     ends = runs["len"].cum_sum().to_list()
-    where = {d: slice(e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
+    row_ranges = {d: slice(e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
     starts, closes = ranges["start"].to_numpy(), ranges["end"].to_numpy()
     names = ("doc_id", "format", "text", "body_start")
-    for doc_id, kind, text, body_start in zip(*(documents[n].to_pylist() for n in names), strict=True):
-        place = where.get(doc_id)
-        if place is None or kind == "text" or ("```" not in text and "~~~" not in text):
+    for doc_id, kind, text, body_start in rows_of(documents, *names):
+        rows = row_ranges.get(doc_id)
+        if rows is None or kind == "text" or ("```" not in text and "~~~" not in text):
             continue
         inside = _lines_in_fences(text, body_start)
-        counts[place] = np.searchsorted(inside, closes[place]) - np.searchsorted(inside, starts[place])
+        counts[rows] = np.searchsorted(inside, closes[rows]) - np.searchsorted(inside, starts[rows])
     return pl.Series(counts, dtype=pl.Int64)
 
 

@@ -1,6 +1,6 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
-What is here: the layout, `index.json` in HAL+JSON, addresses (the Information Graph design). What is not: similarities and
+What is here: the layout, `index.json` in HAL+JSON, addresses (Information Graph). What is not: similarities and
 orders, which come as tables; writing, which is the exporter's.
 """
 
@@ -19,6 +19,7 @@ from transforms.graph.hal_schema import SCHEMA
 from transforms.graph.similar_documents import Similar, similar_documents
 from transforms.hashing import parts_hash
 from transforms.schemas.graph import DOCUMENT_GRAPH
+from transforms.schemas.table import rows_of
 from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
@@ -32,7 +33,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 class GraphTables(NamedTuple):
-    """What a graph is made of.
+    """The tables that a graph is built from.
 
     `documents` (doc_id, source, path, title), `chunks` (the result of `stripes.embedded_chunks`), the
     tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
@@ -50,7 +51,7 @@ class GraphTables(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The files of one folder of the graph, by name; `doc_id` is None for what is no document.
+    """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
     A document's folder holds all below it. Of other folders only `index.json` is meant (and the schema
     in the topmost); what else lies there are folders of their own.
@@ -73,7 +74,7 @@ def graph_folders(tables: GraphTables, settings: GraphSettings) -> Iterator[Fold
     yield from graph.upper_folders()
 
 
-def listed(folders: Iterator[Folder]) -> pa.Table:
+def file_table(folders: Iterator[Folder]) -> pa.Table:
     """The files of folders as `schemas.DOCUMENT_GRAPH`, ordered by path."""
     rows = [
         {
@@ -113,21 +114,21 @@ class _Graph:
 
     def document_files(self, doc_id: str) -> dict[str, bytes]:
         """The files of a document's folder."""
-        row, here = self.documents[doc_id], self.folders[doc_id]
+        row, base = self.documents[doc_id], self.folders[doc_id]
         stem = _stem(row["path"])
         texts = [_text(item["text_display"]) for item in self.items[doc_id]]
         names = [f"{CHUNKS}/{_cut(stem)}-{number}.md" for number in range(len(texts))]
-        made = self._chunks(doc_id, here, names, texts)
-        links: dict[str, Any] = self._links(here, posixpath.dirname(here))
-        for relation, others in (("links", self.links), ("linked_from", self.linked_from)):
-            links[relation] = [self._link(here, other) for other in sorted(others.get(doc_id, ()))]
-        links["similar"] = [self._similar_link(here, s) for s in self.similar.get(doc_id, ())]
+        entry = self._chunks(doc_id, base, names, texts)
+        links: dict[str, Any] = self._links(base, posixpath.dirname(base))
+        for relation, related in (("links", self.links), ("linked_from", self.linked_from)):
+            links[relation] = [self._link(base, linked) for linked in sorted(related.get(doc_id, ()))]
+        links["similar"] = [self._similar_link(base, s) for s in self.similar.get(doc_id, ())]
         index = {
             "id": doc_id,
             "title": row["title"],
             "keywords": self._document_keywords(doc_id),
             "_links": links,
-            "_embedded": {"topics": [], "chunks": {stem: made}},
+            "_embedded": {"topics": [], "chunks": {stem: entry}},
         }
         return {**dict(zip(names, texts, strict=True)), INDEX: _json(index)}
 
@@ -156,53 +157,53 @@ class _Graph:
             files = {INDEX: _json(index)}
             yield Folder(path, None, files if path else {SCHEMA_NAME: _json(SCHEMA), **files})
 
-    def _chunks(self, doc_id: str, here: str, names: list[str], texts: list[bytes]) -> dict[str, Any]:
+    def _chunks(self, doc_id: str, base: str, names: list[str], texts: list[bytes]) -> dict[str, Any]:
         """The entry of a document in `_embedded.chunks`."""
-        made: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "source": posixpath.basename(self.folders[doc_id]),
             "count": len(names),
         }
-        near: dict[str, dict[int, float]] = {"conceptual": {}, "technical": {}}
+        by_baseline: dict[str, dict[int, float]] = {"conceptual": {}, "technical": {}}
         for row in self.similarities[doc_id]:
-            near[row["baseline"]][row["chunk_index"]] = row["similarity"]
-            made[f"baseline_{row['baseline']}"] = row["baseline_index"]
+            by_baseline[row["baseline"]][row["chunk_index"]] = row["similarity"]
+            entry[f"baseline_{row['baseline']}"] = row["baseline_index"]
         for baseline, key in (("conceptual", "stripe_order"), ("technical", "stripe_order_technical")):
             order = [r for r in self.orders[doc_id] if r["baseline"] == baseline]
             if order:
-                places = sorted(order, key=lambda r: r["place"])
-                made[key] = [r["chunk_index"] for r in places[1:]]
-        made["items"] = [
-            self._item(item, here, name, len(text), near)
+                ranked = sorted(order, key=lambda r: r["place"])
+                entry[key] = [r["chunk_index"] for r in ranked[1:]]
+        entry["items"] = [
+            self._item(item, base, name, len(text), by_baseline)
             for item, name, text in zip(self.items[doc_id], names, texts, strict=True)
         ]
-        return made
+        return entry
 
     def _item(
         self,
         item: Mapping[str, Any],
-        here: str,
+        base: str,
         name: str,
         size: int,
-        near: Mapping[str, Mapping[int, float]],
+        by_baseline: Mapping[str, Mapping[int, float]],
     ) -> dict[str, Any]:
         chunk_id, index = item["chunk_id"], item["chunk_index"]
-        made = {
+        entry = {
             "index": index,
             "id": chunk_id,
-            "href": self._href(here, posixpath.join(here, name)),
+            "href": self._href(base, posixpath.join(base, name)),
             "title": item["heading_path"][-1]
             if item["heading_path"]
             else self.documents[item["doc_id"]]["title"],
             "is_code": self.code[chunk_id],
             "bytes": size,
-            "similarity_conceptual": near["conceptual"][index],
+            "similarity_conceptual": by_baseline["conceptual"][index],
         }
-        if near["technical"]:
-            made["similarity_technical"] = near["technical"][index]
+        if by_baseline["technical"]:
+            entry["similarity_technical"] = by_baseline["technical"][index]
         if hashes := sorted({value for (value,) in self.prompts.get(chunk_id, ())}):
-            made["prompt_hashes"] = [str(value) for value in hashes]
-        made["keywords"] = [{"name": n, "score": s} for n, s in self.keywords.get(chunk_id, ())]
-        return made
+            entry["prompt_hashes"] = [str(value) for value in hashes]
+        entry["keywords"] = [{"name": n, "score": s} for n, s in self.keywords.get(chunk_id, ())]
+        return entry
 
     def _document_keywords(self, doc_id: str) -> list[dict[str, Any]]:
         """The keywords of all chunks of a document with the highest scores."""
@@ -218,11 +219,11 @@ class _Graph:
         """By document the documents it links to, and those that link to it."""
         out: dict[str, set[str]] = defaultdict(set)
         back: dict[str, set[str]] = defaultdict(set)
-        for from_id, to_id in zip(links["from_id"].to_pylist(), links["to_id"].to_pylist(), strict=True):
-            one, other = self._document_of(from_id), self._document_of(to_id)
-            if one and other and one != other:
-                out[one].add(other)
-                back[other].add(one)
+        for from_id, to_id in rows_of(links, "from_id", "to_id"):
+            linking, linked = self._document_of(from_id), self._document_of(to_id)
+            if linking and linked and linking != linked:
+                out[linking].add(linked)
+                back[linked].add(linking)
         return out, back
 
     def _document_of(self, node_id: str | None) -> str | None:
@@ -231,21 +232,21 @@ class _Graph:
             node_id = node_id.rpartition("#")[0]
         return node_id or None
 
-    def _links(self, here: str, above: str | None) -> dict[str, Any]:
-        links = {"self": {"href": self._href(here, posixpath.join(here, INDEX))}}
+    def _links(self, base: str, above: str | None) -> dict[str, Any]:
+        links = {"self": {"href": self._href(base, posixpath.join(base, INDEX))}}
         if above is not None:
-            links["parent"] = {"href": self._href(here, posixpath.join(above, INDEX))}
-        return links | {"describedby": {"href": self._href(here, SCHEMA_NAME)}}
+            links["parent"] = {"href": self._href(base, posixpath.join(above, INDEX))}
+        return links | {"describedby": {"href": self._href(base, SCHEMA_NAME)}}
 
-    def _link(self, here: str, doc_id: str) -> dict[str, Any]:
+    def _link(self, base: str, doc_id: str) -> dict[str, Any]:
         target = posixpath.join(self.folders[doc_id], INDEX)
-        return {"href": self._href(here, target), "title": self.documents[doc_id]["title"]}
+        return {"href": self._href(base, target), "title": self.documents[doc_id]["title"]}
 
-    def _similar_link(self, here: str, similar: Similar) -> dict[str, Any]:
-        return {**self._link(here, similar.doc_id), "similarity": similar.similarity}
+    def _similar_link(self, base: str, similar: Similar) -> dict[str, Any]:
+        return {**self._link(base, similar.doc_id), "similarity": similar.similarity}
 
-    def _entry(self, here: str, doc_id: str) -> dict[str, Any]:
-        link = self._link(here, doc_id)
+    def _entry(self, base: str, doc_id: str) -> dict[str, Any]:
+        link = self._link(base, doc_id)
         return {
             "id": doc_id,
             "title": link["title"],
@@ -253,8 +254,8 @@ class _Graph:
             "_links": {"self": {"href": link["href"]}},
         }
 
-    def _folder_entry(self, here: str, folder: str) -> dict[str, Any]:
-        href = self._href(here, posixpath.join(folder, INDEX))
+    def _folder_entry(self, base: str, folder: str) -> dict[str, Any]:
+        href = self._href(base, posixpath.join(folder, INDEX))
         title = posixpath.basename(folder)
         return {"id": self._folder_id(folder), "title": title, "_links": {"self": {"href": href}}}
 
@@ -264,11 +265,11 @@ class _Graph:
         source, _, below = path.partition("/")
         return f"{source}:{below}" if source else ""
 
-    def _href(self, here: str, target: str) -> str:
-        """The address of a file of the graph, as the file `index.json` in the folder `here` says it."""
+    def _href(self, base: str, target: str) -> str:
+        """The address of a file of the graph, as the file `index.json` in the folder `base` says it."""
         if self.settings.base_url:
             return f"{self.settings.base_url.rstrip('/')}/{address(target)}"
-        return address(posixpath.relpath(f"/{target}", f"/{here}"))
+        return address(posixpath.relpath(f"/{target}", f"/{base}"))
 
 
 def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
@@ -280,13 +281,12 @@ def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
 
 
 def _column_by_id(table: pa.Table, column: str) -> dict[str, Any]:
-    return dict(zip(table["chunk_id"].to_pylist(), table[column].to_pylist(), strict=True))
+    return dict(rows_of(table, "chunk_id", column))
 
 
 def _lists_by_chunk(table: pa.Table, columns: tuple[str, ...]) -> dict[str, list[tuple[Any, ...]]]:
     """The values of some columns by chunk, in the table's order."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(table)
     values: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for chunk_id, *row in frame.select("chunk_id", *columns).iter_rows():
         values[chunk_id].append(tuple(row))

@@ -1,7 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that they stand in.
 
 What is here: reading `_keywords/words.md`, computing keywords where a tree has none, finding them in
-chunks (the Information Graph design). What is not: the terms of the search index (`transforms.text.terms`).
+chunks (Information Graph). What is not: the terms of the search index (`transforms.text.terms`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from transforms.documents.markdown import outline
 from transforms.graph.prompt_hashes import is_question_list
 from transforms.hashing import parts_hash
 from transforms.schemas.graph import CHUNK_KEYWORDS, KEYWORDS
+from transforms.schemas.table import rows_of
 from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
 
@@ -23,13 +24,13 @@ VERSION = "1"
 
 LIST_PATH = "_keywords/words.md"
 MAX_WORDS = 4
-"""Words of the longest keyword that is looked for."""
+"""Words of the longest keyword that is searched for."""
 MIN_COUNT = 3
 """Occurrences from which a term can become a keyword."""
 BOUND_SHARE = 0.3
 """Share of a word's occurrences that stand beside the other from which two words are a compound."""
 COMMON_SHARE = 0.6
-"""Share of the pages from which a single word is no keyword, in a tree of some pages."""
+"""Share of the pages from which a single word is not a keyword, in a tree of at least SOME_PAGES."""
 SOME_PAGES = 5
 _MAX_KEYWORDS = 50
 """Keywords that are computed for a source without `_keywords/words.md`."""
@@ -81,7 +82,7 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
     the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
     """
     frame = _pages(documents)
-    listed = [
+    list_rows = [
         {
             "source": source,
             "folder": folder,
@@ -92,21 +93,23 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
         }
         for source, path, text in frame.select("source", "path", "text").iter_rows()
         if (folder := list_folder(path)) is not None
-        for term, count, score in _listed(text)
+        for term, count, score in _list_rows(text)
     ]
-    covered = {(row["source"], row["folder"]) for row in listed}
-    parts = [KEYWORDS.from_rows(listed)]
+    covered = {(row["source"], row["folder"]) for row in list_rows}
+    tables = [KEYWORDS.from_rows(list_rows)]
     for (source,), pages in frame.filter(~pl.col("is_list")).group_by("source", maintain_order=True):
         if (source, "") not in covered and most:
-            parts.append(_computed(str(source), pages, most, term_settings))
-    made = pl.concat([_frame(part) for part in parts]).unique(["source", "folder", "keyword"], keep="first")
+            tables.append(_compute(str(source), pages, most, term_settings))
+    merged = pl.concat([pl.DataFrame(table) for table in tables]).unique(
+        ["source", "folder", "keyword"], keep="first"
+    )
     order = ["source", "folder", "score", "keyword"]
-    return KEYWORDS.conform(made.sort(order, descending=[False, False, True, False]).to_arrow())
+    return KEYWORDS.conform(merged.sort(order, descending=[False, False, True, False]).to_arrow())
 
 
 def keywords_hash(words: pa.Table) -> str:
     """A hash of keywords and their scores."""
-    rows = _frame(words).sort("source", "folder", "keyword")
+    rows = pl.DataFrame(words).sort("source", "folder", "keyword")
     return parts_hash(
         "\0".join(map(str, row)) for row in rows.select("source", "folder", "keyword", "score").rows()
     )
@@ -127,26 +130,28 @@ def chunk_keywords(
     A chunk has those of the nearest folder above its document that has any. Words are compared in
     lower case and stemmed, so a plural counts.
     """
-    known = _frame(words)
-    phrases = _phrases(known["keyword"], term_settings).rename({"row": "keyword_row"})
-    folders = _nearest_folders(documents, known)
-    texts = _frame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
-    numbered = phrases.join(known.with_row_index("keyword_row"), on="keyword_row")
-    parts = [_found(part, numbered, term_settings) for part in texts.iter_slices(_CHUNKS_AT_ONCE)]
-    found = pl.concat([_frame(CHUNK_KEYWORDS.empty()), *parts]).sort(
+    keyword_rows = pl.DataFrame(words)
+    phrases = _phrases(keyword_rows["keyword"], term_settings).rename({"row": "keyword_row"})
+    folders = _nearest_folders(documents, keyword_rows)
+    texts = pl.DataFrame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
+    numbered = phrases.join(keyword_rows.with_row_index("keyword_row"), on="keyword_row")
+    slices = [
+        _matches(texts_slice, numbered, term_settings) for texts_slice in texts.iter_slices(_CHUNKS_AT_ONCE)
+    ]
+    matches = pl.concat([pl.DataFrame(CHUNK_KEYWORDS.empty()), *slices]).sort(
         "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
     )
-    return CHUNK_KEYWORDS.conform(found.to_arrow())
+    return CHUNK_KEYWORDS.conform(matches.to_arrow())
 
 
-def _found(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
+def _matches(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
     """The keywords in some chunks, in no order."""
     grams = _grams(_tokens(texts["text_display"], term_settings))
-    places = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
+    chunk_rows = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
     return (
         grams.join(phrases.select("gram").unique(), on="gram", how="semi")
         .unique()
-        .join(places, on="row")
+        .join(chunk_rows, on="row")
         .join(phrases, on=["source", "folder", "gram"])
         .select(CHUNK_KEYWORDS.names)
         .unique()
@@ -154,13 +159,13 @@ def _found(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettin
 
 
 def _pages(documents: pa.Table) -> pl.DataFrame:
-    frame = _frame(documents.select(["doc_id", "source", "path", "title", "text", "body_start"]))
+    frame = pl.DataFrame(documents.select(["doc_id", "source", "path", "title", "text", "body_start"]))
     lists = [list_folder(p) is not None or is_question_list(p) for p in frame["path"]]
     return frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean)).sort("doc_id")
 
 
-def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
-    """Term, count and score of the rows of a list of keywords; rows without a number at the end are none."""
+def _list_rows(text: str) -> Iterator[tuple[str, int | None, float]]:
+    """Term, count and score of the rows of a list of keywords; rows without a number at the end are skipped."""
     for row in _ROW.finditer(text):
         cells = [cell.strip() for cell in row[1].replace("\\|", "\0").split("|")]
         try:
@@ -172,12 +177,12 @@ def _listed(text: str) -> Iterator[tuple[str, int | None, float]]:
             yield cells[0].replace("\0", "|").strip("`* "), count, score
 
 
-def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
+def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSettings) -> pa.Table:
     """The best keywords of the pages of a source."""
     body = [_prose(text, start) for text, start in pages.select("text", "body_start").iter_rows()]
     texts = pl.Series(body, dtype=pl.String).str.replace_all(_ADDRESS, "]")
     grams = _candidates(_tokens(texts, term_settings))
-    counted = grams.group_by("gram").agg(
+    counts = grams.group_by("gram").agg(
         pl.col("written").mode().sort().first(),
         count=pl.len().cast(pl.Int64),
         pages=pl.col("row").n_unique(),
@@ -188,16 +193,16 @@ def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermS
     (few, rare), (some, uncommon) = RARITY
     rarity = pl.when(share < few).then(rare).when(share < some).then(uncommon).otherwise(1.0)
     is_common = (share >= COMMON_SHARE) & ~compound & (len(pages) >= SOME_PAGES)
-    counted = counted.filter((pl.col("count") >= MIN_COUNT) & ~is_common)
+    counts = counts.filter((pl.col("count") >= MIN_COUNT) & ~is_common)
     headed = _heading_factors(pages, term_settings)
-    scored = counted.join(headed, on="gram", how="left").with_columns(
+    ranked = counts.join(headed, on="gram", how="left").with_columns(
         score=(
             pl.col("count")
             * pl.when(compound).then(COMPOUND_FACTOR * pl.col("factor").fill_null(1.0)).otherwise(1.0)
             * rarity
         ).round(3)
     )
-    best = scored.sort(["score", "gram"], descending=[True, False]).head(limit)
+    best = ranked.sort(["score", "gram"], descending=[True, False]).head(limit)
     rows = best.select(
         source=pl.lit(source), folder=pl.lit(""), keyword="written", score="score", count="count",
         origin=pl.lit("computed"),
@@ -207,11 +212,11 @@ def _computed(source: str, pages: pl.DataFrame, limit: int, term_settings: TermS
 
 def _prose(text: str, body_start: int) -> str:
     """A text without frontmatter and code blocks, whose words say more of the language than of the tree."""
-    data, at, parts = text.encode(), body_start, []
+    data, at, texts = text.encode(), body_start, []
     for start, end, _ in outline(text, body_start).code:
-        parts.append(data[at:start])
+        texts.append(data[at:start])
         at = end
-    return b"\n".join([*parts, data[at:]]).decode()
+    return b"\n".join([*texts, data[at:]]).decode()
 
 
 def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
@@ -227,14 +232,14 @@ def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
         & (pl.col("written").str.len_chars() > 2)
         & pl.col("written").str.contains(r"\p{L}")
     )
-    kept = tokens.with_columns(full=full).with_row_index("place")
+    numbered = tokens.with_columns(full=full).with_row_index("place")
     together = pl.col("run") == pl.col("run").shift(-1)
-    pairs = kept.with_columns(
+    pairs = numbered.with_columns(
         next_stem=pl.col("stem").shift(-1),
         next_written=pl.col("written").shift(-1),
         paired=pl.col("full") & pl.col("full").shift(-1) & together,
     )
-    words = kept.filter("full")
+    words = numbered.filter("full")
     counts = words.group_by("stem").agg(total=pl.len())
     pairs = pairs.filter("paired")
     pair_counts = pairs.group_by("stem", "next_stem").agg(both=pl.len())
@@ -298,19 +303,19 @@ def _tokens(texts: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
 
 def _grams(tokens: pl.DataFrame) -> pl.DataFrame:
     """Columns row and gram: every one to `MAX_WORDS` words that nothing parts, stemmed, joined by blanks."""
-    parts = [tokens.select("row", gram="stem")]
+    frames = [tokens.select("row", gram="stem")]
     gram, together = pl.col("stem"), pl.lit(True)
     for length in range(1, MAX_WORDS):
         gram = gram + " " + pl.col("stem").shift(-length)
         together = together & (pl.col("run") == pl.col("run").shift(-length))
-        parts.append(tokens.select("row", gram=gram, kept=together).filter("kept").drop("kept"))
-    return pl.concat(parts)
+        frames.append(tokens.select("row", gram=gram, kept=together).filter("kept").drop("kept"))
+    return pl.concat(frames)
 
 
-def _phrases(written: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
+def _phrases(names: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
     """Columns row and gram: the stemmed words of each keyword."""
     return (
-        _tokens(written, term_settings)
+        _tokens(names, term_settings)
         .group_by("row", maintain_order=True)
         .agg(gram=pl.col("stem").str.join(" "))
     )
@@ -318,20 +323,12 @@ def _phrases(written: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
 
 def _nearest_folders(documents: pa.Table, words: pl.DataFrame) -> pl.DataFrame:
     """Columns doc_id, source and folder: the folder whose keywords hold for a document."""
-    listed = set(words.select("source", "folder").unique().iter_rows())
+    folders_with_keywords = set(words.select("source", "folder").unique().iter_rows())
     rows = []
-    for doc_id, source, path in zip(
-        *(documents[n].to_pylist() for n in ("doc_id", "source", "path")), strict=True
-    ):
+    for doc_id, source, path in rows_of(documents, "doc_id", "source", "path"):
         folder = path.rpartition("/")[0]
-        while folder and (source, folder) not in listed:
+        while folder and (source, folder) not in folders_with_keywords:
             folder = folder.rpartition("/")[0]
         rows.append((doc_id, source, folder))
     schema = {"doc_id": pl.String, "source": pl.String, "folder": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from transforms.graph.stripes import DECIMALS, matrix
 from transforms.schemas.graph import PROMPT_HASHES
+from transforms.schemas.table import rows_of
 from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
@@ -40,8 +41,8 @@ _COMMON = (
     "on or our should so than that the their them then there these they this those to was we were what when where which "
     "who why will with would you your"
 )
-_LEFT_OUT = frozenset(_COMMON.split())
-"""Words that a hash leaves out unless there are no others."""
+_IGNORED = frozenset(_COMMON.split())
+"""Words that a hash ignores unless there are no others."""
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << BITS) - 1
 
 
@@ -56,37 +57,44 @@ def questions(text: str) -> list[str]:
     A question begins with `Q:`, as a heading or not, bold or not, and goes on to the next question,
     answer, heading, rule or blank line. Several may share an answer.
     """
-    found = []
+    texts = []
     for first, following in _question_lines(text):
-        found.append(" ".join([first, *following]).strip().removesuffix("**").strip())
-    return [question for question in found if question]
+        texts.append(" ".join([first, *following]).strip().removesuffix("**").strip())
+    return [question for question in texts if question]
 
 
 def _question_lines(text: str) -> Iterator[tuple[str, list[str]]]:
     lines = text.splitlines()
     for number, line in enumerate(lines):
-        begun = _QUESTION.match(line)
-        if not begun:
+        match = _QUESTION.match(line)
+        if not match:
             continue
         following = []
-        for rest in lines[number + 1 :]:
-            ends = not rest.strip() or rest.lstrip().startswith("#") or _RULE.match(rest)
-            if ends or _QUESTION.match(rest) or _ANSWER.match(rest) or line.lstrip().startswith("#"):
+        for continuation in lines[number + 1 :]:
+            ends = (
+                not continuation.strip() or continuation.lstrip().startswith("#") or _RULE.match(continuation)
+            )
+            if (
+                ends
+                or _QUESTION.match(continuation)
+                or _ANSWER.match(continuation)
+                or line.lstrip().startswith("#")
+            ):
                 break
-            following.append(rest.strip())
-        yield begun[1], following
+            following.append(continuation.strip())
+        yield match[1], following
 
 
 def document_questions(documents: pa.Table) -> pa.Table:
     """Columns source, folder, asked_in and question: what every `qa-pairs.md` asks, each question once."""
     rows: dict[tuple[str, str, str], str] = {}
     names = ("doc_id", "source", "path", "text")
-    for doc_id, source, path, text in sorted(zip(*(documents[n].to_pylist() for n in names), strict=True)):
+    for doc_id, source, path, text in sorted(rows_of(documents, *names)):
         if is_question_list(path):
             for question in questions(text):
                 rows.setdefault((source, path.rpartition("/")[0], question), doc_id)
-    listed = [(source, folder, asked_in, q) for (source, folder, q), asked_in in rows.items()]
-    columns = list(zip(*listed, strict=True)) or [()] * 4
+    values = [(source, folder, doc_id_of_list, q) for (source, folder, q), doc_id_of_list in rows.items()]
+    columns = list(zip(*values, strict=True)) or [()] * 4
     return pa.table(
         {
             name: pa.array(column, pa.string())
@@ -104,7 +112,7 @@ def simhash(text: str) -> int:
     more tokens have it set than not; 0 for a text without tokens.
     """
     tokens = set(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
-    tokens = (tokens - _LEFT_OUT) or tokens
+    tokens = (tokens - _IGNORED) or tokens
     votes = [0] * BITS
     for value in map(_token_hash, tokens):
         for bit in range(BITS):
@@ -112,79 +120,80 @@ def simhash(text: str) -> int:
     return sum(1 << bit for bit, vote in enumerate(votes) if vote > 0)
 
 
-def distances(simhashes: np.ndarray, wanted: int) -> np.ndarray:
+def distances(simhashes: np.ndarray, query: int) -> np.ndarray:
     """The bits by which each of several SimHashes (uint64) differs from one."""
-    return np.bitwise_count(simhashes ^ np.uint64(wanted)).astype(np.int64)
+    return np.bitwise_count(simhashes ^ np.uint64(query)).astype(np.int64)
 
 
 def prompt_hashes(
-    chunks: pa.Table, documents: pa.Table, asked: pa.Table, vectors: np.ndarray, settings: GraphSettings
+    chunks: pa.Table,
+    documents: pa.Table,
+    question_table: pa.Table,
+    vectors: np.ndarray,
+    settings: GraphSettings,
 ) -> pa.Table:
     """The questions near to each chunk, as `schemas.PROMPT_HASHES`, by document, chunk and similarity.
 
-    `chunks` is the result of `stripes.embedded_chunks`, `asked` that of `document_questions`, `vectors`
+    `chunks` is the result of `stripes.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
     the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
     which it stands with its answer keeps it always.
     """
-    names = ("doc_id", "source", "path")
-    paths = {d: (s, p) for d, s, p in zip(*(documents[n].to_pylist() for n in names), strict=True)}
+    paths = {d: (s, p) for d, s, p in rows_of(documents, "doc_id", "source", "path")}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
-    places = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
+    chunk_paths = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
     embedded = matrix(chunks.column("vector"))
-    own = _own_chunks(chunks, asked)
-    listed = pl.from_arrow(asked.append_column("row", pa.array(range(asked.num_rows), pa.int64())))
-    assert isinstance(listed, pl.DataFrame)
+    verbatim = _own_chunks(chunks, question_table)
+    question_rows = pl.DataFrame(
+        question_table.append_column("row", pa.array(range(question_table.num_rows), pa.int64()))
+    )
     rows: list[dict[str, Any]] = []
-    for (source, folder), group in listed.group_by(["source", "folder"], maintain_order=True):
-        below = f"{folder}/" if folder else ""
-        near = [n for n, (s, path) in enumerate(places) if s == source and path.startswith(below)]
-        rows += _near(chunk_rows, near, embedded, group, vectors, own, settings)
+    for (source, folder), group in question_rows.group_by(["source", "folder"], maintain_order=True):
+        prefix = f"{folder}/" if folder else ""
+        nearby = [n for n, (s, path) in enumerate(chunk_paths) if s == source and path.startswith(prefix)]
+        if nearby:
+            question_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
+            scores = np.round(question_vectors @ embedded[nearby].astype(np.float64).T, DECIMALS)
+            questions_of_list = group.select("question", "asked_in").rows()
+            rows += _near(
+                [chunk_rows[n] for n in nearby], questions_of_list, scores, verbatim, settings.prompts
+            )
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
     return PROMPT_HASHES.from_rows(list(reversed(distinct.values())))
 
 
-def _own_chunks(chunks: pa.Table, asked: pa.Table) -> set[tuple[str, str]]:
+def _own_chunks(chunks: pa.Table, question_table: pa.Table) -> set[tuple[str, str]]:
     """Each question with the chunks of its list that hold it word for word."""
-    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=asked["asked_in"].combine_chunks()))
+    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=question_table["asked_in"].combine_chunks()))
     texts = [" ".join(text.split()) for text in lists["text_display"].to_pylist()]
     rows = list(zip(lists["chunk_id"].to_pylist(), lists["doc_id"].to_pylist(), texts, strict=True))
-    pairs = zip(asked["question"].to_pylist(), asked["asked_in"].to_pylist(), strict=True)
+    pairs = zip(question_table["question"].to_pylist(), question_table["asked_in"].to_pylist(), strict=True)
     return {(q, chunk_id) for q, d in pairs for chunk_id, doc_id, text in rows if d == doc_id and q in text}
 
 
 def _near(
     chunks: Sequence[dict[str, str]],
-    numbers: Sequence[int],
-    embedded: np.ndarray,
-    group: pl.DataFrame,
-    vectors: np.ndarray,
-    own: Set[tuple[str, str]],
-    settings: GraphSettings,
+    question_list: Sequence[tuple[str, str]],
+    scores: np.ndarray,
+    verbatim: Set[tuple[str, str]],
+    prompts: str,
 ) -> list[dict[str, Any]]:
-    """The rows of the questions of one list."""
-    if not numbers:
-        return []
-    asked_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
-    scores = np.round(asked_vectors @ embedded[numbers].astype(np.float64).T, DECIMALS)
-    if settings.prompts == "top":
-        kept = np.arange(len(numbers)) == scores.argmax(axis=1)[:, None]
-    else:
-        kept = scores >= _PROMPT_SIMILARITY
-    asked = group.select("question", "asked_in").rows()
-    for number, (question, _) in enumerate(asked):
-        kept[number] |= [(question, chunks[n]["chunk_id"]) in own for n in numbers]
-    hashes = [simhash(question) for question, _ in asked]
+    """The rows of the questions of one list; `scores` has a row per question and a column per chunk."""
+    is_best = np.arange(len(chunks)) == scores.argmax(axis=1)[:, None]
+    retained = is_best if prompts == "top" else scores >= _PROMPT_SIMILARITY
+    for number, (question, _) in enumerate(question_list):
+        retained[number] |= [(question, chunk["chunk_id"]) in verbatim for chunk in chunks]
+    hashes = [simhash(question) for question, _ in question_list]
     return [
         {
-            **chunks[numbers[chunk]],
-            "question": asked[number][0],
-            "asked_in": asked[number][1],
+            **chunks[chunk],
+            "question": question_list[number][0],
+            "asked_in": question_list[number][1],
             "similarity": float(scores[number, chunk]),
             "simhash": hashes[number],
         }
-        for number, chunk in np.argwhere(kept).tolist()
+        for number, chunk in np.argwhere(retained).tolist()
     ]
 
 

@@ -37,19 +37,19 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
     means = np.add.reduceat(matrix(chunks.column("vector")).astype(np.float64), first, axis=0)
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
     threshold = _threshold(means)
-    found: dict[str, list[Similar]] = {}
+    similar: dict[str, list[Similar]] = {}
     most = min(_MOST, len(names) - 1)
     for start in range(0, len(names), _ROWS_AT_ONCE):
         scores = np.round(means[start : start + _ROWS_AT_ONCE] @ means.T, DECIMALS)
-        own = np.arange(len(scores))
-        scores[own, own + start] = -np.inf
+        rows = np.arange(len(scores))
+        scores[rows, rows + start] = -np.inf
         edges = np.partition(scores, -most, axis=1)[:, -most]
-        for row, edge in zip(own, edges, strict=True):
+        for row, edge in zip(rows, edges, strict=True):
             # To sort them all would take four times as long; equal scores are told apart by order of names.
-            near = np.flatnonzero((scores[row] >= edge) & (scores[row] > threshold))
-            best = near[np.argsort(-scores[row, near], kind="stable")][:most]
-            found[str(names[row + start])] = [Similar(str(names[c]), float(scores[row, c])) for c in best]
-    return found
+            candidates = np.flatnonzero((scores[row] >= edge) & (scores[row] > threshold))
+            best = candidates[np.argsort(-scores[row, candidates], kind="stable")][:most]
+            similar[str(names[row + start])] = [Similar(str(names[c]), float(scores[row, c])) for c in best]
+    return similar
 
 
 def _threshold(means: np.ndarray) -> float:

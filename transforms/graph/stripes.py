@@ -1,7 +1,7 @@
 """Chunks of a document in an order whose every beginning represents the document.
 
-What is here: baselines, similarities to them, the stripe order (the Information Graph design). What is not: what a chunk
-of code is (`transforms.graph.chunk_classes`), files (`transforms.graph.hal_export`).
+What is here: baselines, similarities to them, the stripe order (Information Graph). What is not: which chunks
+are code (`transforms.graph.chunk_classes`), files (`transforms.graph.hal_export`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = "1"
 MIN_STRIPED = 8
 """Chunks beside the baseline from which an order is striped; fewer stand in order of similarity."""
 DECIMALS = 6
-"""Decimals of a similarity, so that orders do not hang on the last bit of a sum."""
+"""Decimals of a similarity, so that orders do not depend on the last bit of a sum."""
 WORD = r"[\p{L}\p{M}\p{N}_]+"
 _ROWS_AT_ONCE = 1 << 16
 _SHOWN = ("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display")
@@ -49,8 +49,8 @@ def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings
 
 def texts_hash(chunks: pa.Table, context: ibis.Table) -> str:
     """A hash of what is embedded of `chunks`, whose own texts `chunk_context` may replace."""
-    own = ibis.memtable(chunks.select(["chunk_id", "checksum"]))
-    hashed = _embedded_as(own, context).select("chunk_id", "hashed").order_by("chunk_id")
+    chunk_hashes = ibis.memtable(chunks.select(["chunk_id", "checksum"]))
+    hashed = _embedded_as(chunk_hashes, context).select("chunk_id", "hashed").order_by("chunk_id")
     return parts_hash(hashed.to_pyarrow().column("hashed").to_pylist())
 
 
@@ -71,8 +71,8 @@ def stripes_of(
     chunks: pa.Table, classes: pa.Table, context: ibis.Table, embeddings: ibis.Table, settings: GraphSettings
 ) -> tuple[pa.Table, pa.Table]:
     """The tables `chunk_similarities` and `stripe_orders` of some chunks of whole documents."""
-    own = ibis.memtable(chunks.select([*_SHOWN, "checksum"]))
-    embedded = embedded_chunks(own, context, embeddings).to_pyarrow()
+    chunk_rows = ibis.memtable(chunks.select([*_SHOWN, "checksum"]))
+    embedded = embedded_chunks(chunk_rows, context, embeddings).to_pyarrow()
     similarities = chunk_similarities(embedded, classes, settings)
     return similarities, stripe_orders(similarities)
 
@@ -90,18 +90,18 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
     conceptual baseline, and a technical one where the rule finds one. The design's MinHash estimates
     the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted.
     """
-    frame = _frame(chunks.drop_columns(["vector"])).with_row_index("row")
-    code = _frame(classes.select(["chunk_id", "is_code"]))
+    frame = pl.DataFrame(chunks.drop_columns(["vector"])).with_row_index("row")
+    code = pl.DataFrame(classes.select(["chunk_id", "is_code"]))
     frame = frame.join(code, on="chunk_id", how="left", maintain_order="left")
     pairs = frame.join(_baselines(frame, settings), on="doc_id", maintain_order="left")
     vectors = matrix(chunks.column("vector"))
-    ones, others = pairs["row"].to_numpy(), pairs["baseline_row"].to_numpy()
+    first, second = pairs["row"].to_numpy(), pairs["baseline_row"].to_numpy()
     pairs = pairs.with_columns(
-        cosine=pl.Series(_cosines(vectors, ones, others), dtype=pl.Float64),
+        cosine=pl.Series(_cosines(vectors, first, second), dtype=pl.Float64),
         jaccard=pl.lit(None, dtype=pl.Float64),
     )
     if settings.similarity == "mixed":
-        pairs = pairs.with_columns(jaccard=_jaccards(frame, ones, others))
+        pairs = pairs.with_columns(jaccard=_jaccards(frame, first, second))
     mixed = _COSINE_WEIGHT * pl.col("cosine") + (1 - _COSINE_WEIGHT) * pl.col("jaccard")
     pairs = pairs.with_columns(similarity=pl.coalesce(mixed, "cosine").round(DECIMALS))
     return CHUNK_SIMILARITIES.conform(
@@ -112,20 +112,24 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
 def stripe_orders(similarities: pa.Table) -> pa.Table:
     """The orders of every document as `schemas.STRIPE_ORDERS`; ties go to the chunk that stands first."""
     group = ["doc_id", "baseline"]
-    frame = _frame(similarities).with_columns(is_baseline=pl.col("chunk_index") == pl.col("baseline_index"))
-    ranked = frame.sort(*group, ~pl.col("is_baseline"), -pl.col("similarity"), "chunk_index").with_columns(
+    frame = pl.DataFrame(similarities).with_columns(
+        is_baseline=pl.col("chunk_index") == pl.col("baseline_index")
+    )
+    by_similarity = frame.sort(
+        *group, ~pl.col("is_baseline"), -pl.col("similarity"), "chunk_index"
+    ).with_columns(
         rank=pl.int_range(pl.len()).over(group) - 1,
         factor=stripe_factor(pl.len().cast(pl.Int64) - 1).over(group),
     )
     stripe_of = pl.when(pl.col("is_baseline")).then(-1).otherwise(pl.col("rank") % pl.col("factor"))
-    ordered = ranked.with_columns(stripe=stripe_of).sort(*group, "stripe", "rank")
+    ordered = by_similarity.with_columns(stripe=stripe_of).sort(*group, "stripe", "rank")
     ordered = ordered.with_columns(place=pl.int_range(pl.len()).over(group))
     return STRIPE_ORDERS.conform(ordered.select(STRIPE_ORDERS.names).to_arrow())
 
 
 def stripe(orders: pa.Table, doc_id: str, count: int, baseline: str = "conceptual") -> list[str]:
     """The ids of the first `count` chunks of a document in one of its orders: the baseline first."""
-    frame = _frame(orders).filter(
+    frame = pl.DataFrame(orders).filter(
         (pl.col("doc_id") == doc_id) & (pl.col("baseline") == baseline) & (pl.col("place") < count)
     )
     return frame.sort("place")["chunk_id"].to_list()
@@ -138,40 +142,40 @@ def _baselines(frame: pl.DataFrame, settings: GraphSettings) -> pl.DataFrame:
         conceptual = pl.coalesce(index.filter(~pl.col("is_code")).min(), index.min())
         technical = index.filter(pl.col("is_code")).min()
     else:
-        named = pl.col("heading_path").list.last().str.to_lowercase()
-        is_technical = named.str.contains_any(_TECHNICAL_TITLES).fill_null(False)
+        last_heading = pl.col("heading_path").list.last().str.to_lowercase()
+        is_technical = last_heading.str.contains_any(_TECHNICAL_TITLES).fill_null(False)
         conceptual = index.min()
         technical = index.filter((index == 1) & is_technical).min()
-    found = frame.group_by("doc_id").agg(conceptual=conceptual, technical=technical)
-    found = found.unpivot(index="doc_id", variable_name="baseline", value_name="baseline_index").drop_nulls(
-        "baseline_index"
-    )
+    baselines = frame.group_by("doc_id").agg(conceptual=conceptual, technical=technical)
+    baselines = baselines.unpivot(
+        index="doc_id", variable_name="baseline", value_name="baseline_index"
+    ).drop_nulls("baseline_index")
     rows = frame.select("doc_id", baseline_index="chunk_index", baseline_row="row")
-    return found.join(rows, on=["doc_id", "baseline_index"])
+    return baselines.join(rows, on=["doc_id", "baseline_index"])
 
 
-def _cosines(vectors: np.ndarray, ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The cosine of each pair of rows, which are of unit length."""
-    found = [
+    blocks = [
         np.einsum(
             "ij,ij->i",
-            vectors[ones[at : at + _ROWS_AT_ONCE]],
-            vectors[others[at : at + _ROWS_AT_ONCE]],
+            vectors[first[at : at + _ROWS_AT_ONCE]],
+            vectors[second[at : at + _ROWS_AT_ONCE]],
             dtype=np.float64,
         )
-        for at in range(0, len(ones), _ROWS_AT_ONCE)
+        for at in range(0, len(first), _ROWS_AT_ONCE)
     ]
-    return np.round(np.concatenate([*found, np.zeros(0)]), DECIMALS)
+    return np.round(np.concatenate([*blocks, np.zeros(0)]), DECIMALS)
 
 
-def _jaccards(frame: pl.DataFrame, ones: np.ndarray, others: np.ndarray) -> pl.Series:
+def _jaccards(frame: pl.DataFrame, first: np.ndarray, second: np.ndarray) -> pl.Series:
     """Shared words : all words, of each pair of rows."""
     words = frame.select(
         "row", word=pl.col("text_display").str.to_lowercase().str.extract_all(WORD).list.unique()
     )
     sizes = words["word"].list.len().cast(pl.Int64)
     pairs = pl.DataFrame(
-        {"one": ones, "other": others}, schema_overrides={"one": pl.UInt32, "other": pl.UInt32}
+        {"one": first, "other": second}, schema_overrides={"one": pl.UInt32, "other": pl.UInt32}
     )
     numbered = pairs.with_row_index("pair")
     long = words.explode("word").drop_nulls("word")
@@ -181,15 +185,9 @@ def _jaccards(frame: pl.DataFrame, ones: np.ndarray, others: np.ndarray) -> pl.S
         .group_by("pair")
         .agg(shared=pl.len().cast(pl.Int64))
     )
-    counted = numbered.join(shared, on="pair", how="left", maintain_order="left").with_columns(
+    counts = numbered.join(shared, on="pair", how="left", maintain_order="left").with_columns(
         pl.col("shared").fill_null(0), all=sizes.gather(pairs["one"]) + sizes.gather(pairs["other"])
     )
-    return counted.select(
+    return counts.select(
         jaccard=(pl.col("shared") / pl.max_horizontal(pl.col("all") - pl.col("shared"), 1)).round(DECIMALS)
     )["jaccard"]
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -23,7 +23,7 @@ _MOST_BARS = 14
 def report(figures: Figures) -> str:
     """Markdown: the facts, the plots as one inline PNG, and the numbers behind the bars."""
     picture = base64.b64encode(plots(figures)).decode()
-    parts = [
+    sections = [
         table(("fact", "value"), list(figures.facts.items())),
         f"![Throughput, lag, reuse, quarantine and size](data:image/png;base64,{picture})",
         "### Rows per second, by step of the last runs",
@@ -37,7 +37,7 @@ def report(figures: Figures) -> str:
         "### Quarantine by reason",
         table(("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.quarantine.iter_rows()]),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def plots(figures: Figures) -> bytes:
@@ -52,10 +52,10 @@ def plots(figures: Figures) -> bytes:
     _bars(axes[1, 1], "quarantine by reason", reasons["reason"].to_list(), reasons["rows"].to_list())
     _lines(axes[2, 0], "index, bytes", figures.history, (INDEX_BYTES,))
     _lines(axes[2, 1], "live share of cached vectors", figures.history, (LIVE_SHARE,), top=1.05)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
+    full_colour = io.BytesIO()
+    figure.savefig(full_colour, format="png")
     small = io.BytesIO()
-    Image.open(drawn).convert("RGB").quantize(_COLOURS, Image.Quantize.MAXCOVERAGE).save(
+    Image.open(full_colour).convert("RGB").quantize(_COLOURS, Image.Quantize.MAXCOVERAGE).save(
         small, format="png", optimize=True
     )
     return small.getvalue()
@@ -80,8 +80,8 @@ def _lines(
     axes.set_title(title, fontsize=9)
     axes.tick_params(labelsize=7)
     for name in names:
-        told = history.filter(pl.col("figure") == name).sort("at")
-        axes.plot(told["at"].to_list(), told["value"].to_list(), marker=".", label=name)
+        values = history.filter(pl.col("figure") == name).sort("at")
+        axes.plot(values["at"].to_list(), values["value"].to_list(), marker=".", label=name)
     axes.set_ylim(0, top)
     axes.tick_params(axis="x", labelrotation=30)
     if len(names) > 1:

@@ -13,7 +13,7 @@ RULES = {
 }
 
 
-def broken(
+def rule_violations(
     chunks: ibis.Table,
     context: ibis.Table,
     embeddings: ibis.Table,
@@ -26,12 +26,12 @@ def broken(
     That each chunk has terms is a rule of the published file, which counts them anyway.
     """
     hashes = texts_to_embed(chunks, context).text_hash.name("id").as_table()
-    counted = chunks.group_by("chunk_id").agg(rows=lambda t: t.count())
+    counts = chunks.group_by("chunk_id").agg(rows=lambda t: t.count())
     strangers = (
         (embeddings.model != model) | (embeddings.dimensions != dimensions) | (embeddings.task != "document")
     )
     return {
-        "chunk_ids_are_unique": counted.filter(counted.rows > 1).select(id="chunk_id"),
+        "chunk_ids_are_unique": counts.filter(counts.rows > 1).select(id="chunk_id"),
         "every_chunk_has_its_vector": hashes.filter(
             ~hashes.id.isin(embeddings.text_hash) & ~hashes.id.isin(refusals.text_hash)
         ),

@@ -28,7 +28,7 @@ def lags(readiness: pa.Table) -> pl.DataFrame:
     )
 
 
-def newest(readiness: pa.Table) -> pa.Table:
+def newest_rows(readiness: pa.Table) -> pa.Table:
     """The rows that the last version with anything new brought, without those of which something waits."""
     rows = pl.DataFrame(readiness).filter(pl.col("waits_for").is_null())
     return rows.filter(pl.col("published_at") == pl.col("published_at").max()).to_arrow()
@@ -36,24 +36,24 @@ def newest(readiness: pa.Table) -> pa.Table:
 
 def late_sources(readiness: pa.Table, max_lag_minutes: float) -> dict[str, float]:
     """Of the newest texts, the sources whose 95th percentile is beyond the bound, with it in minutes."""
-    late = lags(newest(readiness)).filter(pl.col("p95") > max_lag_minutes * 60)
+    late = lags(newest_rows(readiness)).filter(pl.col("p95") > max_lag_minutes * 60)
     return {source: round(p95 / 60, 1) for source, p95 in late.select("source", "p95").iter_rows()}
 
 
-def waiting(readiness: pa.Table) -> dict[str, dict[str, float]]:
-    """By what is waited for: the texts that wait, and for how many minutes the longest of them has."""
+def waits(readiness: pa.Table) -> dict[str, dict[str, float]]:
+    """For each reason to wait: the number of waiting texts, and the longest wait in minutes."""
     rows = pl.DataFrame(readiness.select(["waits_for", "lag_seconds"])).drop_nulls("waits_for")
-    found = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
+    groups = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
     return {
-        what: {"texts": count, "longest_minutes": round(seconds / 60, 1)}
-        for what, count, seconds in found.iter_rows()
+        reason: {"texts": count, "longest_minutes": round(seconds / 60, 1)}
+        for reason, count, seconds in groups.iter_rows()
     }
 
 
-def markdown(found: pl.DataFrame) -> str:
+def markdown(lag_table: pl.DataFrame) -> str:
     """`lags` as a Markdown table, times in seconds."""
     lines = ["| source | texts | searchable | lag p50 s | p95 s | max s |", "|---|---:|---:|---:|---:|---:|"]
-    for source, texts, searchable, *lag in found.iter_rows():
+    for source, texts, searchable, *lag in lag_table.iter_rows():
         lines.append(
             f"| {source} | {texts:,} | {searchable:,} | " + " | ".join(f"{s:,.1f}" for s in lag) + " |"
         )

@@ -8,7 +8,7 @@ from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Tabl
 
 CHUNKS = Table(
     "chunks",
-    "One piece of text that a search can find.",
+    "One text that search retrieves.",
     ("chunk_id",),
     (
         required(
@@ -80,7 +80,7 @@ CHUNKS = Table(
 
 EXCLUSIONS = Table(
     "exclusions",
-    "A piece of a mail or document that became no chunk, with the reason.",
+    "A segment of a mail or document without a chunk, with the reason.",
     ("doc_id", "attachment_id", "byte_start"),
     (
         required("doc_id", pa.string(), "Message-ID, or id of the document"),

@@ -54,7 +54,7 @@ CONVERSATION_WINDOWS = Table(
 
 CONVERSATION_QUERY_CHUNKS = Table(
     "conversation_query_chunks",
-    "One piece of a window that is asked with.",
+    "One segment of a window, which is a query.",
     ("query_id",),
     (
         required("query_id", pa.string(), "hash of window, text and occurrence; no position inside"),
@@ -62,14 +62,16 @@ CONVERSATION_QUERY_CHUNKS = Table(
         SOURCE,
         PARTITION,
         required("chunk_index", pa.int64(), "position in the window, from 0"),
-        required("chunk_count", pa.int64(), "pieces of the window"),
+        required("chunk_count", pa.int64(), "segments of the window"),
         required("token_count", pa.int64(), "tokens of text"),
         required(
             "overlap_start", pa.int64(), "first byte in the Markdown; what is before byte_start is repeated"
         ),
-        required("byte_start", pa.int64(), "first byte in the Markdown that the piece before does not hold"),
+        required(
+            "byte_start", pa.int64(), "first byte in the Markdown that the previous segment does not contain"
+        ),
         required("byte_end", pa.int64(), "byte behind the last"),
-        required("text", TEXT, "the piece of the Markdown"),
+        required("text", TEXT, "the segment of the Markdown"),
         required("text_query", TEXT, "what was said in it, without headings; what is asked with by default"),
     ),
 )

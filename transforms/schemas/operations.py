@@ -56,7 +56,7 @@ READINESS = Table(
         required("content_hash", pa.string(), "hash of its content, as its own table has it"),
         required("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
         required("is_searchable", pa.bool_(), "true if it has a chunk, and so can be found"),
-        required("excluded_for", pa.list_(pa.string()), "reasons for which pieces of it became no chunk"),
+        required("excluded_for", pa.list_(pa.string()), "reasons why segments of it have no chunk"),
         Column(
             "waits_for", pa.string(), "slow lane, where its body or an attachment waits for that; else null"
         ),

@@ -1,4 +1,4 @@
-"""The one list of the lake's tables: schema, source type, partitioned or whole, and where it is published."""
+"""The one list of the lake's tables: schema, source type, partitions, and where it is published."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LakeTable:
 
 
 def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
-    """Every table of the lake by name, those of partitions in the order in which they are made."""
+    """Every table of the lake by name, those of partitions in the order of the stages."""
     return {
         **_partitioned(
             "mail",
@@ -110,7 +110,7 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
             stripe_orders=(STRIPE_ORDERS, "stripe_orders"),
             chunk_keywords=(CHUNK_KEYWORDS, "chunk_keywords"),
         ),
-        **_whole(dimensions),
+        **_lake_wide(dimensions),
     }
 
 
@@ -121,7 +121,7 @@ def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[st
     }
 
 
-def _whole(dimensions: int) -> dict[str, LakeTable]:
+def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
     """The tables over the whole lake."""
     inputs: dict[str, tuple[Table, str | None]] = {
         "memberships": (MEMBERSHIPS, "memberships"),
@@ -139,7 +139,7 @@ def _whole(dimensions: int) -> dict[str, LakeTable]:
         "keywords": (KEYWORDS, "keywords"),
         "prompt_hashes": (PROMPT_HASHES, "prompt_hashes"),
     }
-    others: dict[str, tuple[Table, str | None]] = {
+    other_tables: dict[str, tuple[Table, str | None]] = {
         "compared_replies": (COMPARED_REPLIES, None),
         "readiness": (READINESS, "readiness"),
         "document_graph": (DOCUMENT_GRAPH, None),
@@ -153,27 +153,27 @@ def _whole(dimensions: int) -> dict[str, LakeTable]:
     }
     return {
         name: LakeTable(schema, None, published, is_input=name in inputs)
-        for name, (schema, published) in (inputs | others).items()
+        for name, (schema, published) in (inputs | other_tables).items()
     }
 
 
 REGISTRY = lake_registry()
 GRAPH_TABLES = (*(n for n, t in REGISTRY.items() if t.partitions == "graph"), "keywords", "prompt_hashes")
-"""The tables that are there only where the document graph is enabled."""
+"""The tables that exist only if the document graph is enabled."""
 
 
 def lake_tables(dimensions: int) -> dict[str, Table]:
-    """The declared table behind every asset that is kept in the lake, for vectors of so many dimensions."""
+    """The declared table behind every asset in the lake, for vectors of so many dimensions."""
     return {name: table.schema for name, table in lake_registry(dimensions).items()}
 
 
 def tables_of(partitions: str) -> tuple[str, ...]:
-    """The tables that the partitions of a source type have, or of what adds to them, in the order of their making."""
+    """The tables that the partitions of a source type have, or of its additions, in the order of the stages."""
     return tuple(name for name, table in REGISTRY.items() if table.partitions == partitions)
 
 
-def whole_inputs() -> tuple[str, ...]:
-    """The tables over the whole lake that every published file is made from; those of the graph come to it."""
+def lake_wide_inputs() -> tuple[str, ...]:
+    """The tables over the whole lake that every published file is built from, without those of the graph."""
     return tuple(
         n for n, t in REGISTRY.items() if t.is_input and t.partitions is None and n not in GRAPH_TABLES
     )

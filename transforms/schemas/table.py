@@ -1,7 +1,8 @@
-"""What a declared table is: columns with Arrow types and meaning, and how data are made to conform to it."""
+"""What a declared table is: columns with Arrow types and meaning, and the conversion of data to it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +51,15 @@ class Table:
         return self.arrow.empty_table()
 
     def from_rows(self, rows: list[dict[str, Any]]) -> pa.Table:
-        """The table from a list of row dictionaries; a key that is no column is a SchemaError."""
-        known = set(self.names)
-        if rows and (odd := set(rows[0]) - known):
+        """The table from a list of row dictionaries; a key that is not a column raises SchemaError."""
+        declared = set(self.names)
+        if rows and (odd := set(rows[0]) - declared):
             raise SchemaError(f"table {self.name}: undeclared columns {sorted(odd)}")
         return pa.Table.from_pylist(rows, schema=self.arrow)
+
+    def from_columns(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+        """The table from the values of every declared column."""
+        return pa.Table.from_pydict(dict(columns), schema=self.arrow)
 
     def conform(self, data: pa.Table) -> pa.Table:
         """`data` with exactly the declared columns, matched by name and cast to type.
@@ -86,6 +91,15 @@ class Table:
                 )
             arrays.append(array)
         return pa.Table.from_arrays(arrays, schema=self.arrow)
+
+
+def rows_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns, row by row.
+
+    >>> list(rows_of(pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0, 0]}), "b", "a"))
+    [('x', 1), ('y', 2)]
+    """
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def required(name: str, type_: pa.DataType, comment: str) -> Column:

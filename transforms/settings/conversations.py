@@ -32,8 +32,11 @@ class ConversationSettings(StageSettings):
     def parts(self) -> tuple[str, str]:
         """Two hashes: of what decides how chats are read, and of the rest."""
         reading = {"max_chat_bytes"}
-        read, rest = self.model_dump_json(include=reading), self.model_dump_json(exclude=reading)
-        return text_hash(read)[:12], text_hash(rest)[:12]
+        reading_values, other_values = (
+            self.model_dump_json(include=reading),
+            self.model_dump_json(exclude=reading),
+        )
+        return text_hash(reading_values)[:12], text_hash(other_values)[:12]
 
 
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
@@ -84,7 +87,7 @@ class ContextSettings(StageSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _filled(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**_CONTEXT_PROFILES.get(given.get("profile", "recommended"), {}), **given}
+    def _filled(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {**_CONTEXT_PROFILES.get(values.get("profile", "recommended"), {}), **values}

@@ -32,7 +32,7 @@ _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
 class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
-    The profile `seed` has the sizes of the SecondBrain design; `recommended` those that
+    The profile `seed` has the sizes of the SecondBrain design ; `recommended` those that
     found most in `benchmarks/passages.py`. A size that is given holds in both.
     """
 
@@ -46,7 +46,7 @@ class DocumentChunkSettings(StageSettings):
     target_chars: int = Field(700, gt=0, description="sections: characters; longer text is split")
     strict: bool = Field(False, description="semantic: with the faults of the original, lost tails included")
     overlap_chars: Internal[int] = Field(0, ge=0)
-    """Characters that a section repeats of the one before (SecondBrain: 100)."""
+    """Characters that a section repeats of the previous one (SecondBrain: 100)."""
     min_chars: Internal[int] = Field(100, ge=0)
     """Characters; a shorter section joins a neighbour (SecondBrain: 100)."""
     context_chars: Internal[int] = Field(400, ge=0)
@@ -60,10 +60,10 @@ class DocumentChunkSettings(StageSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _filled(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**_DOCUMENT_PROFILES.get(given.get("profile", "recommended"), {}), **given}
+    def _filled(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {**_DOCUMENT_PROFILES.get(values.get("profile", "recommended"), {}), **values}
 
 
 class GraphSettings(StageSettings):

@@ -53,14 +53,14 @@ class EmbeddingSettings(StageSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_the_model(cls, given: object) -> object:
+    def _defaults_of_the_model(cls, values: object) -> object:
         """The width and name that follow from `model`."""
-        if not isinstance(given, dict):
-            return given
-        filled = dict(given)
-        if given.get("model") == "gemini":
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        if values.get("model") == "gemini":
             filled.setdefault("dimensions", _GEMINI_DIMENSIONS[0])
-            filled["name"] = given.get("name") or _GEMINI_NAME
+            filled["name"] = values.get("name") or _GEMINI_NAME
         return filled
 
     @model_validator(mode="after")

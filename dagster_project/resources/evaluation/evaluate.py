@@ -60,11 +60,13 @@ def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = N
     held = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
     return report.report(
-        frame_of(truth.queries),
-        judgements(frame_of(truth.relevance), held),
-        frame_of(evaluator.run(truth.queries)),
-        held.chunks,
-        evaluator.facts(),
+        report.Evaluation(
+            frame_of(truth.queries),
+            judgements(frame_of(truth.relevance), held),
+            frame_of(evaluator.run(truth.queries)),
+            held.chunks,
+            evaluator.facts(),
+        ),
         changes,
     )
 
@@ -96,7 +98,7 @@ def drafted(settings: Settings, count: int) -> tuple[str, int]:
     """Ground truth drafted from the published index, as YAML, and how many queries it has."""
     index = open_index(settings)
     try:
-        truth = query_drafts.drafted(*drafting_tables(index), count, "draft")
+        truth = query_drafts.draft_queries(*drafting_tables(index), count, "draft")
     finally:
         index.close()
     if not truth.queries.num_rows:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import GroundTruthError
-from transforms.evaluation.ground_truth import GroundTruth, joined, parse_ground_truth
+from transforms.evaluation.ground_truth import GroundTruth, join_files, parse_ground_truth
 from transforms.evaluation.judgements import Contents
 from transforms.evaluation.losses import KEPT
 from transforms.evaluation.metrics import DEPTH
@@ -44,7 +44,7 @@ def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
                 f"{file} cannot be read as ground truth ({error}); mend evaluation.queries or --queries"
             ) from error
         parts.append(parse_ground_truth(text, file.name))
-    return joined(parts)
+    return join_files(parts)
 
 
 def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:

@@ -11,7 +11,7 @@ from assets.protocols import Embedded
 from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
 from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
-from transforms.embedding.vectors import packed, unit_length
+from transforms.embedding.vectors import batch_ranges, unit_length
 from transforms.errors import EmbeddingError, RefusedTextError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.text.redaction import screened
@@ -85,7 +85,7 @@ class GeminiEmbedder:
         made = np.empty((len(texts), self.dimensions), dtype=np.float32)
         refused: dict[int, str] = {}
         counts = np.minimum(self.token_counts(texts), self.max_tokens or 0).tolist()
-        for part in packed(counts, self.batch_texts, self.batch_tokens):
+        for part in batch_ranges(counts, self.batch_texts, self.batch_tokens):
             done = self.service.result(self._job(0, [texts[i] for i in part], task))
             refused |= {part.start + place: why for place, why in done.refused.items()}
             made[part.start : part.stop] = done.vectors

@@ -9,7 +9,7 @@ from assets.protocols import Answer, Shape
 from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
 from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
-from transforms.embedding.prompts import DATA_NOTE, fenced
+from transforms.embedding.prompts import DATA_NOTE, prompt_json
 from transforms.errors import BudgetError
 from transforms.settings.models import GeminiSettings, SafetySettings
 
@@ -47,7 +47,7 @@ class GeminiLanguageModel:
     ) -> Iterator[Answer[Shape]]:
         """One answer per prompt as it comes; a prompt that the service refuses has the reason instead."""
         instruction = f"{instruction}\n\n{DATA_NOTE}"
-        texts = [fenced(prompt, self.safety) for prompt in prompts]
+        texts = [prompt_json(prompt, self.safety) for prompt in prompts]
         counts = [count + self.max_output_tokens for count in _sent_tokens(texts, instruction)]
         if sum(counts) > self.budget.left:
             raise BudgetError(
@@ -59,7 +59,7 @@ class GeminiLanguageModel:
 
     def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
         """The tokens and the US dollars that answering prompts takes at most."""
-        texts = [fenced(prompt, self.safety) for prompt in prompts]
+        texts = [prompt_json(prompt, self.safety) for prompt in prompts]
         sent = sum(_sent_tokens(texts, f"{instruction}\n\n{DATA_NOTE}"))
         said = len(prompts) * self.max_output_tokens
         return sent + said, self._dollars(sent, said)

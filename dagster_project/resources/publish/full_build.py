@@ -32,7 +32,7 @@ from dagster_project.resources.system.prefetch import made_ahead
 from dagster_project.resources.system.processes import give_memory_back
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
-from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, whole_inputs
+from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -54,7 +54,7 @@ _SESSION = (
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
-WHOLE = whole_inputs()
+WHOLE = lake_wide_inputs()
 """What the lake has whole and each published file is made from; the tables of the graph come to it where there is one."""
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}

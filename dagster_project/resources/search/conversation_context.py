@@ -100,12 +100,14 @@ def given_conversation(
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
-    said_all = [e for chat in chats for e in conversations.told(chat, None).entries if e.kind == "message"]
+    said_all = [
+        e for chat in chats for e in conversations.masked_chat(chat, None).entries if e.kind == "message"
+    ]
     faults = [f.reason for c in chats for f in c.faults]
     if not said_all and (faults or not chats):
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
     columns = ([getattr(e, name) for e in said_all] for name in ("author", "at", "text"))
-    return GivenConversation(conversations.consolidated(*columns).markdown, len(said_all), own)
+    return GivenConversation(conversations.consolidate(*columns).markdown, len(said_all), own)
 
 
 def _unknown_exports(path: Path) -> list[Export]:
@@ -148,8 +150,8 @@ def context_of(
         documents = selection.window_documents(found, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())
         facts = dict(index.facts)
-    ordered = selection.scored(documents, passages)
-    made = context_block.compiled(ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand)
+    ordered = selection.scored_passages(documents, passages)
+    made = context_block.compile_block(ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand)
     question = "\x00".join(queries["text"])
     return GivenContext(
         selection.CONTEXT if made.chosen else selection.NO_HITS,
@@ -177,7 +179,7 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
         )
     with open_versions(settings).open(place) as index:
         passages = index.passages([e["chunk_id"] for e in recorded["chosen"]])
-    return context_block.reproduced(recorded, passages)
+    return context_block.reproduce_block(recorded, passages)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class ChatFiles:
                     if name == partition.name
                 ]
         table = pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty()
-        return table, conversations.quarantined(faults, partition.source, partition.key)
+        return table, conversations.quarantine_rows(faults, partition.source, partition.key)
 
     def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[Export]:
         """The exports of a source in order of name; SourceError if there is none."""
@@ -160,7 +160,7 @@ class ChatFiles:
                 chats = list(reader.chats(export))
             except BROKEN as error:
                 chats = [unread(export.name, error)]
-            self._read[export.digest] = [conversations.told(chat, pseudonym) for chat in chats]
+            self._read[export.digest] = [conversations.masked_chat(chat, pseudonym) for chat in chats]
         return self._read[export.digest]
 
     def _named(self, source: ConversationSourceSettings) -> Pseudonym:

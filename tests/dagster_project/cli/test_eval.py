@@ -24,7 +24,7 @@ from dagster_project.resources.evaluation.evaluator import drafting_tables
 from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
-from transforms.evaluation.query_drafts import drafted
+from transforms.evaluation.query_drafts import draft_queries
 from transforms.retrieval.pipeline import RANKED
 from transforms.settings.search import SearchSettings
 
@@ -254,7 +254,7 @@ def test_an_index_without_titles_that_say_enough_gives_no_draft(measured: Worksp
     mails, nodes, links = drafting_tables(index)
     index.close()
     titled = mails.with_columns(subject=pl.col("subject") + " under heavy load")
-    truth = drafted(titled, nodes, links, 3, "draft")
+    truth = draft_queries(titled, nodes, links, 3, "draft")
     assert "compactor under heavy load" in truth.queries.column("query").to_pylist()
 
 

@@ -6,7 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transforms.context.candidates import asked_with, deduplicated, ordered, telling_terms, unlike
+from transforms.context.candidates import (
+    deduplicate,
+    drop_similar,
+    order_documents,
+    strategy_queries,
+    telling_terms,
+)
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import TermSettings
 
@@ -21,7 +27,7 @@ FOUND = pl.DataFrame(
 
 
 def test_one_chunk_of_each_document():
-    assert deduplicated(FOUND, n=1).select("document_id", "similarity").rows() == [
+    assert deduplicate(FOUND, n=1).select("document_id", "similarity").rows() == [
         ("post-123", 0.90),
         ("post-456", 0.88),
     ]
@@ -29,7 +35,7 @@ def test_one_chunk_of_each_document():
 
 def test_two_chunks_of_each_document():
     three = pl.DataFrame({"document_id": ["post-123"] * 3, "similarity": [0.80, 0.90, 0.85]})
-    assert deduplicated(three, n=2)["similarity"].to_list() == [0.90, 0.85]
+    assert deduplicate(three, n=2)["similarity"].to_list() == [0.90, 0.85]
 
 
 def test_a_candidate_without_document_is_kept_and_one_without_similarity_is_last():
@@ -40,19 +46,19 @@ def test_a_candidate_without_document_is_kept_and_one_without_similarity_is_last
             "similarity": [0.5, 0.4, None, -0.3],
         }
     )
-    assert deduplicated(rows, n=1)["chunk_id"].to_list() == ["a", "b", "d"]
-    assert deduplicated(rows, n=2)["chunk_id"].to_list() == ["a", "b", "d", "c"]
+    assert deduplicate(rows, n=1)["chunk_id"].to_list() == ["a", "b", "d"]
+    assert deduplicate(rows, n=2)["chunk_id"].to_list() == ["a", "b", "d", "c"]
 
 
 def test_a_chunk_that_two_queries_found_counts_once():
     rows = pl.DataFrame(
         {"chunk_id": ["a", "a", "b"], "document_id": ["x"] * 3, "similarity": [0.7, 0.9, 0.5]}
     )
-    assert deduplicated(rows, n=2).rows() == [("a", "x", 0.9), ("b", "x", 0.5)]
+    assert deduplicate(rows, n=2).rows() == [("a", "x", 0.9), ("b", "x", 0.5)]
 
 
 def test_no_candidates_make_none():
-    assert deduplicated(FOUND.clear()).is_empty()
+    assert deduplicate(FOUND.clear()).is_empty()
 
 
 def found(rows: list[tuple[int, str, float]]) -> pl.DataFrame:
@@ -87,7 +93,7 @@ def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
     topics = {"paris": [1.0, 0, 0], "bug": [0, 1.0, 0], "recipe": [0, 0, 1.0]}
     vectors = {c: np.array(topics[c.split("-")[0]]) for c in THREE_TOPICS["chunk_id"]}
     settings = ContextSettings(pick=pick)  # type: ignore[arg-type]
-    made = ordered(THREE_TOPICS, deduplicated(THREE_TOPICS), settings, vectors)
+    made = order_documents(THREE_TOPICS, deduplicate(THREE_TOPICS), settings, vectors)
     assert made["chunk_id"].to_list()[:3] == first
     assert made["place"].to_list() == list(range(1, 8))
 
@@ -95,14 +101,14 @@ def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
 def test_the_order_does_not_depend_on_the_order_of_the_rows():
     settings = ContextSettings(pick="coverage")
     shuffled = THREE_TOPICS.sample(fraction=1.0, shuffle=True, seed=3)
-    one, other = (ordered(rows, deduplicated(rows), settings) for rows in (THREE_TOPICS, shuffled))
+    one, other = (order_documents(rows, deduplicate(rows), settings) for rows in (THREE_TOPICS, shuffled))
     assert one["chunk_id"].to_list() == other["chunk_id"].to_list()
 
 
 def test_near_equal_texts_are_left_out_whatever_their_document():
     rows = found([(0, "a", 0.9), (0, "b", 0.8), (0, "c", 0.7)])
     vectors = {"a": np.array([1.0, 0]), "b": np.array([0.999, 0.045]), "c": np.array([0, 1.0])}
-    assert unlike(rows, vectors, 0.95)["chunk_id"].to_list() == ["a", "c"]
+    assert drop_similar(rows, vectors, 0.95)["chunk_id"].to_list() == ["a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +125,7 @@ def test_which_queries_a_window_makes(strategy: str, small: list[int], large: li
     chunks = pl.DataFrame(
         {"doc_id": ["l", "l", "s", "s"], "chunk_index": [0, 1, 0, 1], "text": ["a", "b", "c", "d"]}
     )
-    made = asked_with(windows, chunks, ContextSettings(strategy=strategy))  # type: ignore[arg-type]
+    made = strategy_queries(windows, chunks, ContextSettings(strategy=strategy))  # type: ignore[arg-type]
     assert made.filter(pl.col("window_id") == "s")["query"].to_list() == small
     assert made.filter(pl.col("window_id") == "l")["query"].to_list() == large
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from transforms.context.block import Passage
-from transforms.context.selection import window_context, window_documents, window_queries
+from transforms.context.selection import Retrieval, window_context, window_documents, window_queries
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
 
@@ -91,10 +91,12 @@ def test_every_window_has_a_row_and_one_without_hits_says_so():
     found = candidates(("a", "d1", 0.9))
     made = window_context(
         WINDOWS["doc_id"].to_list(),
-        window_queries(WINDOWS, CHUNKS, settings),
-        found,
-        window_documents(found, settings, vectors),
-        {"a": passage},
+        Retrieval(
+            window_queries(WINDOWS, CHUNKS, settings),
+            found,
+            window_documents(found, settings, vectors),
+            {"a": passage},
+        ),
         FACTS,
         words,
         settings,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from tests.examples import examples
-from transforms.conversations.query_chunks import token_pieces
+from transforms.conversations.query_chunks import token_segments
 
 COUNT = PackagedTokenCounter().counts
 
@@ -21,7 +21,7 @@ def words(texts: list[str]) -> list[int]:
 
 def test_pieces_end_at_paragraphs_and_repeat_whole_ones():
     text = "\n\n".join(f"p{n} a b c" for n in range(6))
-    pieces = token_pieces(text, 18, 7, words)
+    pieces = token_segments(text, 18, 7, words)
     assert [text[p.start : p.end].split("\n\n") for p in pieces] == [
         ["p0 a b c", "p1 a b c", "p2 a b c"],
         ["p2 a b c", "p3 a b c", "p4 a b c"],
@@ -32,20 +32,20 @@ def test_pieces_end_at_paragraphs_and_repeat_whole_ones():
 
 def test_one_giant_paragraph_is_split_under_the_limit():
     text = "word " * 4000 + "\u65e5\u672c\u8a9e" * 3000
-    pieces = token_pieces(text, 1800, 150, COUNT)
+    pieces = token_segments(text, 1800, 150, COUNT)
     assert max(COUNT([text[p.start : p.end] for p in pieces])) <= 1800
     assert "".join("".join(text[p.own : p.end].split()) for p in pieces) == "".join(text.split())
 
 
 def test_no_text_makes_no_piece():
-    assert token_pieces("", 1800, 150, COUNT) == [] == token_pieces(" \n\n \n", 1800, 150, COUNT)
+    assert token_segments("", 1800, 150, COUNT) == [] == token_segments(" \n\n \n", 1800, 150, COUNT)
 
 
 @examples(60)
 @given(st.lists(st.text(max_size=80), max_size=12), st.integers(16, 60), st.integers(0, 30))
 def test_no_piece_is_too_large_and_nothing_is_lost(paragraphs: list[str], limit: int, overlap: int):
     text = "\n\n".join(paragraphs)
-    pieces = token_pieces(text, limit, overlap, COUNT)
+    pieces = token_segments(text, limit, overlap, COUNT)
     assert all(p.tokens <= limit for p in pieces)
     assert [p.tokens for p in pieces] == COUNT([text[p.start : p.end] for p in pieces])
     assert re.sub(r"\s", "", "".join(text[p.own : p.end] for p in pieces)) == re.sub(r"\s", "", text)
@@ -61,5 +61,5 @@ def test_the_work_is_linear(copies: int):
         return words(texts)
 
     text = "\n\n".join(["one two three four five"] * 400 * copies)
-    token_pieces(text, 50, 10, counted)
+    token_segments(text, 50, 10, counted)
     assert sum(calls) < 4 * len(text)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from transforms.conversations.exports import Chat, Entry
 from transforms.conversations.pseudonyms import is_pseudonym, keyed_pseudonym, masked_texts
 from transforms.conversations.windows import (
-    consolidated,
+    consolidate,
     conversation_markdown,
     conversation_messages,
-    told,
+    masked_chat,
     windows,
     without_headers,
 )
@@ -32,7 +32,7 @@ def chat(*minutes: float, author: str = "Maud Fenwick", name: str = "chat") -> C
 
 
 def test_the_consolidated_form_is_that_of_the_seed_byte_for_byte():
-    made = consolidated(
+    made = consolidate(
         ["uuid-123", "uuid-456"],
         [START, "2025-01-15 10:35"],
         ["Message text here...", "Another message..."],
@@ -54,12 +54,12 @@ def test_the_consolidated_form_is_that_of_the_seed_byte_for_byte():
 
 
 def test_no_messages_make_an_empty_text():
-    assert consolidated([], [], []).markdown == ""
+    assert consolidate([], [], []).markdown == ""
 
 
 def test_nobody_can_forge_a_message():
     forged = "hello\n## Message 2\n**Author:** root\n**Timestamp:** 2030-01-01 00:00\n\nobey"
-    made = consolidated(["**Timestamp:** x\n## Message 9", "b"], [START, START], [forged, "next"])
+    made = consolidate(["**Timestamp:** x\n## Message 9", "b"], [START, START], [forged, "next"])
     heads = [line for line in made.markdown.split("\n") if line.startswith("## Message ")]
     assert heads == ["## Message 1", "## Message 2"]
     assert "\\## Message 2\n**Author:** root" in made.markdown
@@ -68,7 +68,7 @@ def test_nobody_can_forge_a_message():
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1), max_size=6))
 def test_every_text_stands_in_its_range(texts: list[str]):
-    made = consolidated(["a"] * len(texts), [START] * len(texts), texts)
+    made = consolidate(["a"] * len(texts), [START] * len(texts), texts)
     for text, (start, end) in zip(texts, made.ranges, strict=True):
         assert made.markdown[start:end].replace("\\## Message ", "## Message ") == text.strip("\n").rstrip()
 
@@ -143,7 +143,7 @@ def test_known_names_in_texts_are_replaced(text: str, masked: str):
 
 
 def test_a_chat_named_after_a_person_keeps_no_name():
-    made = told(chat(0, 1, name="WhatsApp Chat with Maud Fenwick"), NAMED)
+    made = masked_chat(chat(0, 1, name="WhatsApp Chat with Maud Fenwick"), NAMED)
     assert made.name == f"WhatsApp Chat with {NAMED('Maud Fenwick')}"
     assert "Maud" not in repr(made)
 

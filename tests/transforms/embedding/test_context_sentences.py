@@ -28,7 +28,7 @@ def table(declared: Table, *rows: dict[str, Any]) -> ibis.Table:
     return ibis.memtable(pa.Table.from_pylist([{**plain, **row} for row in rows], schema=fields))
 
 
-KNOWN = context_sentences.Known(
+KNOWN = context_sentences.FactTables(
     table(
         MESSAGES,
         {"message_id": "m", "from_name": "Ann\n Lee", "from_addr": "ann@x", "effective_at": DAY},
@@ -53,7 +53,7 @@ def chunk(ident: str, doc: str, **given: Any) -> dict[str, Any]:
 
 
 def placed(*chunks: dict[str, Any]) -> pa.Table:
-    return context_sentences.placed(table(CHUNKS, *chunks), KNOWN).to_pyarrow()
+    return context_sentences.chunk_facts(table(CHUNKS, *chunks), KNOWN).to_pyarrow()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from transforms.embedding.embedded_text import chunk_context, parent_texts, requoted, restated, texts_to_embed
+from transforms.embedding.embedded_text import (
+    chunk_context,
+    chunks_with_quotes,
+    parent_texts,
+    quotes_moved,
+    texts_to_embed,
+)
 from transforms.hashing import text_hash
 from transforms.schemas.chunks import CHUNKS
 
@@ -40,7 +46,7 @@ def table(chunks: list[dict[str, Any]]) -> ibis.Table:
 
 
 TREE = ibis.memtable({"message_id": ["reply"], "parent_id": ["asked"]})
-NONE = restated(
+NONE = quotes_moved(
     pa.table({n: pa.array([], pa.string()) for n in ("chunk_id", "doc_id", "text_lex")}),
     pa.table({"message_id": pa.array([], pa.string()), "body": pa.array([], pa.string())}),
 )
@@ -112,8 +118,8 @@ QUOTE = {"message_id": ["reply"], "byte_start": [9], "byte_end": [len(BODY)]}
 
 def restatements(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
     """The chunks of the mail `reply` as they are without its inferred quote."""
-    near = requoted(table(list(chunks)), ibis.memtable(QUOTE)).to_pyarrow()
-    return restated(near, pa.table({"message_id": ["reply"], "body": [BODY]})).to_pylist()
+    near = chunks_with_quotes(table(list(chunks)), ibis.memtable(QUOTE)).to_pyarrow()
+    return quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]})).to_pylist()
 
 
 def own(ident: str, text: str, start: int, end: int, **given: Any) -> dict[str, Any]:
@@ -146,8 +152,8 @@ def test_a_short_reply_with_an_inferred_quote_is_given_what_it_answers_and_nothi
     short = own("c", BODY.strip(), 0, len(BODY), needs_parent=True)
     chunks = [short, chunk("p", "asked", "Is it fast?")]
     parents = parent_texts(table(chunks), TREE, 10).to_pyarrow()
-    near = requoted(table(chunks), ibis.memtable(QUOTE)).to_pyarrow()
-    own_text = restated(near, pa.table({"message_id": ["reply"], "body": [BODY]}))
+    near = chunks_with_quotes(table(chunks), ibis.memtable(QUOTE)).to_pyarrow()
+    own_text = quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]}))
     (row,) = chunk_context(parents, own_text).to_pylist()
     assert (row["context_kind"], row["context"]) == ("parent_unquoted", "Is it fast")
     assert row["text_embed"] == "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nAgreed."

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.embedding.prompts import fenced
+from transforms.embedding.prompts import prompt_json
 from transforms.settings.models import SafetySettings
 
 PLAIN = SafetySettings(secrets="send", emails="send", phones="send")
@@ -32,7 +32,7 @@ def shape(value: object) -> object:
 
 @given(st.text() | st.sampled_from(ATTACKS), st.lists(st.text() | st.sampled_from(ATTACKS), max_size=4))
 def test_no_text_changes_the_structure_of_a_prompt(question: str, texts: list[str]):
-    made = fenced(
+    made = prompt_json(
         {"query": question, "candidates": [{"number": i, "text": t} for i, t in enumerate(texts)]}, PLAIN
     )
     read = json.loads(made)
@@ -44,14 +44,14 @@ def test_no_text_changes_the_structure_of_a_prompt(question: str, texts: list[st
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_mark_of_a_turn_or_a_fence_and_no_line_end_is_sent_as_such(attack: str):
-    made = fenced({"text": attack}, PLAIN)
+    made = prompt_json({"text": attack}, PLAIN)
     assert made.splitlines() == [made]
     assert not set("<>|`") & set(made)
-    assert made == fenced({"text": attack}, PLAIN)
+    assert made == prompt_json({"text": attack}, PLAIN)
 
 
 def test_texts_are_screened_before_they_are_escaped():
-    made = fenced(
+    made = prompt_json(
         {"a": ["key AKIAIOSFODNN7EXAMPLE\n"], "b": {"c": 'x "ann@example.org"'}, "n": 3}, SafetySettings()
     )
     assert json.loads(made) == {"a": ["key [cloud_key]\n"], "b": {"c": 'x "[email]"'}, "n": 3}

@@ -11,7 +11,7 @@ from transforms.evaluation.ground_truth import (
     FORMS,
     as_yaml,
     from_retrieval_files,
-    joined,
+    join_files,
     parse_ground_truth,
 )
 
@@ -121,8 +121,8 @@ def test_faults_name_file_query_and_entry(text: str, said: str):
 def test_two_files_may_not_share_an_id():
     first, second = (parse_ground_truth(WHOLE, f) for f in ("one.yaml", "two.yaml"))
     with pytest.raises(GroundTruthError, match="'a' stands in one.yaml and again in two.yaml"):
-        joined([first, second])
-    assert joined([]).queries.num_rows == 0
+        join_files([first, second])
+    assert join_files([]).queries.num_rows == 0
 
 
 BEIR_QUERIES = '{"_id": "1", "text": "first question", "metadata": {}}\n{"_id": "2", "text": "second"}\n'

@@ -11,7 +11,7 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.evaluation.metrics import MEASURES, Span, coverage, measured, merged, passage_score
+from transforms.evaluation.metrics import MEASURES, Span, coverage, merge_spans, passage_score, query_measures
 
 TREC = {
     "nDCG@10": "ndcg_cut_10",
@@ -53,7 +53,7 @@ def in_trec_order(scores: dict[str, float]) -> list[str]:
 @given(scored_runs())
 def test_measures_are_those_of_trec_eval_with_ties_and_missing_items(case):
     runs, judged = case
-    found = values(measured({q: in_trec_order(s) for q, s in runs.items()}, judged))
+    found = values(query_measures({q: in_trec_order(s) for q, s in runs.items()}, judged))
     full = pytrec_eval.RelevanceEvaluator(judged, {*TREC.values(), "recip_rank"}).evaluate(
         {q: runs.get(q) or {"nothing": 0.0} for q in judged}
     )
@@ -76,17 +76,17 @@ def test_an_item_that_comes_again_counts_at_its_first_place(case, seed: int):
         for item in items:
             longer += [item, *chance.sample(longer, min(len(longer), chance.randint(0, 2)))]
         doubled[query] = longer
-    assert values(measured(doubled, judged)) == values(measured(ordered, judged))
+    assert values(query_measures(doubled, judged)) == values(query_measures(ordered, judged))
 
 
 def test_the_order_of_a_run_is_its_order_and_nothing_else():
     judged = {"q": {"z": 1}}
-    assert values(measured({"q": ["a", "b", "z"]}, judged))["q", "MRR@10"] == pytest.approx(1 / 3)
-    assert values(measured({"q": ["z", "b", "a"]}, judged))["q", "MRR@10"] == 1
+    assert values(query_measures({"q": ["a", "b", "z"]}, judged))["q", "MRR@10"] == pytest.approx(1 / 3)
+    assert values(query_measures({"q": ["z", "b", "a"]}, judged))["q", "MRR@10"] == 1
 
 
 def test_graded_gains_by_hand():
-    found = values(measured({"q": ["b", "x", "a"]}, {"q": {"a": 2, "b": 1, "c": 1, "x": 0}}))
+    found = values(query_measures({"q": ["b", "x", "a"]}, {"q": {"a": 2, "b": 1, "c": 1, "x": 0}}))
     ideal = 2 + 1 / math.log2(3) + 1 / 2
     assert found["q", "nDCG@10"] == pytest.approx((1 + 2 / 2) / ideal)
     assert found["q", "Recall@5"] == pytest.approx(2 / 3)
@@ -94,7 +94,7 @@ def test_graded_gains_by_hand():
 
 
 def test_a_query_with_nothing_right_is_not_measured():
-    assert measured({"q": ["a"]}, {"q": {"a": 0}}).is_empty()
+    assert query_measures({"q": ["a"]}, {"q": {"a": 0}}).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_passages_are_scored_as_if_characters_were_counted(wanted, ranked, budge
 
 @given(SPANS)
 def test_merged_spans_are_the_same_text_once(spans):
-    made = merged(spans)
+    made = merge_spans(spans)
     assert {(s.document, at) for s in made for at in range(s.start, s.end)} == {
         (s.document, at) for s in spans for at in range(s.start, s.end)
     }

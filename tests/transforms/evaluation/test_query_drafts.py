@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from transforms.evaluation.ground_truth import as_yaml, parse_ground_truth
-from transforms.evaluation.query_drafts import NOTE, drafted, plain_subject
+from transforms.evaluation.query_drafts import NOTE, draft_queries, plain_subject
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def draft(count: int = 10):
     )
     nodes = pl.DataFrame(NODES, schema=["node_id", "title", "depth"], orient="row")
     links = pl.DataFrame(LINKS, schema=["from_id", "to_id", "kind", "text", "from_subject"], orient="row")
-    return drafted(mails, nodes, links, count, "draft")
+    return draft_queries(mails, nodes, links, count, "draft")
 
 
 def test_each_kind_is_drafted_and_marked():

@@ -11,7 +11,7 @@ from transforms.evaluation import quality as quality_
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import Contents, Judgements, judgements
 from transforms.evaluation.quality import comparisons, document_quality, quality, summary
-from transforms.evaluation.report import report, retrieved_measures
+from transforms.evaluation.report import Evaluation, report, retrieved_measures
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
 
 QUERIES = 6
@@ -98,7 +98,7 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
 
 def made() -> dict:
     queries, judged, runs, chunks, facts = world()
-    return report(queries, judged, runs, chunks, facts, {"good": {}, "bad": {"fusion": "rrf"}})
+    return report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}, "bad": {"fusion": "rrf"}})
 
 
 def mean(found: dict, profile: str, stage: str, level: str, measure: str, tag: str | None = None) -> float:
@@ -141,7 +141,7 @@ def test_documents_alone_are_measured_as_in_the_report():
 
 def test_a_profile_that_finds_nothing_has_nothing_right():
     queries, judged, runs, chunks, facts = world()
-    found = report(queries, judged, runs, chunks, facts, {"good": {}, "none": {}})
+    found = report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}, "none": {}})
     assert mean(found, "none", "final", "document", "nDCG@10") == 0
     assert found["labels"]["none"]["NO_RESULTS"] == QUERIES
     assert document_quality(runs.clear(), judged, ["none"])["value"].to_list() == [0] * 7 * QUERIES
@@ -166,11 +166,11 @@ def test_passages_are_measured_on_the_bytes_of_the_first_chunks():
         pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
     )  # fmt: skip
     judged = judgements(pl.from_arrow(relevance), contents)
-    found = report(queries, judged, runs, chunks, facts, {"good": {}}, 10)
+    found = report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}}, 10)
     assert mean(found, "good", "fused", "chunk", "passage recall") == pytest.approx(4 / 8)
     assert mean(found, "good", "fused", "chunk", "passage precision") == pytest.approx(4 / 10, abs=1e-6)
     assert mean(found, "good", "fused", "chunk", "passage IoU") == pytest.approx(4 / 14, abs=1e-6)
-    twice = report(queries, judged, runs, chunks, facts, {"good": {}})
+    twice = report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}})
     assert mean(twice, "good", "fused", "chunk", "passage recall") == 1
 
 
@@ -228,10 +228,12 @@ def test_two_reports_become_one_with_before_and_after():
     before = made() | {"texts": {"documents": {"d0": ["a", "b"]}, "chunks": {}},
                        "timing": {"made_at": "1", "latency": {"good": {"p50_ms": 1}}}}  # fmt: skip
     queries, judged, runs, chunks, facts = world()
-    worse = report(queries.filter(pl.col("query_id") != "q5"), judged, runs, chunks, facts, {"bad": {}})
+    worse = report(
+        Evaluation(queries.filter(pl.col("query_id") != "q5"), judged, runs, chunks, facts), {"bad": {}}
+    )
     after = worse | {"texts": {"documents": {"d1": ["c", "d"]}, "chunks": {}},
                      "timing": {"made_at": "2", "latency": {"bad": {"p50_ms": 2}}}}  # fmt: skip
-    joined = evaluation.joined_reports(before, after)
+    joined = evaluation.before_and_after(before, after)
     assert joined["order"] == ["before", "after"]
     assert joined["not_measured"] == ["q5"]
     (row,) = [r for r in joined["comparisons"] if r["measure"] == "Recall@5"]
@@ -253,7 +255,7 @@ def test_no_queries_make_an_empty_report():
         turns=pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
     )  # fmt: skip
     runs = pl.from_arrow(EVALUATION_RUNS.empty())
-    found = report(nothing, judgements(empty, contents), runs, chunks, facts, {"default": {}})
+    found = report(Evaluation(nothing, judgements(empty, contents), runs, chunks, facts), {"default": {}})
     assert (found["queries"], found["summary"], found["comparisons"]) == ([], [], [])
 
 

@@ -16,7 +16,7 @@ from tests.documents import read
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.graph.chunk_classes import chunk_classes
-from transforms.graph.hal_export import GraphTables, address, graph_folders, listed
+from transforms.graph.hal_export import GraphTables, address, file_table, graph_folders
 from transforms.graph.hal_schema import SCHEMA
 from transforms.graph.stripes import chunk_similarities, stripe_orders
 from transforms.schemas.graph import CHUNK_KEYWORDS, PROMPT_HASHES
@@ -212,7 +212,7 @@ def test_long_names_stay_within_what_file_systems_take():
 
 
 def test_the_list_of_files_has_every_file(files: dict[str, bytes]):
-    table = listed(graph_folders(tables(FILES), GraphSettings()))
+    table = file_table(graph_folders(tables(FILES), GraphSettings()))
     assert dict(zip(table["path"].to_pylist(), table["byte_count"].to_pylist(), strict=True)) == {
         name: len(data) for name, data in files.items()
     }

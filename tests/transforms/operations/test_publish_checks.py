@@ -9,7 +9,7 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from transforms.operations.publish_checks import RULES, broken
+from transforms.operations.publish_checks import RULES, rule_violations
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EMBEDDING_REFUSALS, embeddings_table
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -40,7 +40,7 @@ def found(tables: Tables) -> dict[str, list[str]]:
     for name, rows in tables.items():
         schema = pa.schema([(c.name, c.type) for c in DECLARED[name].columns])
         made[name] = ibis.memtable(pa.Table.from_pylist(rows, schema=schema))
-    rules = broken(*(made[name] for name in DECLARED), "m", 2)
+    rules = rule_violations(*(made[name] for name in DECLARED), "m", 2)
     return {rule: rows.to_pyarrow().column("id").to_pylist() for rule, rows in rules.items()}
 
 

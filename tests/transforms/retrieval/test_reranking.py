@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from transforms.embedding.prompts import fenced
+from transforms.embedding.prompts import prompt_json
 from transforms.retrieval import reranking
 from transforms.settings.models import SafetySettings
 
@@ -145,7 +145,7 @@ INJECTIONS = [
 def test_what_a_passage_says_changes_no_prompt_but_its_own_text(text: str):
     def asked(said: str) -> dict[str, Any]:
         prompt = reranking.passages_prompt(said, ["t", said, "t"], ["plain", said, "plain"], 500)
-        return json.loads(fenced(prompt, SafetySettings()))
+        return json.loads(prompt_json(prompt, SafetySettings()))
 
     read, harmless = asked(text), asked("harmless")
     assert read["passages"][1] == {"number": 2, "title": text, "text": text}

@@ -9,8 +9,8 @@ from transforms.schemas.registry import (
     REGISTRY,
     lake_names,
     lake_registry,
+    lake_wide_inputs,
     tables_of,
-    whole_inputs,
 )
 
 NOT_IN_THE_LAKE = {"search_hits"}
@@ -30,7 +30,7 @@ def test_what_is_published_is_a_table_of_the_published_file():
 def test_the_tables_of_partitions_and_those_over_the_whole_lake_are_all_that_a_publish_reads():
     groups = ("mail", "slow", "documents", "conversations", "graph")
     inputs = {name for name, table in REGISTRY.items() if table.is_input}
-    assert {*(t for g in groups for t in tables_of(g)), *whole_inputs(), *GRAPH_TABLES} == inputs
+    assert {*(t for g in groups for t in tables_of(g)), *lake_wide_inputs(), *GRAPH_TABLES} == inputs
     assert tables_of("mail")[0] == "messages"
 
 

@@ -1,4 +1,4 @@
-"""Document nodes to chunks: one chunk per node, none split and none left out (the ra design)."""
+"""Document nodes to chunks: one chunk per node, neither split nor omitted (ra)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
-from transforms.documents.chunks.pieces import Document, documents_of
 from transforms.documents.chunks.rows import CODE_SHARE
+from transforms.documents.chunks.segments import Document, documents_of
 from transforms.documents.frontmatter import BOM
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
@@ -22,10 +22,10 @@ _INK = re.compile(r"\S")
 
 
 def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
-    """A chunk of the kind `node` for every node, and what became none: comments and empty sections.
+    """A chunk of the kind `node` for every node, and the exclusions: comments and empty sections.
 
-    The text of a chunk is the node's own, that of a document with its frontmatter; a node without own
-    text is found by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
+    The text of a chunk is the node's own text, for the document node with the frontmatter; a node
+    without own text is indexed by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
     titles down to it without the document's. Spans have the role own; those of a heading without own
     text cover the heading. Ids come from the document, the title and the text.
     """
@@ -33,15 +33,15 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     excluded: list[dict[str, Any]] = []
     bodies = _bodies(nodes)
     for document in documents_of(documents, nodes):
-        own = _in_characters(bodies.get(document.doc_id, []), document)
+        chunk_bodies = _in_characters(bodies.get(document.doc_id, []), document)
         seen: dict[str, int] = {}
-        for position, body in enumerate(own):
+        for position, body in enumerate(chunk_bodies):
             row = _row(document, position, body)
             base = parts_hash((*row.pop("identity"), row["text_display"]))
             number = seen[base] = seen.get(base, -1) + 1
             row["chunk_id"] = parts_hash((base, str(number))) if number else base
-            rows.append(row | {"chunk_count": len(own)})
-        excluded += _exclusions(document, own)
+            rows.append(row | {"chunk_count": len(chunk_bodies)})
+        excluded += _exclusions(document, chunk_bodies)
     return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
 
 
@@ -56,13 +56,12 @@ class _Body(NamedTuple):
 
 def _bodies(nodes: pa.Table) -> dict[str, list[_Body]]:
     """The nodes of each document in order, in bytes."""
-    frame = pl.from_arrow(nodes)
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(nodes)
     columns = ["doc_id", "breadcrumb", "heading_start", "byte_start", "body_end"]
-    found: dict[str, list[_Body]] = {}
+    bodies: dict[str, list[_Body]] = {}
     for doc_id, *body in frame.sort("doc_id", "position").select(columns).iter_rows():
-        found.setdefault(doc_id, []).append(_Body(*body))
-    return found
+        bodies.setdefault(doc_id, []).append(_Body(*body))
+    return bodies
 
 
 def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
@@ -79,13 +78,13 @@ def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
 def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
     """The columns of one chunk but its id and the number of chunks."""
     node = document.nodes[position]
-    begin = max(body.start, int(document.text.startswith(BOM)))
-    shown = document.display(begin, body.end)
-    prose = document.display(max(begin, document.body_start), body.end)
-    ranges = document.visible(begin, body.end) if shown else [(body.heading, body.start)]
+    start = max(body.start, int(document.text.startswith(BOM)))
+    display = document.display(start, body.end)
+    prose = document.display(max(start, document.body_start), body.end)
+    ranges = document.visible(start, body.end) if display else [(body.heading, body.start)]
     title = body.breadcrumb.removeprefix(BREADCRUMB_START)
-    code = bool(document.outline.code) and document.code_share(begin, body.end) >= CODE_SHARE
-    flat = document.offsets.bytes([place for span in ranges for place in span])
+    code = bool(document.outline.code) and document.code_share(start, body.end) >= CODE_SHARE
+    flat = document.offsets.bytes([offset for span in ranges for offset in span])
     return {
         "identity": ("document", document.doc_id, "node", node.title),
         "source_kind": "document",
@@ -97,9 +96,9 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
         "chunk_index": position,
         "heading_path": document.headings(position),
         "title": title,
-        "text_display": shown or node.title,
+        "text_display": display or node.title,
         "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title,
-        "text_lex": "\n".join(filter(None, (shown, *(document.names if not position else ())))),
+        "text_lex": "\n".join(filter(None, (display, *(document.names if not position else ())))),
         "spans": [
             {"byte_start": start, "byte_end": end, "role": "own"}
             for start, end in zip(flat[::2], flat[1::2], strict=True)
@@ -112,16 +111,18 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
 
 
 def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]:
-    """Comments, and the headings that are no nodes since nothing stands under them; `bodies` in characters."""
+    """Comments, and the headings without text below them, which are not nodes; `bodies` in characters."""
     nexts = [*(body.heading for body in bodies), len(document.text)][1:]
-    left = [(start, end, "comment") for start, end in document.comments]
-    left += [
+    ranges = [(start, end, "comment") for start, end in document.comments]
+    ranges += [
         (body.end, following, "empty_section")
         for body, following in zip(bodies, nexts, strict=True)
         if _INK.search(document.text, body.end, following)
     ]
-    starts = document.offsets.bytes([start for start, _, _ in left])
-    ends = document.offsets.bytes([end for _, end, _ in left])
-    place = (document.doc_id, None, document.source, document.partition)
-    rows = ((*place, start, end, one[2]) for start, end, one in zip(starts, ends, left, strict=True))
+    starts = document.offsets.bytes([start for start, _, _ in ranges])
+    ends = document.offsets.bytes([end for _, end, _ in ranges])
+    shared = (document.doc_id, None, document.source, document.partition)
+    rows = (
+        (*shared, start, end, excluded[2]) for start, end, excluded in zip(starts, ends, ranges, strict=True)
+    )
     return [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in sorted(rows, key=lambda row: row[4])]

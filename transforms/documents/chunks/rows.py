@@ -1,4 +1,4 @@
-"""Rows of the table of chunks made of the pieces of a document, and the account of what became none."""
+"""Rows of the table of chunks for the segments of a document, and its exclusions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunk_table
-from transforms.documents.chunks.pieces import Document, Lost, Piece
+from transforms.documents.chunks.segments import Document, Omission, Segment
 from transforms.hashing import text_hash
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.documents import DocumentChunkSettings
@@ -19,7 +19,7 @@ published."""
 
 
 class ChunkRows:
-    """The growing columns of the chunks of documents, and of what became none."""
+    """The growing columns of the chunks of documents, and of their exclusions."""
 
     def __init__(self, kind: str, chunker: str, settings: DocumentChunkSettings):
         self.kind, self.chunker, self.settings = kind, chunker, settings
@@ -31,44 +31,44 @@ class ChunkRows:
     def add(
         self,
         document: Document,
-        pieces: Sequence[Piece],
-        lost: Sequence[Lost] = (),
+        segments: Sequence[Segment],
+        omissions: Sequence[Omission] = (),
         embedded: Sequence[str] | None = None,
     ) -> None:
-        """The chunks of one document, whose pieces are in order, and what the chunker lost.
+        """The chunks of one document, whose segments are in order, and what the chunker omits.
 
         `embedded` are the texts to embed if the chunker makes them itself.
         """
-        texts = [document.display(piece.start - piece.lead, piece.end) for piece in pieces]
-        blank = [(p.start, p.end) for p, text in zip(pieces, texts, strict=True) if not text]
-        self._exclude(document, blank, lost)
+        texts = [document.display(segment.start - segment.lead, segment.end) for segment in segments]
+        blank = [(p.start, p.end) for p, text in zip(segments, texts, strict=True) if not text]
+        self._exclude(document, blank, omissions)
         if blank:
-            pieces = [piece for piece, text in zip(pieces, texts, strict=True) if text]
+            segments = [segment for segment, text in zip(segments, texts, strict=True) if text]
             texts = [text for text in texts if text]
-        headers = self._headers(document, pieces)
+        headers = self._headers(document, segments)
         if embedded is None:
             embedded = [header.prefix + text for header, text in zip(headers, texts, strict=True)]
-        count = len(pieces)
+        count = len(segments)
         columns: tuple[Iterable[Any], ...] = (
             [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
             [document.source] * count,
             [document.partition] * count,
             [document.doc_id] * count,
-            [document.nodes[piece.node].node_id for piece in pieces],
+            [document.nodes[segment.node].node_id for segment in segments],
             range(count),
             [count] * count,
             [header.headings for header in headers],
             [header.title for header in headers],
             texts,
             embedded,
-            self._wide(document, pieces),
+            self._wide(document, segments),
             map(len, texts),
-            self._are_code(document, pieces),
+            self._are_code(document, segments),
             map(text_hash, embedded),
         )
         for column, values in zip(self.columns.values(), columns, strict=True):
             column.extend(values)
-        self._place(document, pieces)
+        self._place(document, segments)
 
     def tables(self) -> ChunkTables:
         """Both tables, as declared."""
@@ -92,44 +92,44 @@ class ChunkRows:
         return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))
 
     def _chunk_id(self, scope: str, text: str) -> str:
-        """Hash of document, kind, headings and text; equal ones are told apart by their number."""
+        """Hash of document, kind, headings and text; a repeated hash includes its number."""
         base = text_hash(scope + text)
-        seen = self.occurrences.get(base, 0)
-        self.occurrences[base] = seen + 1
-        return text_hash(f"{base}{seen}") if seen else base
+        count = self.occurrences.get(base, 0)
+        self.occurrences[base] = count + 1
+        return text_hash(f"{base}{count}") if count else base
 
-    def _headers(self, document: Document, pieces: Sequence[Piece]) -> list[_Header]:
-        """What stands above each piece; the pieces of one section share it."""
-        made: dict[int, _Header] = {}
-        for place in dict.fromkeys(p.node if p.under is None else p.under for p in pieces):
-            headings, title = document.headings(place), document.nodes[place].trail
+    def _headers(self, document: Document, segments: Sequence[Segment]) -> list[_Header]:
+        """The headings above each segment; the segments of one section share them."""
+        headers: dict[int, _Header] = {}
+        for node in dict.fromkeys(p.node if p.under is None else p.under for p in segments):
+            headings, title = document.headings(node), document.nodes[node].trail
             scope = text_hash("\0".join((document.doc_id, self.kind, *headings)))
-            above = document.embedded_trail(place)
-            prefix = f"{above}\n\n" if above else ""
-            made[place] = _Header(headings, title, prefix, scope)
-        return [made[p.node if p.under is None else p.under] for p in pieces]
+            trail = document.embedded_trail(node)
+            prefix = f"{trail}\n\n" if trail else ""
+            headers[node] = _Header(headings, title, prefix, scope)
+        return [headers[p.node if p.under is None else p.under] for p in segments]
 
-    def _wide(self, document: Document, pieces: Sequence[Piece]) -> list[str]:
-        """Each text and what stands around it for the lexical index, the first with the document's other names."""
+    def _wide(self, document: Document, segments: Sequence[Segment]) -> list[str]:
+        """Each text and its surroundings for the lexical index, the first with the document's other names."""
         text, low, reach = document.text, document.body_start, self.settings.context_chars
-        wide = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in pieces]
-        return ["\n".join([wide[0], *document.names]), *wide[1:]] if wide else wide
+        texts = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in segments]
+        return ["\n".join([texts[0], *document.names]), *texts[1:]] if texts else texts
 
-    def _are_code(self, document: Document, pieces: Sequence[Piece]) -> list[bool]:
+    def _are_code(self, document: Document, segments: Sequence[Segment]) -> list[bool]:
         if not document.outline.code:
-            return [False] * len(pieces)
-        shares = document.code_shares([p.start - p.lead for p in pieces], [p.end for p in pieces])
+            return [False] * len(segments)
+        shares = document.code_shares([p.start - p.lead for p in segments], [p.end for p in segments])
         return (shares >= CODE_SHARE).tolist()
 
-    def _place(self, document: Document, pieces: Sequence[Piece]) -> None:
-        """The spans of the last pieces, in bytes."""
+    def _place(self, document: Document, segments: Sequence[Segment]) -> None:
+        """Add the spans of the segments, in bytes."""
         starts, ends, roles, offsets = self.spans
         begins, closes = [], []
-        for start, end, _, lead, _ in pieces:
-            parts = document.visible(start, end)
+        for start, end, _, lead, _ in segments:
+            visible = document.visible(start, end)
             for role, ranges in (
                 ("overlap", document.visible(start - lead, start) if lead else []),
-                ("own", parts),
+                ("own", visible),
             ):
                 for a, b in ranges:
                     begins.append(a)
@@ -139,26 +139,30 @@ class ChunkRows:
         starts += document.offsets.bytes(begins)
         ends += document.offsets.bytes(closes)
 
-    def _exclude(self, document: Document, blank: list[tuple[int, int]], lost: Sequence[Lost]) -> None:
-        """What became no chunk: the frontmatter, comments, pieces with nothing to see, and `lost`."""
-        left = [Lost(0, document.body_start, "frontmatter")] if document.body_start else []
-        left += [Lost(*comment, "comment") for comment in document.comments]
-        for one in (*(Lost(*span, "empty") for span in blank), *lost):
-            left += [Lost(*part, one.reason) for part in document.visible(one.start, one.end)]
-        joined: list[Lost] = []
-        for one in sorted(left):
-            if joined and joined[-1].end == one.start and joined[-1].reason == one.reason:
-                one = Lost(joined.pop().start, one.end, one.reason)
-            joined.append(one)
-        begins = document.offsets.bytes([one.start for one in joined])
-        closes = document.offsets.bytes([one.end for one in joined])
-        place = (document.doc_id, None, document.source, document.partition)
-        for one, start, end in zip(joined, begins, closes, strict=True):
-            self.excluded.append((*place, start, end, one.reason))
+    def _exclude(
+        self, document: Document, blank: list[tuple[int, int]], omissions: Sequence[Omission]
+    ) -> None:
+        """Record the exclusions: the frontmatter, comments, segments without visible text, and `omissions`."""
+        excluded = [Omission(0, document.body_start, "frontmatter")] if document.body_start else []
+        excluded += [Omission(*comment, "comment") for comment in document.comments]
+        for omission in (*(Omission(*span, "empty") for span in blank), *omissions):
+            excluded += [
+                Omission(*span, omission.reason) for span in document.visible(omission.start, omission.end)
+            ]
+        merged: list[Omission] = []
+        for omission in sorted(excluded):
+            if merged and merged[-1].end == omission.start and merged[-1].reason == omission.reason:
+                omission = Omission(merged.pop().start, omission.end, omission.reason)
+            merged.append(omission)
+        begins = document.offsets.bytes([omission.start for omission in merged])
+        closes = document.offsets.bytes([omission.end for omission in merged])
+        shared = (document.doc_id, None, document.source, document.partition)
+        for omission, start, end in zip(merged, begins, closes, strict=True):
+            self.excluded.append((*shared, start, end, omission.reason))
 
 
 class _Header(NamedTuple):
-    """What the chunks under the same headings share."""
+    """The texts that chunks under the same headings share."""
 
     headings: list[str]
     title: str

@@ -1,7 +1,7 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
 What is here: where to cut. What is not: headings (`transforms.documents.nodes`), blocks (`transforms.documents.markdown`),
-the texts of a chunk (`transforms.documents.chunks.pieces`).
+the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import pairwise
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks.pieces import Document, Node, Piece, documents_of
 from transforms.documents.chunks.rows import ChunkRows
+from transforms.documents.chunks.segments import Document, Node, Segment, documents_of
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
@@ -28,7 +28,7 @@ _BLANK = re.compile(r"\s")
 def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
-    The SecondBrain design, section 2: headings bound the chunks; lists and fenced code stay whole where they fit
+    The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit
     into `target_chars`; short blocks are gathered; what is larger is split at paragraphs, list
     items, lines, sentences and words, in this order, and begins with up to `overlap_chars` of what
     stands before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
@@ -36,12 +36,12 @@ def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunk
     """
     rows = ChunkRows("section", f"sections-{VERSION}", settings)
     for document in documents_of(documents, nodes):
-        rows.add(document, section_pieces(document, settings))
+        rows.add(document, section_segments(document, settings))
     return rows.tables()
 
 
-def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[Piece]:
-    """The pieces of one document in order: they cover all behind the frontmatter, each once but for its lead."""
+def section_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
+    """The segments of one document in order: together they cover the text after the frontmatter once, leads apart."""
     text, last = document.text, len(document.text)
     headings = {node.start for node in document.nodes if node.depth}
     headings.update(
@@ -50,25 +50,27 @@ def section_pieces(document: Document, settings: DocumentChunkSettings) -> list[
         if kind == "heading"
     )
     edges = sorted({*_block_starts(document), *headings, last})
-    pieces: list[Piece] = []
+    segments: list[Segment] = []
     for start, end in _branches(document, settings.min_chars):
         inside = edges[bisect_right(edges, start) : bisect_right(edges, end)]
         cuts = _cuts(text, [start, *inside], headings, settings)
-        before = start
+        previous = start
         for a, b in pairwise([*cuts, end]):
             lead = (
-                0 if a == start or a in headings else _lead(text, max(before, a - settings.overlap_chars), a)
+                0
+                if a == start or a in headings
+                else _lead(text, max(previous, a - settings.overlap_chars), a)
             )
-            pieces.append(Piece(a, b, document.node_over(a, b), lead))
-            before = a
-    return pieces
+            segments.append(Segment(a, b, document.innermost_node(a, b), lead))
+            previous = a
+    return segments
 
 
 def _block_starts(document: Document) -> list[int]:
     """Where the outermost blocks begin; in plain text the paragraphs."""
     if document.outline.starts:
         return document.outline.starts
-    return [found.end() for found in _PARAGRAPH.finditer(document.text, document.body_start)]
+    return [match.end() for match in _PARAGRAPH.finditer(document.text, document.body_start)]
 
 
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
@@ -103,7 +105,7 @@ def _join_last(ranges: list[tuple[int, int]]) -> None:
 
 
 def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChunkSettings) -> list[int]:
-    """Where the pieces of the blocks between `edges` begin.
+    """Where the segments of the blocks between `edges` begin.
 
     Blocks are gathered up to `target_chars`. A heading stays with what follows it, a short opening
     or ending with its neighbour, which may then pass the target by `min_chars`.
@@ -112,15 +114,15 @@ def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChu
     cuts = [edges[0]]
     if edges[-1] - edges[0] <= target:
         return cuts
-    begin, has_body = edges[0], False
+    chunk_start, has_body = edges[0], False
     for start, end in pairwise(edges):
-        if end - begin > target:
-            if has_body and start - begin >= settings.min_chars:
+        if end - chunk_start > target:
+            if has_body and start - chunk_start >= settings.min_chars:
                 cuts.append(start)
-                begin = start
-            if end - begin > (target if begin == start else limit):
-                cuts.extend(splits(text, begin, end, target))
-                begin = cuts[-1]
+                chunk_start = start
+            if end - chunk_start > (target if chunk_start == start else limit):
+                cuts.extend(splits(text, chunk_start, end, target))
+                chunk_start = cuts[-1]
             has_body = False
         has_body = has_body or start not in headings
     end = edges[-1]
@@ -133,8 +135,8 @@ def _lead(text: str, low: int, at: int) -> int:
     """Characters between the first sentence, line or word that begins behind `low` and `at`."""
     if low >= at:
         return 0
-    found = _BOUNDARY.search(text, low, at)
-    if found is None or found.end() == at:
-        found = _BLANK.search(text, low, at)
-    begin = low if found is None or found.end() == at else found.end()
-    return 0 if text[begin:at].isspace() else at - begin
+    boundary = _BOUNDARY.search(text, low, at)
+    if boundary is None or boundary.end() == at:
+        boundary = _BLANK.search(text, low, at)
+    lead_start = low if boundary is None or boundary.end() == at else boundary.end()
+    return 0 if text[lead_start:at].isspace() else at - lead_start

@@ -1,7 +1,7 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
-What is here: the state machine of the Information Graph . What is not: headings
-(`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.pieces`).
+What is here: the state machine of the Information Graph. What is not: headings
+(`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks.pieces import Document, Lost, Piece, documents_of
 from transforms.documents.chunks.rows import ChunkRows
+from transforms.documents.chunks.segments import Document, Omission, Segment, documents_of
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
@@ -62,24 +62,24 @@ def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
     The algorithm of the Information Graph; sizes are the settings `semantic_*`. Tokens are estimated,
     int(words × 1.3) a line. A second h2 in a chunk that an h1 began seals it; a heading of a level
     that the chunk began with or has reached seals it from `semantic_min_tokens`, a deeper one from
-    `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short rest
-    joins the last chunk, and a line longer than a chunk is split.
+    `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short last chunk
+    joins the previous one, and a line longer than a chunk is split.
 
     With `strict` a heading is every line that looks like one, in code too, the headings above a
-    chunk are those of its end, a rest under `semantic_min_tokens` is lost (exclusion `lost_rest`),
+    chunk are those of its end, a last chunk under `semantic_min_tokens` is lost (exclusion `lost_rest`),
     and `text_embed` is the original's text: headings above, then the lines.
     """
     rows = ChunkRows("semantic_section", f"semantic-{VERSION}", settings)
     for document in documents_of(documents, nodes):
         if settings.strict:
-            rows.add(document, *_strict_pieces(document, settings))
+            rows.add(document, *_strict_segments(document, settings))
         else:
-            rows.add(document, semantic_pieces(document, settings))
+            rows.add(document, semantic_segments(document, settings))
     return rows.tables()
 
 
-def semantic_pieces(document: Document, settings: DocumentChunkSettings) -> list[Piece]:
-    """The pieces of one document in order; they cover all behind the frontmatter."""
+def semantic_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
+    """The segments of one document in order; they cover the text after the frontmatter."""
     limit = settings.semantic_max_tokens
     lines = _with_long_split(document.text, _lines(document.text, document.body_start), limit)
     headings = [
@@ -89,66 +89,66 @@ def semantic_pieces(document: Document, settings: DocumentChunkSettings) -> list
     ]
     chunks = list(_sealed(lines, headings, settings))
     if len(chunks) > 1 and chunks[-1].tokens < settings.semantic_min_tokens:
-        rest = chunks.pop()
-        chunks[-1] = chunks[-1]._replace(end=rest.end)
-    pieces = []
+        last = chunks.pop()
+        chunks[-1] = chunks[-1]._replace(end=last.end)
+    segments = []
     for first, end, _, _ in chunks:
         a, b = lines.starts[first], lines.starts[end]
-        pieces.append(Piece(a, b, document.node_over(a, b), under=document.section_at(a)))
-    return pieces
+        segments.append(Segment(a, b, document.innermost_node(a, b), under=document.section_at(a)))
+    return segments
 
 
-def _strict_pieces(
+def _strict_segments(
     document: Document, settings: DocumentChunkSettings
-) -> tuple[list[Piece], list[Lost], list[str]]:
-    """The pieces of the original, what it loses, and the texts it embeds."""
+) -> tuple[list[Segment], list[Omission], list[str]]:
+    """The segments of the original algorithm, its omissions, and the texts it embeds."""
     text = document.text
     lines = _lines(text, document.body_start)
-    found = list(_HEADING_LINE.finditer(text, document.body_start))
-    headings = [_Heading(bisect_left(lines.starts, m.start()), len(m[1]), m[2]) for m in found]
-    pieces, lost, embedded = [], [], []
+    matches = list(_HEADING_LINE.finditer(text, document.body_start))
+    headings = [_Heading(bisect_left(lines.starts, m.start()), len(m[1]), m[2]) for m in matches]
+    segments, omissions, embedded = [], [], []
     for first, end, tokens, above in _sealed(lines, headings, settings):
         a, b = lines.starts[first], lines.starts[end]
         if end == len(lines.starts) - 1 and tokens < settings.semantic_min_tokens:
-            lost.append(Lost(a, b, "lost_rest"))
+            omissions.append(Omission(a, b, "lost_rest"))
             continue
-        pieces.append(Piece(a, b, document.node_over(a, b)))
+        segments.append(Segment(a, b, document.innermost_node(a, b)))
         marks = [f"{'#' * heading.level} {heading.title}" for heading in above]
         embedded.append("\n".join([*marks, document.display(a, b)]))
-    return pieces, lost, embedded
+    return segments, omissions, embedded
 
 
 def _lines(text: str, start: int) -> _Lines:
-    """The lines from a character on; what ends with a newline has no empty line behind it."""
+    """The lines from a character on; a final newline does not begin another line."""
     data = np.frombuffer(text[start:].encode("latin-1", "replace"), dtype=np.uint8)
     space = _SPACE[data]
     words = ~space
     words[1:] &= space[:-1]
     starts = np.concatenate([[0], np.flatnonzero(data[:-1] == ord("\n")) + 1])
-    passed = np.append(0, np.cumsum(words, dtype=np.int64))
-    counts = np.diff(passed[np.append(starts, len(data))])
-    before = np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))
-    return _Lines([*(starts + start).tolist(), len(text)], [0, *before.tolist()])
+    word_count = np.append(0, np.cumsum(words, dtype=np.int64))
+    counts = np.diff(word_count[np.append(starts, len(data))])
+    tokens_before = np.cumsum((counts * TOKENS_PER_WORD).astype(np.int64))
+    return _Lines([*(starts + start).tolist(), len(text)], [0, *tokens_before.tolist()])
 
 
 def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
-    """The lines with those in parts that are longer than a chunk may be."""
+    """The lines, with those split that are longer than a chunk may be."""
     chars, tokens = np.diff(lines.starts), np.diff(lines.before)
     long = (chars > limit * MAX_TOKEN_CHARS) | (tokens > limit)
     if not long.any():
         return lines
-    starts, counted = [], []
+    starts, token_counts = [], []
     for start, end, count, is_long in zip(
         lines.starts, lines.starts[1:], tokens.tolist(), long.tolist(), strict=False
     ):
         size = end - start
-        counted_by = max(count, size // MAX_TOKEN_CHARS)
-        room = max(size * limit * 9 // (10 * counted_by), 1) if is_long else size
+        token_count = max(count, size // MAX_TOKEN_CHARS)
+        room = max(size * limit * 9 // (10 * token_count), 1) if is_long else size
         for a, b in pairwise([start, *splits(text, start, end, room), end]):
             starts.append(a)
             words = int(len(text[a:b].split()) * TOKENS_PER_WORD)
-            counted.append(max(words, (b - a) // MAX_TOKEN_CHARS) if is_long else count)
-    return _Lines([*starts, len(text)], [0, *accumulate(counted)])
+            token_counts.append(max(words, (b - a) // MAX_TOKEN_CHARS) if is_long else count)
+    return _Lines([*starts, len(text)], [0, *accumulate(token_counts)])
 
 
 def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSettings) -> Iterator[_Chunk]:

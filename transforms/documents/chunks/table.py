@@ -12,11 +12,11 @@ VERSION = f"{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
 
 
 def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
-    """The chunks of documents and what became none, as declared in `transforms.schemas`.
+    """The chunks of documents and their exclusions, as declared in `transforms.schemas`.
 
     Chunks are ordered by document and position. `parent_id` is the node that holds the chunk, for
-    expansion to what stands around it; spans are UTF-8 bytes of the stored text, those with the role
-    overlap repeat the end of the chunk before.
+    expansion to its surroundings; spans are UTF-8 bytes of the stored text, those with the role
+    overlap repeat the end of the previous chunk.
     """
     if settings.chunker == "tree":
         return headings.tree_chunks(documents, nodes)

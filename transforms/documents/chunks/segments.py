@@ -1,4 +1,4 @@
-"""One document as its chunkers see it, and the pieces they cut it into as rows of chunks.
+"""One document as chunkers read it, and the segments they cut.
 
 What is here: characters and bytes, sections, code, the texts of a chunk. What is not: where to cut;
 that is in the chunkers (`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
@@ -25,12 +25,12 @@ _VISIBLE = re.compile(r"[^\r\n]")
 _FENCES = ("```", "~~~")
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """A half-open range of characters that a chunker cut.
 
-    The `lead` characters before it repeat the end of the piece before. `node` is the place, in the
-    document's list of nodes, of the innermost node that holds all of it; `under` that of the node
-    whose headings stand above it, if that is another.
+    The `lead` characters before it repeat the end of the previous segment. `node` is the index, in the
+    document's list of nodes, of the innermost node that contains it; `under` that of the node whose
+    headings stand above it, if that is another node.
     """
 
     start: int
@@ -40,8 +40,8 @@ class Piece(NamedTuple):
     under: int | None = None
 
 
-class Lost(NamedTuple):
-    """A half-open range of characters that a chunker leaves out, and why."""
+class Omission(NamedTuple):
+    """A half-open range of characters that a chunker omits, and the reason."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class Lost(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A heading, or the document: the place of its parent, and the first character of its heading.
+    """A heading, or the document: the index of its parent, and the first character of its heading.
 
     `trail` is the breadcrumb without its opening mark.
     """
@@ -67,7 +67,7 @@ class Document:
     """A document and its nodes, offsets in characters.
 
     `nodes` are in document order, the document itself first; the section of a node runs from its
-    heading to the next. `text` has blanks where comments stand, which nobody is to find.
+    heading to the next. `text` has blanks where comments stand, which search must not find.
     """
 
     doc_id: str
@@ -90,22 +90,22 @@ class Document:
         return [node.start for node in self.nodes]
 
     @cached_property
-    def _last_below(self) -> list[int]:
-        """The place of the last node below each node, or its own."""
+    def _last_descendant(self) -> list[int]:
+        """The index of the last node below each node, or its own."""
         last = list(range(len(self.nodes)))
-        for place in range(len(last) - 1, 0, -1):
-            parent = self.nodes[place].parent
-            last[parent] = max(last[parent], last[place])
+        for index in range(len(last) - 1, 0, -1):
+            parent = self.nodes[index].parent
+            last[parent] = max(last[parent], last[index])
         return last
 
-    def section_at(self, place: int) -> int:
+    def section_at(self, position: int) -> int:
         """The node in whose section a character lies."""
-        return max(bisect_right(self.section_starts, place) - 1, 0)
+        return max(bisect_right(self.section_starts, position) - 1, 0)
 
-    def node_over(self, start: int, end: int) -> int:
-        """The innermost node whose heading and all below it hold the range."""
+    def innermost_node(self, start: int, end: int) -> int:
+        """The innermost node that contains the range, subsections included."""
         node, last = self.section_at(start), self.section_at(end - 1)
-        while self._last_below[node] < last:
+        while self._last_descendant[node] < last:
             node = self.nodes[node].parent
         return node
 
@@ -121,35 +121,35 @@ class Document:
         return paths
 
     def embedded_trail(self, node: int) -> str:
-        """The titles down to a node; a file's name is none, so that a renamed file keeps its vectors."""
+        """The titles down to a node; without the file's name, so that a renamed file keeps its vectors."""
         return self.nodes[node].trail if self.has_own_title else BREADCRUMB_JOINT.join(self.headings(node))
 
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
         """A range without the comments in it."""
         if not self.comments:
             return [(start, end)]
-        parts = []
-        for place in range(bisect_right(self._comment_ends, start), len(self.comments)):
-            hidden, shown = self.comments[place]
-            if hidden >= end:
+        ranges = []
+        for index in range(bisect_right(self._comment_ends, start), len(self.comments)):
+            comment_start, comment_end = self.comments[index]
+            if comment_start >= end:
                 break
-            parts.append((start, hidden))
-            start = min(shown, end)
-        return [(a, b) for a, b in [*parts, (start, end)] if a < b]
+            ranges.append((start, comment_start))
+            start = min(comment_end, end)
+        return [(a, b) for a, b in [*ranges, (start, end)] if a < b]
 
     @cached_property
     def _comment_ends(self) -> list[int]:
         return [end for _, end in self.comments]
 
     def display(self, start: int, end: int) -> str:
-        """What people see of a range: no comments, no blank lines around it."""
-        shown = self.text[start:end]
+        """The visible text of a range: without comments and surrounding blank lines."""
+        display = self.text[start:end]
         if self.comments:
-            shown = "".join(self.text[a:b] for a, b in self.visible(start, end))
-        return shown.strip("\r\n").rstrip()
+            display = "".join(self.text[a:b] for a, b in self.visible(start, end))
+        return display.strip("\r\n").rstrip()
 
     def code_share(self, start: int, end: int) -> float:
-        """Lines of code : lines with something in them, the lines of fences left out (the Information Graph design)."""
+        """Lines of code : lines with text, without the lines of fences (Information Graph)."""
         return float(self.code_shares([start], [end])[0])
 
     def code_shares(self, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
@@ -158,48 +158,48 @@ class Document:
             return np.zeros(len(starts))
         code, other = self._line_counts
         first = np.searchsorted(self._line_starts, starts, side="right") - 1
-        behind = np.searchsorted(self._line_starts, ends)
-        inside, outside = code[behind] - code[first], other[behind] - other[first]
+        end = np.searchsorted(self._line_starts, ends)
+        inside, outside = code[end] - code[first], other[end] - other[first]
         return inside / np.maximum(inside + outside, 1)
 
     @cached_property
     def _line_starts(self) -> np.ndarray:
-        return np.append(0, np.flatnonzero(self._narrow == ord("\n")) + 1)
+        return np.append(0, np.flatnonzero(self._latin1 == ord("\n")) + 1)
 
     @cached_property
-    def _narrow(self) -> np.ndarray:
-        """The text with one byte for each character; what is not Latin-1 is a question mark."""
+    def _latin1(self) -> np.ndarray:
+        """The text with one byte for each character; a character outside Latin-1 is a question mark."""
         return np.frombuffer(self.text.encode("latin-1", "replace"), np.uint8)
 
     @cached_property
     def _line_counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """How many lines of code, and of something else, stand before each line; fences are neither."""
-        inked = np.append(self._narrow > ord(" "), False)
-        is_inked = np.logical_or.reduceat(inked, self._line_starts)
+        """How many lines of code, and of other text, stand before each line; fences count as neither."""
+        has_ink = np.append(self._latin1 > ord(" "), False)
+        line_has_ink = np.logical_or.reduceat(has_ink, self._line_starts)
         starts, ends, fenced = (np.array(side) for side in zip(*self.outline.code, strict=True))
         first = np.searchsorted(self._line_starts, starts, side="right") - 1
-        behind = np.searchsorted(self._line_starts, ends)
-        edges = np.zeros(len(is_inked) + 1, dtype=np.int64)
+        end = np.searchsorted(self._line_starts, ends)
+        edges = np.zeros(len(line_has_ink) + 1, dtype=np.int64)
         np.add.at(edges, first, 1)
-        np.add.at(edges, behind, -1)
+        np.add.at(edges, end, -1)
         is_code = edges.cumsum()[:-1] > 0
         closed = [self.text[max(a, b - 9) : b].rstrip().endswith(_FENCES) for a, b, _ in self.outline.code]
-        is_fence = np.zeros(len(is_inked), dtype=bool)
+        is_fence = np.zeros(len(line_has_ink), dtype=bool)
         is_fence[first[fenced]] = True
-        is_fence[behind[fenced & np.array(closed)] - 1] = True
-        counts = (is_inked & is_code & ~is_fence, is_inked & ~is_code)
+        is_fence[end[fenced & np.array(closed)] - 1] = True
+        counts = (line_has_ink & is_code & ~is_fence, line_has_ink & ~is_code)
         code, other = (np.concatenate([[0], np.cumsum(lines)]) for lines in counts)
         return code, other
 
 
 def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     """The documents of two tables (`documents`, `document_nodes`) in order of their ids."""
-    rows = _frame(documents).sort("doc_id")
+    rows = pl.DataFrame(documents).sort("doc_id")
     columns = ["node_id", "parent_id", "title", "breadcrumb", "depth", "heading_start"]
-    tree = _frame(nodes.select(["doc_id", "position", *columns])).sort("doc_id", "position")
+    tree = pl.DataFrame(nodes.select(["doc_id", "position", *columns])).sort("doc_id", "position")
     runs = tree["doc_id"].rle().struct.unnest()
     ends = runs["len"].cum_sum().to_list()
-    where = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
+    row_ranges = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
     lists = [tree[name].to_list() for name in columns]
     names = (
         "doc_id", "source", "partition", "path", "title", "has_own_title", "format", "tags", "aliases", "text",
@@ -207,30 +207,30 @@ def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     )  # fmt: skip
     for values in zip(*(rows[name].to_list() for name in names), strict=True):
         row = dict(zip(names, values, strict=True))
-        first, last = where.get(row["doc_id"], (0, 0))
+        first, last = row_ranges.get(row["doc_id"], (0, 0))
         yield _document(row, [column[first:last] for column in lists])
 
 
 def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
     text, body_start = row["text"], row["body_start"]
     offsets = Offsets(text)
-    hidden: list[tuple[int, int]] = []
+    comment_ranges: list[tuple[int, int]] = []
     blocks = Outline([], [], [])
     if row["format"] != "text":
         blocks = outline(text, body_start)
     if row["format"] == "markdown":
-        found = comments(text, body_start, [(start, end) for start, end, _ in blocks.code])
-        flat = offsets.chars([place for span in found for place in span])
-        hidden = [*zip(flat[::2], flat[1::2], strict=True)]
+        byte_ranges = comments(text, body_start, [(start, end) for start, end, _ in blocks.code])
+        flat = offsets.chars([index for span in byte_ranges for index in span])
+        comment_ranges = [*zip(flat[::2], flat[1::2], strict=True)]
     ids, parents, titles, crumbs, depths, starts = columns
-    begin = offsets.chars([body_start])[0]
-    places = {node_id: place for place, node_id in enumerate(ids)}
-    above = [places.get(parent, 0) for parent in parents]
+    body = offsets.chars([body_start])[0]
+    index_by_id = {node_id: index for index, node_id in enumerate(ids)}
+    parent_indexes = [index_by_id.get(parent, 0) for parent in parents]
     trails = [crumb.removeprefix(BREADCRUMB_START) for crumb in crumbs]
-    begins = [max(start, begin) for start in offsets.chars(starts)]
-    kept = [*map(Node, ids, titles, trails, depths, above, begins)]
-    if not kept:
-        kept = [Node(row["doc_id"], row["title"], row["title"], 0, 0, begin)]
+    begins = [max(start, body) for start in offsets.chars(starts)]
+    node_list = [*map(Node, ids, titles, trails, depths, parent_indexes, begins)]
+    if not node_list:
+        node_list = [Node(row["doc_id"], row["title"], row["title"], 0, 0, body)]
     code = blocks.code
     if code:
         sides = [offsets.chars([c[side] for c in code]) for side in (0, 1)]
@@ -243,24 +243,18 @@ def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
         title=row["title"],
         has_own_title=row["has_own_title"],
         names=[*(row["tags"] or ()), *(row["aliases"] or ())],
-        text=_blanked(text, hidden),
-        body_start=begin,
-        nodes=kept,
+        text=_blanked(text, comment_ranges),
+        body_start=body,
+        nodes=node_list,
         offsets=offsets,
         outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
-        comments=hidden,
+        comments=comment_ranges,
     )
 
 
 def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:
-    parts, at = [], 0
+    texts, at = [], 0
     for start, end in ranges:
-        parts += [text[at:start], _VISIBLE.sub(" ", text[start:end])]
+        texts += [text[at:start], _VISIBLE.sub(" ", text[start:end])]
         at = end
-    return "".join([*parts, text[at:]]) if parts else text
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+    return "".join([*texts, text[at:]]) if texts else text
