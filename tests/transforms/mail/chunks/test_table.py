@@ -21,8 +21,14 @@ from transforms.mail.chunks.table import message_chunks, title_of
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.mail import BlockSettings, ChunkSettings
-from transforms.text.diffs import diff_pieces
-from transforms.text.pieces import code_pieces, section_pieces, sql_pieces, text_pieces
+from transforms.text.diffs import diff_segments
+from transforms.text.segments import (
+    ProseLimits,
+    code_segments,
+    prose_segments,
+    section_segments,
+    sql_segments,
+)
 
 Row = dict[str, Any]
 
@@ -287,7 +293,7 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
     )
     text = "".join(head + HUNK.format(1) for head in heads)
-    assert [p.file for p in diff_pieces(text, 0, len(text), 2000, 12_000, 10)] == ["new.c", "old.c"]
+    assert [p.file for p in diff_segments(text, 0, len(text), 2000, 12_000, 10)] == ["new.c", "old.c"]
 
 
 @pytest.mark.parametrize(
@@ -504,22 +510,22 @@ ADVERSARIAL = st.one_of(
 def test_split_loops_end_cover_and_keep_their_bounds(
     text: str, limit: int, overlap: int, recursive: bool
 ) -> None:
-    prose = list(text_pieces(text, 0, len(text), limit, overlap, recursive, 4 * limit))
+    prose = list(prose_segments(text, 0, len(text), ProseLimits(limit, overlap, 4 * limit, recursive)))
     assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
-    for pieces in (
+    for segments in (
         prose,
-        list(diff_pieces(text, 0, len(text), limit, limit, 10)),
-        list(section_pieces(text, limit)),
-        list(code_pieces(text, limit)),
-        list(sql_pieces(text, limit)),
+        list(diff_segments(text, 0, len(text), limit, limit, 10)),
+        list(section_segments(text, limit)),
+        list(code_segments(text, limit)),
+        list(sql_segments(text, limit)),
     ):
         at = 0
-        for piece in pieces:
-            assert piece.start <= at < piece.end
-            at = piece.end
+        for segment in segments:
+            assert segment.start <= at < segment.end
+            at = segment.end
         assert at == len(text)
-        if pieces is not prose:
-            assert all(p.end - p.start <= limit for p in pieces)
+        if segments is not prose:
+            assert all(p.end - p.start <= limit for p in segments)
 
 
 @pytest.mark.parametrize(
@@ -564,11 +570,11 @@ def test_sql_is_cut_between_statements_and_not_inside_strings_or_function_bodies
     text = "".join((function + insert).format(n=n) for n in range(6))
     with sized(ATTACHMENT_CHARS=170):
         rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"))
-    pieces = [r["text_display"] for r in rows[1:]]
-    assert len(pieces) == 6
-    assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in pieces)
+    segments = [r["text_display"] for r in rows[1:]]
+    assert len(segments) == 6
+    assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in segments)
 
 
 def test_sql_that_is_broken_is_cut_as_other_code_is() -> None:
     text = "SELECT 'no end;\n\n" * 21
-    assert list(sql_pieces(text, 60)) == list(code_pieces(text, 60))
+    assert list(sql_segments(text, 60)) == list(code_segments(text, 60))
