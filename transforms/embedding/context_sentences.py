@@ -179,7 +179,7 @@ def requests(
         data = {"place": place, "before": earlier, "text": text}
         key = f"{model}/{PROMPT_VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
         found.append(Request(chunk_id, key, data))
-    return found, shown.found
+    return found, shown.finds
 
 
 class Sentences(BaseModel):

@@ -182,19 +182,19 @@ def _one_member(data: bytes, out: bytearray, stored: int, limit: int) -> bytes:
         gzip = zlib.decompressobj(wbits=31)
         block = data
         while not gzip.eof and len(out) <= limit and not _is_bomb(out, stored):
-            piece = gzip.decompress(block, _BLOCK)
-            out += piece
+            output = gzip.decompress(block, _BLOCK)
+            out += output
             block = gzip.unconsumed_tail
-            if not piece and not block:
+            if not output and not block:
                 return b""
         return gzip.unused_data if gzip.eof else b""
     other = bz2.BZ2Decompressor() if data.startswith(b"BZh") else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
     block = data
     while not other.eof and len(out) <= limit and not _is_bomb(out, stored):
-        piece = other.decompress(block, _BLOCK)
-        out += piece
+        output = other.decompress(block, _BLOCK)
+        out += output
         block = b""
-        if not piece and other.needs_input:
+        if not output and other.needs_input:
             return b""
     return other.unused_data if other.eof else b""
 

@@ -187,12 +187,12 @@ def _repaired_date(text: str) -> SentDate:
 
 def _clock(text: str) -> re.Match[str] | None:
     """The time of day in `text`: the first with colons, else the first with dots."""
-    found = None
+    dotted = None
     for match in _TIME.finditer(text.replace("T", " ") if _ISO.search(text) else text):
         if match[2] == ":":
             return match
-        found = found or match
-    return found
+        dotted = dotted or match
+    return dotted
 
 
 def _calendar(text: str) -> tuple[int, int, int, bool] | None:

@@ -85,14 +85,14 @@ def regular_fields(head: bytes) -> dict[str, list[str]]:
     """The headers that are read, of a block that is nothing but headers and folded lines."""
     fields: dict[str, list[str]] = {}
     for name, value in _FIELDS.findall(b"\n" + head):
-        known = _read_name(name)
-        if known is None:
+        lower_name = _read_name(name)
+        if lower_name is None:
             continue
         text = value.decode("ascii", "surrogateescape").strip()
-        if known in fields:
-            fields[known].append(text)
+        if lower_name in fields:
+            fields[lower_name].append(text)
         else:
-            fields[known] = [text]
+            fields[lower_name] = [text]
     return fields
 
 
@@ -125,11 +125,11 @@ def _parsed_headers(data: bytes) -> Headers:
         defects.append("missing_header_body_separator")
         body_start = sum(map(len, lines[:broken]))
         lines = lines[:broken]
-    whole = b"".join(
+    block = b"".join(
         _BLANKS_BEFORE_COLON.sub(rb"\1", line) for line in lines if not line.startswith(_ENVELOPES)
     )
     fields: dict[str, list[str]] = {}
-    for name, value in _PARSER.parsebytes(whole, headersonly=True).raw_items():
+    for name, value in _PARSER.parsebytes(block, headersonly=True).raw_items():
         if name.lower() in _READ_HEADERS or name.lower() in KNOWN_HEADERS:
             fields.setdefault(name.lower(), []).append(str(value).strip())
     return Headers(fields, body_start, defects)

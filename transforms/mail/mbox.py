@@ -111,8 +111,8 @@ def _next_line(data: bytes, position: int, is_marked: bool) -> int | None:
     if not is_marked:
         at = data.find(b"\nFrom ", position) + 1
         return at or None
-    found = _MARKED_OR_NOT.search(data, position)
-    return None if found is None else found.end()
+    match = _MARKED_OR_NOT.search(data, position)
+    return None if match is None else match.end()
 
 
 def _line_start(data: bytes, at: int) -> int:

@@ -134,8 +134,8 @@ def without_additions(body: str) -> str:
     That is the footer of mailman or majordomo, and the notes of Mailman about parts it took out.
     """
     tail = body[-_FOOTER_CHARS:]
-    found = _FOOTER.search(tail)
-    body = body if found is None else body[: len(body) - len(tail) + found.start()]
+    footer = _FOOTER.search(tail)
+    body = body if footer is None else body[: len(body) - len(tail) + footer.start()]
     return _SCRUBBED.sub("", body) if "scrubbed..." in tail else body
 
 
@@ -163,33 +163,33 @@ def _attachment_row(
 ) -> tuple[dict[str, Any], bool]:
     data = _content(part)
     if part.text is not None:
-        read = AttachmentText("text", part.text, None)
+        content = AttachmentText("text", part.text, None)
     elif part.reason is not None:
-        read = AttachmentText("other", None, part.reason)
+        content = AttachmentText("other", None, part.reason)
     else:
-        read = attachment_text(
+        content = attachment_text(
             data,
             filename=part.filename,
             declared_type=part.declared_type,
             charset=part.charset,
             max_bytes=settings.max_attachment_bytes,
         )
-    chars = len(read.text) if read.text is not None else 0
-    longest = _MAX_LOG_CHARS if read.content_class == "log" else _MAX_ATTACHMENT_CHARS
+    chars = len(content.text) if content.text is not None else 0
+    longest = _MAX_LOG_CHARS if content.content_class == "log" else _MAX_ATTACHMENT_CHARS
     row = {
         "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
         "message_id": ident,
         "part_index": part.position,
         "filename": part.filename,
         "declared_type": part.declared_type,
-        "content_class": read.content_class,
-        "text": read.text,
+        "content_class": content.content_class,
+        "text": content.text,
         "char_count": chars,
         "byte_count": len(data),
-        "reason": read.reason,
+        "reason": content.reason,
         "lane": "slow" if chars > longest else "fast",
     }
-    return row, read.had_nul
+    return row, content.had_nul
 
 
 def _first(fields: dict[str, list[str]], name: str) -> str:

@@ -78,8 +78,8 @@ def codec_of(declared: str) -> tuple[str | None, bool]:
     label = _label(declared)
     repaired = label != declared.strip().lower()
     if label in _ALIASES:
-        found = _ALIASES[label]
-        return (None, True) if found is None else (_lookup(found), True)
+        name = _ALIASES[label]
+        return (None, True) if name is None else (_lookup(name), True)
     codec = _lookup(label)
     if codec is not None:
         return codec, repaired

@@ -26,8 +26,8 @@ class Offsets:
             return list(chars)
         return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()
 
-    def chars(self, places: Sequence[int]) -> list[int]:
+    def chars(self, positions: Sequence[int]) -> list[int]:
         """The characters that begin at these bytes."""
         if self._inner is None:
-            return list(places)
-        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()
+            return list(positions)
+        return (np.asarray(positions, dtype=np.int64) - np.searchsorted(self._inner, positions)).tolist()

@@ -80,8 +80,8 @@ class Screened:
     """Texts as they may be sent, and how many finds of each kind there are; `held` counts texts withheld."""
 
     texts: list[str]
-    found: Counter[str] = field(default_factory=Counter)
-    held: int = 0
+    finds: Counter[str] = field(default_factory=Counter)
+    withheld: int = 0
 
 
 def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
@@ -91,16 +91,16 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     surrogate, which a command line or JSON may hold and no request can, becomes a question mark.
     """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
-    given = pl.Series(texts, dtype=pl.String)
+    series = pl.Series(texts, dtype=pl.String)
     rules = _rules(settings)
-    if not rules or given.is_empty():
+    if not rules or series.is_empty():
         return Screened(texts)
-    suspect = _suspect(given, rules)
-    places = suspect.arg_true()
-    if not len(places):
+    suspect = _suspect(series, rules)
+    rows = suspect.arg_true()
+    if not len(rows):
         return Screened(texts)
-    masked, found, held = _masked(given.gather(places), rules)
-    return Screened(given.scatter(places, masked).to_list(), found, held)
+    masked, finds, withheld = _masked(series.gather(rows), rules)
+    return Screened(series.scatter(rows, masked).to_list(), finds, withheld)
 
 
 def _suspect(texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]) -> pl.Series:
@@ -122,20 +122,20 @@ def _rules(settings: SafetySettings) -> list[tuple[str, str, tuple[str, ...]]]:
 def _masked(
     texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]
 ) -> tuple[pl.Series, Counter[str], int]:
-    found: Counter[str] = Counter()
-    held = pl.Series([None] * len(texts), dtype=pl.String)
+    finds: Counter[str] = Counter()
+    withheld = pl.Series([None] * len(texts), dtype=pl.String)
     for kind, action, patterns in rules:
         for pattern in patterns:
             count = texts.str.count_matches(pattern)
             if not count.sum():
                 continue
-            found[kind] += int(count.sum())
+            finds[kind] += int(count.sum())
             texts = texts.str.replace_all(pattern, _replacement(pattern, kind))
             if action == "hold":
                 mark = pl.Series([f"[held back: {kind}]"], dtype=pl.String)
-                held = held.zip_with(held.is_not_null() | (count == 0), mark)
-    kept = held.is_null()
-    return texts.zip_with(kept, held), found, len(texts) - int(kept.sum())
+                withheld = withheld.zip_with(withheld.is_not_null() | (count == 0), mark)
+    sendable = withheld.is_null()
+    return texts.zip_with(sendable, withheld), finds, len(texts) - int(sendable.sum())
 
 
 def _replacement(pattern: str, kind: str) -> str:
@@ -152,8 +152,8 @@ class Sent:
 
     texts: ibis.Table
     renamed: Mapping[str, str] = field(default_factory=dict)
-    found: Counter[str] = field(default_factory=Counter)
-    held: int = 0
+    finds: Counter[str] = field(default_factory=Counter)
+    withheld: int = 0
 
 
 def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
@@ -162,17 +162,17 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
     A vector belongs to the text that it was made of: it is cached under this hash, so that other
     settings never find the vector of a text that was masked in another way.
     """
-    found: Counter[str] = Counter()
-    held = 0
+    finds: Counter[str] = Counter()
+    withheld = 0
     altered: dict[str, str] = {}
     for names, plain in _read(texts):
-        made = screened(plain, settings)
-        found += made.found
-        held += made.held
-        altered |= {n: new for n, old, new in zip(names, plain, made.texts, strict=True) if old != new}
+        result = screened(plain, settings)
+        finds += result.finds
+        withheld += result.withheld
+        altered |= {n: new for n, old, new in zip(names, plain, result.texts, strict=True) if old != new}
     renamed = {name: text_hash(text) for name, text in altered.items()}
     if not altered:
-        return Sent(texts, renamed, found, held)
+        return Sent(texts, renamed, finds, withheld)
     table = ibis.memtable(
         pa.table(
             {
@@ -189,7 +189,7 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
         text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
         text=ibis.coalesce(joined.sent, joined.text),
     )
-    return Sent(sent, renamed, found, held)
+    return Sent(sent, renamed, finds, withheld)
 
 
 def _read(texts: ibis.Table) -> Iterator[tuple[list[str], list[str]]]:

@@ -13,8 +13,10 @@ _SENTENCE = (". ", "? ", "! ", "; ", ": ", "。", "！", "？")
 def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
     """Places that leave no more than `target` characters between them, at the strongest break near by."""
     while end - at > target:
-        left = end - at
-        at = _split(text, at, at + min(target, left // 2 + target // 4 if left < 2 * target else target))
+        remaining = end - at
+        at = _split(
+            text, at, at + min(target, remaining // 2 + target // 4 if remaining < 2 * target else target)
+        )
         yield at
 
 
@@ -23,7 +25,7 @@ def _split(text: str, at: int, high: int) -> int:
     low = at + (high - at) // 3
     if (cut := _behind_last(text, _GAPS, low, high)) > at:
         return cut
-    items = [found.end() for found in _ITEM.finditer(text, low, high)]
+    items = [match.end() for match in _ITEM.finditer(text, low, high)]
     if items:
         return items[-1]
     for marks in ("\n", _SENTENCE, " \t"):
@@ -34,5 +36,5 @@ def _split(text: str, at: int, high: int) -> int:
 
 def _behind_last(text: str, marks: Sequence[str], low: int, high: int) -> int:
     """The place behind the last of several marks between two places, -1 where there is none."""
-    found = ((text.rfind(mark, low, high), len(mark)) for mark in marks)
-    return max(start + size if start >= 0 else -1 for start, size in found)
+    positions = ((text.rfind(mark, low, high), len(mark)) for mark in marks)
+    return max(start + size if start >= 0 else -1 for start, size in positions)
