@@ -1,4 +1,4 @@
-"""The piece of a text that shows best why it was found."""
+"""Snippets: the window of a text that best explains why it matches a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transforms.text.terms import identifier_parts, stems
 _WORD = re.compile(r"\w+")
 _BLANKS = re.compile(r"\s+")
 _NEAR, _FARTHEST = 50, 500
-"""Words before and behind those of a snippet that are aligned with them, and how far these may have moved in between."""
+"""Words before and after those of a snippet that are aligned with them, and how far these may have moved."""
 LENGTH = 240
 """Characters of a snippet, about three lines of a terminal."""
 
@@ -32,22 +32,26 @@ class Snippet(NamedTuple):
 
 
 class StoredText(NamedTuple):
-    """Bytes of a stored text as text, and where they begin."""
+    """A range of a stored text: its first byte and its text."""
 
     start: int
     text: str
 
 
 def stored_texts(stored: str, spans: Sequence[tuple[int, int]]) -> list[StoredText]:
-    """The pieces of a stored text that lie between half-open ranges of its UTF-8 bytes."""
+    """The texts of half-open ranges of UTF-8 bytes of a stored text.
+
+    >>> stored_texts("año nuevo", [(0, 4), (5, 10)])
+    [StoredText(start=0, text='año'), StoredText(start=5, text='nuevo')]
+    """
     data = stored.encode()
     return [StoredText(first, data[first:last].decode(errors="replace")) for first, last in spans]
 
 
 def words_by_term(texts: Iterable[str], settings: TermSettings) -> dict[str, list[tuple[int, str]]]:
-    """The words of some texts by each of their terms, with the place of the term among those of the word.
+    """The words of some texts by each of their terms, with the number of the term among those of the word.
 
-    The first term of a word is that of the whole of it, the others are those of the parts of an identifier.
+    Term 0 is that of the complete word, the others are those of the parts of an identifier.
     """
     words = sorted(set[str]().union(*map(_WORD.findall, texts)))
     words_of: dict[str, list[tuple[int, str]]] = {}
@@ -60,7 +64,7 @@ def words_by_term(texts: Iterable[str], settings: TermSettings) -> dict[str, lis
 
 
 def matching_words(terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, str]]]) -> dict[str, str]:
-    """The words (`words_by_term`) one of whose terms is wanted, each with the first of these."""
+    """The words (`words_by_term`) one of whose terms is in `terms`, each with the first of these."""
     matches = sorted((number, word, term) for term in terms for number, word in by_term.get(term, ()))
     return {word: term for _, word, term in reversed(matches)}
 
@@ -90,10 +94,10 @@ def snippet(text: str, matching: Mapping[str, str], length: int = LENGTH) -> Sni
 def stored_ranges(
     excerpt: Snippet, stored: Sequence[StoredText], matching: Mapping[str, str]
 ) -> list[tuple[int, int] | None]:
-    """Where the highlighted words of a snippet stand in the stored text: half-open ranges of UTF-8 bytes.
+    """The ranges of the highlighted words of a snippet in the stored text: half-open, in UTF-8 bytes.
 
-    `stored` are the pieces that the text of the snippet was made from, in order. Matching words of both are aligned
-    in their order; None for one that the pieces do not hold as a word (a name of a file set before a diff).
+    `stored` are the ranges that the text of the snippet consists of, in order. Matching words of both are aligned
+    in their order; None for a word that the stored ranges lack (a name of a file added before a diff).
     """
     ranges: list[tuple[int, int]] = []
     words: list[str] = []
@@ -108,10 +112,10 @@ def stored_ranges(
 
 
 def _aligned(snippet_words: Sequence[str], stored_words: Sequence[str], numbers: range) -> dict[int, int]:
-    """The places in `kept` of the `wanted` words of `shown`, where both have them in the same order.
+    """The positions in `stored_words` of the words `numbers` of `snippet_words`, if both have them in the same order.
 
-    What both begin and end with is the same; between, only words near the wanted ones are compared, because comparing
-    takes as long as there are pairs of equal words.
+    A common start and end align directly; between them only words near `numbers` are compared, because the time
+    grows with the number of pairs of equal words.
     """
     least = min(len(snippet_words), len(stored_words))
     head = next((n for n in range(least) if snippet_words[n] != stored_words[n]), least)

@@ -1,4 +1,4 @@
-"""Texts to terms: one tokenizer for what is indexed and for what is asked."""
+"""Texts to terms: one tokenizer for the index and for queries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}
 
 
 def _in_ascii(pattern: str) -> re.Pattern[str]:
-    """A pattern for texts of ASCII: of a few short ones Polars spends more on making it anew than on matching."""
+    """A pattern for texts of ASCII: for a few short texts Polars spends more time compiling it than matching."""
     for name, members in _ASCII:
         pattern = pattern.replace(name, members)
     return re.compile(pattern, re.ASCII)
@@ -76,7 +76,7 @@ _ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
 _LONG = 200
 _LONG_RUN = re.compile(rf"\S{{{_LONG}}}")
 """So many characters without a blank are left to Polars, whose patterns take time in proportion to a text: Python's
-begin anew at each character of a run."""
+start again at each character of a run."""
 
 
 @functools.cache
@@ -113,7 +113,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
     Words are runs of letters, digits and underscores in lower case; an identifier with underscores
     or in camelCase counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
-    count whole beside their words. Terms are cut at `MAX_TERM_CHARS`; words are stemmed by
+    count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
     Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
     """
     words, compounds = _occurrences(texts, WORD), _occurrences(texts, COMPOUND)
@@ -137,7 +137,7 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
         .with_columns(pl.Series("term", stems(distinct.to_list(), settings), dtype=pl.String))
         .filter(pl.col("form") != pl.col("term"))
     )
-    # Most words do not change: what is left is a third of the occurrences to be sorted.
+    # Most words do not change: a third of the occurrences remain to be sorted.
     changed_forms = forms.join(changed, left_on="term", right_on="form", how="semi", maintain_order="left")
     tally = _tally([(words, changed_forms)])
     text_counts = np.bincount(tally.ranks, minlength=len(tally.terms))
@@ -145,7 +145,7 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
 
 def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
-    """What a pattern finds in texts."""
+    """The occurrences of a pattern in texts."""
     lists = texts.str.extract_all(pattern)
     rows = np.arange(len(lists), dtype=np.uint64).repeat(lists.list.len().fill_null(0).to_numpy())
     encoded = lists.explode().drop_nulls().cast(pl.String).to_arrow().dictionary_encode()
@@ -179,7 +179,7 @@ def _parts(word: pl.Expr) -> pl.Expr:
 
 
 def _compound_terms_of(compounds: _Occurrences, settings: TermSettings) -> pl.DataFrame:
-    """Columns `code` and `term`: the distinct compounds as terms, addresses of hosts left out."""
+    """Columns `code` and `term`: the distinct compounds as terms, without addresses of hosts."""
     return (
         pl.DataFrame(
             {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct},
@@ -232,9 +232,9 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
 
 
 def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings) -> pl.DataFrame:
-    """The terms of the texts of a few chunks, given as chunk number, field and text.
+    """The terms of the texts of a few chunks: rows of chunk number, field and text.
 
-    Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is made for many texts.
+    Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is faster for many texts.
     """
     lists, compounds = names_in([text for _, _, text in texts])
     distinct = sorted(set[str]().union(*lists))
@@ -304,8 +304,8 @@ def query_terms(
 ) -> pa.Table:
     """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
 
-    Terms of `stopwords` are left out of queries that have others. They are the terms of `counted_terms`, which
-    is made for many texts; but an identifier that stands in a chunk, as `df` tells of a term, is asked without its parts.
+    A query that has other terms loses those of `stopwords`. The terms equal those of `counted_terms`, which is
+    faster for many texts; but an identifier that a chunk contains (`df` of its term is not 0) has no parts here.
     """
     names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
@@ -321,7 +321,7 @@ def query_terms(
 
 
 def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
-    """What WORD and what COMPOUND finds in each of a few texts."""
+    """The matches of WORD and those of COMPOUND in each of a few texts."""
     simple = {n for n, text in enumerate(texts) if text.isascii() and not _LONG_RUN.search(text)}
     words, compounds = (
         [pattern.findall(text) if row in simple else [] for row, text in enumerate(texts)]
@@ -346,7 +346,7 @@ def identifier_parts(words: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _ascii_parts(word: str) -> list[str]:
-    """What `_parts` makes of a word of ASCII."""
+    """The result of `_parts` for a word of ASCII."""
     marked = word
     for hump in _ASCII_HUMPS:
         marked = hump.sub(r"\1_\2", marked)
@@ -356,8 +356,8 @@ def _ascii_parts(word: str) -> list[str]:
 
 
 def _compound_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
-    """Compounds as terms, addresses of hosts left out."""
-    # What HOST says, for which Python would look for the slash anew behind each dot.
+    """Compounds as terms, without addresses of hosts."""
+    # The meaning of HOST; as a pattern, Python would search for the slash again after each dot.
     split = [(name, name.partition("/")) for name in (compound.lower() for compound in compounds)]
     names = [
         re.sub(DIFF_PREFIX, "", name) for name, (host, slash, _) in split if not slash or "." not in host

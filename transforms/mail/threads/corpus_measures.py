@@ -1,6 +1,6 @@
 """Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
 
-These are the counts that the evaluation plan of the pginbox design asks of a collection.
+These are the counts in the evaluation plan of the pginbox design.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OTHER_BLANKS = r"[^\S\n ]+|  +"
 
 
 class MailTables(NamedTuple):
-    """What is measured: tables of mails that are each present once.
+    """Tables of mails that are each present once, as input of `corpus_measures`.
 
     `messages` needs MESSAGE_COLUMNS, `bodies` is `body_chunks`, `lines` is `compared_lines`; `chunked` has the doc_id
     of each mail that has chunks; `tree` and `context` are `thread_tree` and `chunk_context`; `attachments` needs
@@ -61,7 +61,7 @@ class MailTables(NamedTuple):
 
 
 class LakeTables(NamedTuple):
-    """What is measured, as it lies in the lake: messages, blocks, chunks and attachments of every copy of a mail."""
+    """The stored tables behind the measures: messages, blocks, chunks and attachments of every copy of a mail."""
 
     messages: ibis.Table
     memberships: ibis.Table
@@ -180,11 +180,11 @@ def quoted_sample(blocks: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
 
 
 def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Columns message_id, lines and found: quoted lines of depth 1, and those the parent's body holds.
+    """Columns message_id, lines and matching: quoted lines of depth 1, and those that the parent's body contains.
 
     `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` is the
     result of `quote_blocks`. Lines are compared without blanks, line ends and quote marks, so that
-    rewrapped text counts as found; those below `line_chars` characters do not count.
+    rewrapped text matches; lines below _LINE_CHARS characters do not count.
     """
     ids = pl.DataFrame(bodies.select(["message_id"])).with_row_index("row").cast({"row": pl.Int64})
     quotes = blocks.join(ids, on="message_id").select("row", block_start="byte_start", block_end="byte_end")
@@ -207,7 +207,7 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
 
 
 def anchors_in_parent(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -> pl.DataFrame:
-    """Columns chunk_id, lines and found: as `quoted_lines`, of the anchors of chunks of `pairs`.
+    """Columns chunk_id, lines and matching: as `quoted_lines`, of the anchors of chunks of `pairs`.
 
     `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
     """
@@ -220,7 +220,7 @@ def anchors_in_parent(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -
 
 
 def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataFrame:
-    """Lines and those found in the body of `parent_id`, by `key`."""
+    """The number of lines and of those in the body of `parent_id`, by `key`."""
     plain = lines.with_columns(line=pl.col("line").str.replace_all(r"[\s>]+", "")).filter(
         pl.col("line").str.len_chars() >= _LINE_CHARS
     )
@@ -238,7 +238,7 @@ def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataF
 
 
 def corpus_measures(tables: MailTables, quoted: pl.DataFrame, anchors: pl.DataFrame) -> pa.Table:
-    """The `corpus_measures` table; `quoted` is from `quoted_lines`, `anchors` from `anchors_found`."""
+    """The `corpus_measures` table; `quoted` is from `quoted_lines`, `anchors` from `anchors_in_parent`."""
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
     )

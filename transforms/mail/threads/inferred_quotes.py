@@ -1,4 +1,4 @@
-"""Quotes without any mark: authored lines of a mail that stand word for word in the mail it answers."""
+"""Quotes without any mark: authored lines of a mail that repeat lines of the mail it answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = "1"
 COMPARED = ("message_id", "subject", "from_addr", "source", "partition", "content_hash", "raw_bytes")
 """Columns of a mail that say whether it has to be compared again."""
 _LINE_CHARS = 20
-"""Characters below which a line of the answered mail may be there by chance."""
+"""Characters; a shorter common line may be a coincidence."""
 _MIN_LINES = 2
 """Such lines that a run of the answered mail's lines must have."""
 _MIN_CHARS = 80
@@ -92,7 +92,7 @@ def compared_replies(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa
 
 
 def pairs_to_compare(pairs: pa.Table, previous: pa.Table | None) -> pa.Table:
-    """Those of `compared_replies` that are not in the table of `before`."""
+    """The rows of `compared_replies` that are not in the `previous` table of these."""
     if previous is None:
         return pairs
     known = pl.DataFrame(previous)
@@ -100,7 +100,7 @@ def pairs_to_compare(pairs: pa.Table, previous: pa.Table | None) -> pa.Table:
 
 
 def merged_quotes(previous: pa.Table, pairs: pa.Table, compared: pa.Table, new: pa.Table) -> pa.Table:
-    """The `inferred_quotes` table: rows of `before` for `pairs` that are not compared `again`, and those `found`."""
+    """The `inferred_quotes` table: rows of `previous` for `pairs` that are not `compared` again, and the `new` rows."""
     keys = ["message_id", "parent_id"]
     retained = pl.DataFrame(previous).join(pl.DataFrame(pairs.select(keys)), on=keys, how="semi")
     retained = retained.join(pl.DataFrame(compared.select(keys)), on=keys, how="anti")

@@ -1,4 +1,4 @@
-"""Patch mails to patch_series: the postings of a series, its revisions, and the discussion below them."""
+"""Patch mails to patch series: the postings of a series, its revisions, and the discussion below them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
 
 
 def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
-    """The mails with thread and what their subjects say, by time, then id."""
+    """The mails with thread and the columns of `patch_subjects`, by time, then id."""
     columns = ["message_id", "subject", "from_addr", "from_name", "effective_at"]
     frame = pl.DataFrame(messages.select(columns))
     subject_columns = patch_subjects(frame["subject"])
@@ -178,7 +178,7 @@ def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int
 
 
 def _named(patches: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the patch mails: ids after the earliest mail, the revision before, and which is latest."""
+    """The rows of the patch mails: ids after the earliest mail, the previous revision, and which is latest."""
     by_time = ["at", "message_id"]
     latest = pl.col("posting").sort_by("version", "started", "posting").last().over("series")
     is_cover = pl.col("part").fill_null(1) == 0
@@ -227,7 +227,7 @@ def _hashed(column: str) -> pl.Expr:
 
 
 def _discussed(mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
-    """Columns message_id and patch_id: the patch that each mail that is none discusses."""
+    """Columns message_id and patch_id: the patch that each other mail discusses."""
     nearest = {i: i for i in patches["message_id"].to_list()}
     by_depth = pl.DataFrame(tree.select(["message_id", "parent_id", "depth"])).sort("depth")
     for message_id, parent_id, _ in by_depth.iter_rows():

@@ -1,4 +1,4 @@
-"""Messages to memberships and threads: what only the whole lake can tell."""
+"""Memberships and threads, which need the messages of all partitions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from transforms.settings.mail import ThreadSettings
 
 VERSION = "4"
 _NEVER = 2**63 - 1
-"""The time, in microseconds, of what has none: after all others."""
+"""The time, in microseconds, of a mail without one: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
-"""What people put behind a subject that is not part of it: `(was: the old one)`, `(fwd)`."""
+"""Additions to a subject that are not part of it: `(was: the old one)`, `(fwd)`."""
 
 
 class ThreadTables(NamedTuple):
@@ -69,7 +69,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
             is_canonical=ibis.row_number().over(of_mail) == 0,
             rank_in_partition=ibis.row_number().over(of_partition),
         )
-        # Two stored mails may be lesser copies of one mail elsewhere; one membership says it all.
+        # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
         .filter(lambda t: t.rank_in_partition == 0)
         .select(MEMBERSHIPS.names)
         .order_by("message_id", "source", "partition")
@@ -189,7 +189,7 @@ def _answered_by_subject(
 def _parents(
     ids: list[str], replies: list[str | None], references: list[list[str]], times: dict[str, int]
 ) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Parent of every mail and ghost, and how it was found."""
+    """Parent of every mail and ghost, and the method that determined it."""
     parents: dict[str, str | None] = {}
     methods: dict[str, str] = {}
     votes: dict[str, Counter[str]] = {}
@@ -236,7 +236,7 @@ def _break_loops(parents: dict[str, str | None], methods: dict[str, str], times:
 
 
 def _above_mails(parents: dict[str, str | None], times: dict[str, int]) -> dict[str, str | None]:
-    """`parents` without the ghosts that no mail stands below."""
+    """`parents` without the ghosts that have no mail below them."""
     retained: dict[str, str | None] = {}
     for node in parents:
         above: str | None = node if node in times else None
