@@ -165,7 +165,7 @@ def vectors_of(
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
         report.include(_embed_sent(sent.texts, embedder, cache, progress))
         found = cache.laid_out(*model, wanted)
-    report.found, report.held, report.sent_as = sent.found, sent.held, sent.renamed
+    report.found, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
     if not sent_as:
         return found, report
     report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}

@@ -115,11 +115,11 @@ def inferred_quotes_asset() -> dg.AssetsDefinition:
         )
         before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
         known = lake.stored("compared_replies", COMPARED_REPLIES.names)
-        again = quotes.not_compared(pairs, None if before is None else known)
+        again = quotes.pairs_to_compare(pairs, None if before is None else known)
         found = quoted_in(again, messages, memberships, chunks)
         if before is None:
             return found, pairs
-        return quotes.with_kept(before, pairs, again, found), pairs
+        return quotes.merged_quotes(before, pairs, again, found), pairs
 
     return inferred_quotes
 

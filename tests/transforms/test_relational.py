@@ -193,7 +193,7 @@ def rows(result: Any) -> list[Any]:
         case pa.Table() | pa.RecordBatch():
             return sorted(result.to_pylist(), key=repr)
         case redaction.Sent():
-            return [*rows(result.texts), sorted(result.renamed.items()), result.found, result.held]
+            return [*rows(result.texts), sorted(result.renamed.items()), result.finds, result.withheld]
         case dict():
             return [(name, row) for name, part in sorted(result.items()) for row in rows(part)]
         case Iterator():

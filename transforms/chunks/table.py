@@ -1,4 +1,4 @@
-"""The table of chunks, made from the columns that a chunker fills; the others are neutral."""
+"""The table of chunks: columns from a chunker, neutral or derived values in the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transforms.schemas.chunks import CHUNKS
 
 
 class ChunkTables(NamedTuple):
-    """The chunks of a partition and what became no chunk."""
+    """The chunks of a partition, and the ranges of text that are in no chunk."""
 
     chunks: pa.Table
     exclusions: pa.Table
@@ -41,36 +41,32 @@ NEUTRAL: Mapping[str, Any] = {
     "lane": "fast",
     "needs_parent": False,
 }
-"""What a column says where a chunker has nothing to say."""
+"""Values of the columns that a chunker does not fill."""
 
 
 def chunk_table(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
-    """The table `chunks` from columns of equal length, by name.
+    """The table `chunks` from columns of equal length, by name; a column is a list or an Arrow array.
 
-    What is missing is neutral (`NEUTRAL`) or derived: `char_count` and `text_lex` from
-    `text_display`, `checksum` from `text_embed`. A column may be a list or an Arrow array.
-    SchemaError names a missing column that is neither, and an undeclared one.
+    A missing column is neutral (`NEUTRAL`) or derived: `char_count` and `text_lex` from
+    `text_display`, `checksum` from `text_embed`. Raises SchemaError that names a missing column
+    that is neither, or an undeclared column.
     """
-    given = dict(columns)
-    count = len(next(iter(given.values()), []))
-    display = given.get("text_display", [])
-    given.setdefault("text_lex", display)
-    if "char_count" not in given:
-        given["char_count"] = [len(text) for text in _values(display)]
-    if "checksum" not in given:
-        given["checksum"] = [text_hash(text) for text in _values(given.get("text_embed", []))]
+    filled = dict(columns)
+    count = len(next(iter(filled.values()), []))
+    display = filled.get("text_display", [])
+    filled.setdefault("text_lex", display)
+    if "char_count" not in filled:
+        filled["char_count"] = [len(text) for text in _values(display)]
+    if "checksum" not in filled:
+        filled["checksum"] = [text_hash(text) for text in _values(filled.get("text_embed", []))]
+    arrow = CHUNKS.arrow
     for name, value in NEUTRAL.items():
-        if name not in given:
-            type_ = CHUNKS.arrow.field(name).type
-            given[name] = pa.array([value] * count, type_)
-    missing = [n for n in CHUNKS.names if n not in given]
+        if name not in filled:
+            filled[name] = pa.array([value] * count, arrow.field(name).type)
+    missing = [n for n in CHUNKS.names if n not in filled]
     if missing:
         raise SchemaError(f"table chunks: a chunker must fill the columns {missing}")
-    arrow = CHUNKS.arrow
-    arrays = {
-        name: values if isinstance(values, pa.Array | pa.ChunkedArray) else _array(values, arrow, name)
-        for name, values in given.items()
-    }
+    arrays = {name: _array(values, arrow, name) for name, values in filled.items()}
     return CHUNKS.conform(pa.table(arrays))
 
 
@@ -81,11 +77,11 @@ def chunks_from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return chunk_table({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _array(values: Sequence[Any], arrow: pa.Schema, name: str) -> pa.Array:
-    declared = set(arrow.names)
-    return pa.array(values, arrow.field(name).type) if name in declared else pa.array(values)
+def _array(values: Sequence[Any] | pa.Array, arrow: pa.Schema, name: str) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    return pa.array(values, arrow.field(name).type if name in arrow.names else None)
 
 
 def _values(column: Sequence[Any] | pa.Array) -> Sequence[str]:
-    listed = column.to_pylist() if isinstance(column, pa.Array | pa.ChunkedArray) else column
-    return list(listed)
+    return list(column.to_pylist() if isinstance(column, pa.Array | pa.ChunkedArray) else column)

@@ -179,7 +179,7 @@ def requests(
         data = {"place": place, "before": before, "text": text}
         key = f"{model}/{PROMPT_VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
         result.append(Request(chunk_id, key, data))
-    return result, screening.found
+    return result, screening.finds
 
 
 class Sentences(BaseModel):

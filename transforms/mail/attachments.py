@@ -1,4 +1,4 @@
-"""What an attachment is, judged by its content: its class, and its text or the reason why there is none."""
+"""The class of an attachment by its content, and its text or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transforms.mail.html_text import html_text
 from transforms.text.charsets import decode_text
 
 _MAX_RATIO = 250
-"""Decompressed : stored above which what is over _BOMB_FLOOR bytes is a bomb."""
+"""Ratio of decompressed to stored bytes above which an output over _BOMB_FLOOR is a bomb."""
 _BOMB_FLOOR = 16 << 20
 """Bytes of output up to which no compression ratio is suspicious."""
 _BLOCK = 1 << 20
@@ -47,7 +47,7 @@ _CODE_NAMES = re.compile(
     re.I,
 )
 _LOG_NAMES = re.compile(r"\.(?:log|out|err|dmesg|trace|strace|diffs)(?:\.\d+)?\Z|dmesg|strace", re.I)
-# What a tool wrote for another tool (kernel configurations, lists of dependencies) is a build artefact, like a log.
+# Generated files (kernel configurations, lists of dependencies) are build artefacts, like logs.
 _GENERATED = re.compile(r"(?i)\b(?:automatically generated|generated (?:automatically|file)|do not edit)\b")
 _LOG_LINE = re.compile(
     r"\A\s*(?:\[\s*\d+\.\d+\]|<\d>\s*\[|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|\w{3} [ \d]\d \d\d:\d\d:\d\d"
@@ -86,7 +86,7 @@ def attachment_text(
     """Class and text of the decoded bytes of one attached part.
 
     The content decides, not the declared type: patches travel as octet-stream. A single file under
-    gzip, bzip2 or xz is read through, within `max_bytes` and a ratio of sizes; tar
+    gzip, bzip2 or xz is decompressed, within `max_bytes` and a ratio of sizes; tar
     and zip are archives and have no text. Line ends become LF.
     """
     if declared_type in _SIGNATURES:
@@ -117,7 +117,11 @@ def attachment_text(
 
 
 def text_class(text: str, filename: str) -> str:
-    """patch, code, log or text, by the marks of a diff, then the name, then the shape of the lines."""
+    """patch, code, log or text, by the marks of a diff, then the name, then the shape of the lines.
+
+    >>> text_class("--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n", "fix.txt"), text_class("Hello.", "server.log")
+    ('patch', 'log')
+    """
     if _PATCH.search(text):
         return "patch"
     if _LOG_NAMES.search(filename):
@@ -160,7 +164,7 @@ def _binary_kind(data: bytes, declared_type: str) -> AttachmentText | None:
 
 
 def _decompressed(data: bytes, limit: int) -> tuple[bytes, str | None]:
-    """The first file inside compressed `data`, or the reason why it is not read; cut data gives its start."""
+    """The first file in compressed `data`, or the reason why it has none; truncated data yields its start."""
     out = bytearray()
     rest = data
     try:
@@ -177,24 +181,24 @@ def _decompressed(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _one_member(data: bytes, out: bytearray, stored: int, limit: int) -> bytes:
-    """Append one compressed member to `out`, stopping just above the limits; what stands behind it."""
+    """Append one compressed member to `out`, stopping just above the limits; returns the bytes after it."""
     if data.startswith(b"\x1f\x8b"):
         gzip = zlib.decompressobj(wbits=31)
         block = data
         while not gzip.eof and len(out) <= limit and not _is_bomb(out, stored):
-            piece = gzip.decompress(block, _BLOCK)
-            out += piece
+            output = gzip.decompress(block, _BLOCK)
+            out += output
             block = gzip.unconsumed_tail
-            if not piece and not block:
+            if not output and not block:
                 return b""
         return gzip.unused_data if gzip.eof else b""
     other = bz2.BZ2Decompressor() if data.startswith(b"BZh") else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
     block = data
     while not other.eof and len(out) <= limit and not _is_bomb(out, stored):
-        piece = other.decompress(block, _BLOCK)
-        out += piece
+        output = other.decompress(block, _BLOCK)
+        out += output
         block = b""
-        if not piece and other.needs_input:
+        if not output and other.needs_input:
             return b""
     return other.unused_data if other.eof else b""
 

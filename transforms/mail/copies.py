@@ -1,4 +1,4 @@
-"""Which mails of one partition are copies of each other, and which of the copies is kept."""
+"""Copies of one mail within a partition: which copy to retain, and why the others are rejected."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 
 class Copy(NamedTuple):
-    """One mail as it came: the id of its header or text, its hashes, its id in the tables, and where it stands.
+    """One mail: the id of its header or text, its hashes, its id in the tables, and its place in the archive.
 
-    `row` is None and `attached` empty where the mail is in no table because a copy of it already was.
+    `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier
+    one has none.
     """
 
-    came_as: str
+    original_id: str
     text_hash: str
     content_hash: str
     part_hashes: frozenset[str]
@@ -25,38 +26,38 @@ class Copy(NamedTuple):
     attached: range
 
 
-class Refused(NamedTuple):
-    """A copy that is not kept, and why."""
+class RejectedCopy(NamedTuple):
+    """A copy that is not retained, and the reason."""
 
     copy: Copy
     reason: str
 
 
 _MOST_VARIANTS = 64
-"""Copies of one mail with different parts that others are compared with; more, and only equal ones are found.
+"""Copies with different parts that a mail is compared with; beyond them, only equal copies are recognised.
 
-It bounds the time that mails take whose sender made thousands of them alike.
+This bounds the time for thousands of similar mails of one sender.
 """
 
 
 class Copies:
-    """All mails of a partition, those with one Message-ID, author, date, subject and body together.
+    """The mails of a partition, grouped by Message-ID, author, date, subject and body.
 
-    These are copies of one mail. One whose parts are all in another copy too is not kept; copies of which
-    each has a part that the other lacks are different mails. What is kept does not depend on the order,
-    but that of equal copies it is the first.
+    Mails of one group are copies of one mail. A copy is rejected if another copy has all of its parts;
+    two copies that each have a part of their own are different mails. Only among equal copies does the
+    order decide: the first is retained.
     """
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], Copy] = {}
         """The first copy of each id and content."""
         self._with_parts: defaultdict[tuple[str, str], list[Copy]] = defaultdict(list)
-        """Of these, the ones that have parts, by id and text."""
+        """The first copies that have parts, by id and text."""
         self._equal: list[Copy] = []
-        self._taken: set[str] = set()
+        self._used_ids: set[str] = set()
 
     def is_known(self, row: dict[str, Any]) -> bool:
-        """Whether a copy of this mail with all of its parts has come before."""
+        """Whether an earlier copy of this mail has all of its parts."""
         if (row["message_id"], row["content_hash"]) in self._first:
             return True
         return bool(self._with_parts) and any(
@@ -65,39 +66,39 @@ class Copies:
         )
 
     def free_id(self, row: dict[str, Any]) -> str:
-        """The id for a mail that is not known: its own, or with a mark where another mail has that one.
+        """The id for a new mail: its own, or its own with a suffix if another mail uses that.
 
-        A copy with fewer parts than this one gives its id away.
+        A copy with fewer parts than this one releases its id.
         """
         ident: str = row["message_id"]
-        given_away = set()
+        released = set()
         if row["part_hashes"]:
-            came = [*self._variants(ident, row["text_hash"]), *self._partless(ident, row["text_hash"])]
-            came = [copy for copy in came if copy.row is not None]
-            of_others = {c.message_id for c in came if not c.part_hashes.issubset(row["part_hashes"])}
-            given_away = {copy.message_id for copy in came} - of_others
-        while ident in self._taken and ident not in given_away:
+            earlier = [*self._variants(ident, row["text_hash"]), *self._partless(ident, row["text_hash"])]
+            earlier = [copy for copy in earlier if copy.row is not None]
+            of_others = {c.message_id for c in earlier if not c.part_hashes.issubset(row["part_hashes"])}
+            released = {copy.message_id for copy in earlier} - of_others
+        while ident in self._used_ids and ident not in released:
             ident = f"{ident}+{row['content_hash'][:8]}"
         return ident
 
     def add(self, copy: Copy) -> None:
-        """Remember a mail."""
-        content = copy.came_as, copy.content_hash
-        self._taken.add(copy.message_id)
+        """Add a mail to its group."""
+        content = copy.original_id, copy.content_hash
+        self._used_ids.add(copy.message_id)
         if content in self._first:
             self._equal.append(copy)
             return
         self._first[content] = copy
         if copy.part_hashes:
-            self._with_parts[copy.came_as, copy.text_hash].append(copy)
+            self._with_parts[copy.original_id, copy.text_hash].append(copy)
 
-    def refused(self) -> list[Refused]:
-        """The copies that are not kept."""
+    def rejected(self) -> list[RejectedCopy]:
+        """The copies that are not retained."""
         copies = list(self._equal)
-        for (ident, text), found in self._with_parts.items():
-            copies += [*found, *self._partless(ident, text)]
-        kept = ((copy, self._kept(copy)) for copy in copies)
-        return [Refused(copy, _reason(copy, other)) for copy, other in kept if other is not copy]
+        for (ident, text), variants in self._with_parts.items():
+            copies += [*variants, *self._partless(ident, text)]
+        pairs = ((copy, self._fullest(copy)) for copy in copies)
+        return [RejectedCopy(copy, _reason(copy, other)) for copy, other in pairs if other is not copy]
 
     def _variants(self, ident: str, text: str) -> list[Copy]:
         return self._with_parts.get((ident, text), [])[:_MOST_VARIANTS]
@@ -106,22 +107,22 @@ class Copies:
         copy = self._first.get((ident, text))
         return [] if copy is None else [copy]
 
-    def _kept(self, copy: Copy) -> Copy:
-        """The fullest of the copies that have all parts of this one."""
-        variants = self._variants(copy.came_as, copy.text_hash)
+    def _fullest(self, copy: Copy) -> Copy:
+        """The copy with the most parts among those that have all parts of this one."""
+        variants = self._variants(copy.original_id, copy.text_hash)
         fuller = [other for other in variants if copy.part_hashes <= other.part_hashes]
-        fuller.append(self._first[copy.came_as, copy.content_hash])
+        fuller.append(self._first[copy.original_id, copy.content_hash])
         return min(fuller, key=lambda other: (-len(other.part_hashes), other.content_hash))
 
 
-def _reason(copy: Copy, kept: Copy) -> str:
+def _reason(copy: Copy, retained: Copy) -> str:
     same = "same Message-ID, author, date, subject"
-    parts = len(kept.part_hashes)
-    if copy.content_hash != kept.content_hash:
+    parts = len(retained.part_hashes)
+    if copy.content_hash != retained.content_hash:
         return (
-            f"lesser_copy: {same} and body as {kept.place}, "
+            f"lesser_copy: {same} and body as {retained.place}, "
             f"and only {len(copy.part_hashes)} of its {parts} attached parts"
         )
     if not parts:
-        return f"duplicate: {same} and body as {kept.place}, and no attached part in either"
-    return f"duplicate: {same}, body and {parts} attached parts as {kept.place}"
+        return f"duplicate: {same} and body as {retained.place}, and no attached part in either"
+    return f"duplicate: {same}, body and {parts} attached parts as {retained.place}"

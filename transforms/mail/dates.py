@@ -1,6 +1,6 @@
 """Times of a mail: the Date header, the Received headers and the From_ line, repaired where they are broken.
 
-No clock is read: what is plausible follows from the mail and its archive alone.
+The checks use the mail and its archive alone, never the current time.
 """
 
 from __future__ import annotations
@@ -71,12 +71,15 @@ class EffectiveTime(NamedTuple):
 
 
 def sent_date(text: str) -> SentDate:
-    """The time a Date header names, in UTC; `at` is None where no date can be read from it.
+    """The time of a Date header, in UTC; `at` is None if the text has no date.
 
     The RFC 2822 form (section 3.3) passes unrepaired, with a numeric or a well-known zone.
     Repaired: a missing, unknown or absurd zone (read as UTC unless its comment names one), 2- and
     3-digit years (section 4.3), dots for colons, hour 24, leap seconds, and the asctime, ISO 8601,
     US and foreign spellings.
+
+    >>> sent_date("Tue, 2 Mar 04 10:00:00 +0100")
+    SentDate(at=datetime.datetime(2004, 3, 2, 9, 0, tzinfo=datetime.timezone.utc), repaired=True)
     """
     if (common := _COMMON.match(text)) is not None:
         day, month, year, hour, minute, second, zone = common.groups()
@@ -93,7 +96,7 @@ def sent_date(text: str) -> SentDate:
 
 @lru_cache(maxsize=4096)
 def _east_of_utc(zone: str) -> timedelta | None:
-    """How far a zone such as `+0130` is east of UTC, None for one that is nowhere on earth."""
+    """How far a zone such as `+0130` is east of UTC, None for a zone that does not exist."""
     hours, minutes = int(zone[1:3]), int(zone[3:])
     if hours > 14 or minutes > 59:
         return None
@@ -104,7 +107,7 @@ def _east_of_utc(zone: str) -> timedelta | None:
 def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
     """The first plausible time in `headers` (Received, newest first), and that of the earliest hop.
 
-    The date stands behind the last semicolon (RFC 5321 section 4.4); headers without one are passed over.
+    The date follows the last semicolon (RFC 5321 section 4.4); headers without a date are skipped.
     """
     first = next(filter(None, map(_received_time, headers)), None)
     if first is None or len(headers) == 1:
@@ -187,12 +190,12 @@ def _repaired_date(text: str) -> SentDate:
 
 def _clock(text: str) -> re.Match[str] | None:
     """The time of day in `text`: the first with colons, else the first with dots."""
-    found = None
+    dotted = None
     for match in _TIME.finditer(text.replace("T", " ") if _ISO.search(text) else text):
         if match[2] == ":":
             return match
-        found = found or match
-    return found
+        dotted = dotted or match
+    return dotted
 
 
 def _calendar(text: str) -> tuple[int, int, int, bool] | None:
@@ -243,7 +246,7 @@ def _zone(text: str) -> tuple[int, bool]:
 
 
 def _library_date(text: str) -> SentDate:
-    """What the standard library makes of a form not known here."""
+    """The date that the standard library reads in any other form."""
     try:
         parsed = parsedate_tz(text)
         if parsed is None:

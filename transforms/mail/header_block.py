@@ -1,7 +1,7 @@
-"""The header block of a mail: its fields as raw values, where the body starts, and what was broken.
+"""The header block of a mail: its fields as raw values, the start of the body, and its defects.
 
-Whatever is not as it must be goes through the email package. Its compat32 policy is used because the
-newer policies raise on headers that real mail has.
+The email package reads irregular blocks, with its compat32 policy because the newer policies raise on
+headers of real mail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KNOWN_HEADERS = frozenset(
         "in-reply-to", "references", "mime-version", "content-type", "list-id", "delivered-to",
     }
 )  # fmt: skip
-"""Headers of which a mail has at least one; what has none is no mail."""
+"""A mail has at least one of these headers."""
 
 _READ_HEADERS = frozenset(
     {
@@ -32,12 +32,12 @@ _READ_HEADERS = frozenset(
         "content-type", "content-transfer-encoding", "content-disposition",
     }
 )  # fmt: skip
-"""Headers that something is made of."""
+"""Headers that become columns or determine the parts of a mail."""
 
 _PARSER = BytesParser(policy=compat32)
 # RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a blank.
 BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
-"""A header block in which every line is as it must be."""
+"""A header block without irregular lines."""
 # The names of the headers that are read begin with one of these letters; the longest has 25.
 _FIELDS = re.compile(rb"\n([CcDdFfIiMmRrSs][A-Za-z-]{1,24}+):(.*+(?:\n[ \t].*+)*+)")
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
@@ -49,7 +49,7 @@ _KNOWN_LINE = re.compile(
 
 
 class Headers(NamedTuple):
-    """The headers by lower-case name, where the bytes behind them start, and what was broken."""
+    """The headers by lower-case name, the byte offset of the body, and the defects of the block."""
 
     fields: dict[str, list[str]]
     body_start: int
@@ -57,12 +57,14 @@ class Headers(NamedTuple):
 
 
 def read_headers(data: bytes, *, quick: bool = True) -> Headers:
-    """The header block of `data`; a line in it that is no header is taken for a folded one.
+    """The header block of `data`; a line that is not a header counts as a folded line.
 
-    `fields` maps the lower-case names of the headers that something is made of to their raw values in
-    order, non-ASCII bytes as surrogate escapes; where a mail has none, those it is known by. A block in
-    which every line is as it must be is read by patterns, any other one by the email package;
-    `quick=False` gives all to the email package.
+    `fields` maps lower-case names to raw values in order, non-ASCII bytes as surrogate escapes. It has the
+    headers of _READ_HEADERS, and of irregular blocks also those of KNOWN_HEADERS. Patterns read a regular
+    block, the email package any other; `quick=False` reads every block with the email package.
+
+    >>> read_headers(b"Subject: fast\\n  vacuum\\n\\nHello.\\n")
+    Headers(fields={'subject': ['fast\\n  vacuum']}, body_start=24, defects=[])
     """
     if quick and (block := BLOCK.match(data)) is not None:
         head = block[0]
@@ -82,22 +84,22 @@ def _read_name(name: bytes) -> str | None:
 
 
 def regular_fields(head: bytes) -> dict[str, list[str]]:
-    """The headers that are read, of a block that is nothing but headers and folded lines."""
+    """The headers of _READ_HEADERS in a regular block."""
     fields: dict[str, list[str]] = {}
     for name, value in _FIELDS.findall(b"\n" + head):
-        known = _read_name(name)
-        if known is None:
+        lower_name = _read_name(name)
+        if lower_name is None:
             continue
         text = value.decode("ascii", "surrogateescape").strip()
-        if known in fields:
-            fields[known].append(text)
+        if lower_name in fields:
+            fields[lower_name].append(text)
         else:
-            fields[known] = [text]
+            fields[lower_name] = [text]
     return fields
 
 
 def _head_end(data: bytes) -> tuple[int, int]:
-    """Where the header block ends (behind its last line feed) and where the body starts."""
+    """The end of the header block (after its last line feed) and the start of the body."""
     bare = data.find(b"\n\n")
     full = data.find(b"\n\r\n", 0, bare + 1 if bare >= 0 else len(data))
     if full >= 0:
@@ -106,9 +108,9 @@ def _head_end(data: bytes) -> tuple[int, int]:
 
 
 def _parsed_headers(data: bytes) -> Headers:
-    """Headers by the email package, lines mended that it would stop at.
+    """Headers as the email package reads them, after a repair of lines at which it would stop.
 
-    A line that is none is folded text without its blank if known headers follow, else already the body.
+    A line that is not a header is folded text without its blank if known headers follow, else the body begins there.
     """
     head_end, body_start = _head_end(data)
     lines = data[:head_end].splitlines(keepends=True)
@@ -125,11 +127,11 @@ def _parsed_headers(data: bytes) -> Headers:
         defects.append("missing_header_body_separator")
         body_start = sum(map(len, lines[:broken]))
         lines = lines[:broken]
-    whole = b"".join(
+    block = b"".join(
         _BLANKS_BEFORE_COLON.sub(rb"\1", line) for line in lines if not line.startswith(_ENVELOPES)
     )
     fields: dict[str, list[str]] = {}
-    for name, value in _PARSER.parsebytes(whole, headersonly=True).raw_items():
+    for name, value in _PARSER.parsebytes(block, headersonly=True).raw_items():
         if name.lower() in _READ_HEADERS or name.lower() in KNOWN_HEADERS:
             fields.setdefault(name.lower(), []).append(str(value).strip())
     return Headers(fields, body_start, defects)

@@ -110,10 +110,10 @@ def _address(raw: str) -> tuple[str | None, str | None]:
         return header_text(pipermail[3] or "") or None, f"{pipermail[1]}@{pipermail[2]}".lower()
     name, addr = _parsed_address(text)
     if "@" not in addr:
-        found = _ANY_ADDRESS.search(text)
-        if found is not None:
-            name = name or text[: found.start()].strip(" <\"'(")
-            addr = found[0]
+        match = _ANY_ADDRESS.search(text)
+        if match is not None:
+            name = name or text[: match.start()].strip(" <\"'(")
+            addr = match[0]
     name = header_text(name).strip("\"' ")
     addr = _CONTROL.sub("", _SPACES.sub("", addr)).lower()
     if not name and "@" not in addr:
@@ -159,12 +159,14 @@ def references(raw: str) -> list[str]:
     if len(ids) != raw.count("<"):
         ids = _angled_ids(raw)
     if not ids and "<" not in raw:
-        ids = [found for word in raw.split() if "@" in word and (found := clean_id(word)) is not None]
+        ids = [
+            message_id for word in raw.split() if "@" in word and (message_id := clean_id(word)) is not None
+        ]
     return list(dict.fromkeys(ids))
 
 
 def _angled_ids(raw: str) -> list[str]:
-    return [found for inner in _ANGLED.findall(raw) if (found := clean_id(inner)) is not None]
+    return [message_id for inner in _ANGLED.findall(raw) if (message_id := clean_id(inner)) is not None]
 
 
 def clean_id(raw: str) -> str | None:

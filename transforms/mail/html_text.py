@@ -62,23 +62,23 @@ class _Writer:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.pieces: list[str] = []
+        self.fragments: list[str] = []
         self.depth = 0
         self.preformatted = 0
 
     def text(self, text: str) -> None:
         if not self.preformatted:
-            self.pieces.append(_BLANKS.sub(" ", text))
+            self.fragments.append(_BLANKS.sub(" ", text))
             return
         first, *others = text.replace("\r\n", "\n").split("\n")
-        self.pieces.append(first)
+        self.fragments.append(first)
         for other in others:
             self.line_end(keep_empty=True)
-            self.pieces.append(other)
+            self.fragments.append(other)
 
     def line_end(self, keep_empty: bool = False) -> None:
-        line = "".join(self.pieces)
-        self.pieces.clear()
+        line = "".join(self.fragments)
+        self.fragments.clear()
         line = line.rstrip() if self.preformatted else re.sub(r" {2,}", " ", line).strip()
         if line or keep_empty:
             self.lines.append((("> " * min(self.depth, _MAX_DEPTH)) + line).rstrip())
@@ -96,11 +96,11 @@ class _Writer:
     def result(self) -> str:
         self.line_end()
         self.end_quote()
-        kept: list[str] = []
+        lines: list[str] = []
         for line in self.lines:
-            if line or (kept and kept[-1]):
-                kept.append(line)
-        return "\n".join(kept).strip("\n") + "\n" if any(kept) else ""
+            if line or (lines and lines[-1]):
+                lines.append(line)
+        return "\n".join(lines).strip("\n") + "\n" if any(lines) else ""
 
 
 def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:

@@ -1,4 +1,4 @@
-"""The layout of an mbox file: which bytes are mails, which are From_ lines, which are neither."""
+"""The layout of an mbox file: the bytes of mails, those of From_ lines, and the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
-"""What some editors put before the first byte of a text in UTF-8."""
+"""The byte-order mark that some editors put before a text in UTF-8."""
 
 Dialect = Literal["mboxrd", "mboxo", "content-length"]
 
@@ -42,7 +42,7 @@ class MboxLayout(NamedTuple):
 
 
 def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
-    """Where the mails of an mbox file stand.
+    """The positions of the mails of an mbox file.
 
     A mail begins behind a From_ line: at the start of the file or after a blank line, `From `, a
     sender and a time, and a header on the next line. `From <commit> Mon Sep 17 00:00:00 2001`, which
@@ -111,8 +111,8 @@ def _next_line(data: bytes, position: int, is_marked: bool) -> int | None:
     if not is_marked:
         at = data.find(b"\nFrom ", position) + 1
         return at or None
-    found = _MARKED_OR_NOT.search(data, position)
-    return None if found is None else found.end()
+    match = _MARKED_OR_NOT.search(data, position)
+    return None if match is None else match.end()
 
 
 def _line_start(data: bytes, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Raw mails to the tables `messages`, `attachments` and `quarantine`: every mail ends in one of them."""
+"""Raw mails to the tables `messages`, `attachments` and `quarantine`; every mail is in one of them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _BATCH_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class RawMail:
-    """The bytes of one mail, where they stand, and the time of their From_ line if there is one.
+    """The bytes of one mail, their place in the archive, and the time of their From_ line if there is one.
 
-    A `fault` (`code: explanation`) says that the bytes are no mail; they go to quarantine with it.
+    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it.
     """
 
     place: str
@@ -55,10 +55,10 @@ class MailTables(NamedTuple):
 def split_mbox(
     data: bytes, *, name: str, dialect: Dialect = "mboxrd"
 ) -> tuple[Iterator[RawMail], list[RawMail]]:
-    """The mails of an mbox file, and the bytes that belong to none as mails with a fault.
+    """The mails of an mbox file, and the bytes outside of mails as mails with a fault.
 
-    The place is `<name>:<byte offset of the From_ line>`. Each mail is copied out of `data` when it
-    is asked for, so that one at a time is in memory.
+    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time out
+    of `data`.
     """
     layout = mbox_layout(data, dialect)
     mails = (
@@ -87,15 +87,15 @@ def read_mail(
 ) -> MailTables:
     """The three tables of one partition's mails.
 
-    A mail never fails to load: what is broken is repaired and named in `defects`. Quarantined are
-    bytes that are no mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
+    A mail never fails to load: defects are repaired and listed in `defects`. Quarantined are
+    bytes that are not a mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
     same Message-ID, author, date, subject, body and parts (`duplicate`), and copies with only a share of
-    another's parts (`lesser_copy`). A Message-ID that comes again with other content gets the first eight
-    digits of the content hash behind a `+`.
+    another's parts (`lesser_copy`). A repeated Message-ID with other content gets the suffix `+` and
+    the first eight digits of the content hash.
 
-    `raw` is gone through once, one mail at a time; beside the tables themselves, memory holds a
-    batch of rows and some 500 bytes per mail. `quick=False` takes every header and every
-    mail through the email package, slower and with the same tables; it is what the tests compare.
+    `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
+    batch of rows and some 500 bytes per mail. `quick=False` parses every header and every mail with
+    the email package: slower, with equal tables; tests compare both.
     """
     shared = {"source": source, "partition": partition, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in TABLES)
@@ -105,48 +105,27 @@ def read_mail(
         data, envelope_at = _without_envelope(mail)
         parsed = None if fault else parsed_mail(data, quick=quick)
         if parsed is None:
-            quarantine.add(_set_aside(mail, fault or "not_mail: no header that mails have"))
+            quarantine.add(_quarantine_row(mail, fault or "not_mail: no header that mails have"))
             continue
         row = message_row(parsed, envelope_at)
         row["place"], row["raw_bytes"] = mail.place, len(mail.data)
-        came_as, begin = row["message_id"], (messages.count, attachments.count)
+        original_id, begin = row["message_id"], (messages.count, attachments.count)
         is_known = copies.is_known(row)
         if not is_known:
             row["message_id"] = copies.free_id(row)
-            if row["message_id"] != came_as:
+            if row["message_id"] != original_id:
                 parsed.note("message_id_reused")
             for attached in attachment_rows(parsed, row, settings):
                 attachments.add(attached, attached["char_count"])
             messages.add(row, row["raw_bytes"])
-        copies.add(
-            Copy(
-                came_as,
-                row["text_hash"],
-                row["content_hash"],
-                frozenset(row["part_hashes"]),
-                row["message_id"],
-                row["header_message_id"],
-                mail.place,
-                len(mail.data),
-                bytes_sha256(mail.data) if is_known else None,
-                None if is_known else begin[0],
-                range(begin[1], attachments.count),
-            )
-        )
-    refused = copies.refused()
-    for copy, reason in refused:
-        quarantine.add(
-            {
-                "place": copy.place,
-                "reason": reason,
-                "message_id": copy.header_message_id,
-                "byte_count": copy.byte_count,
-                "bytes_sha256": copy.bytes_sha256,
-            }
-        )
+        row_number, attached_rows = None if is_known else begin[0], range(begin[1], attachments.count)
+        copies.add(_copy(mail, row, original_id, row_number, attached_rows))
+    rejected = copies.rejected()
+    for copy, reason in rejected:
+        quarantine.add(_rejected_row(copy, reason))
     return MailTables(
-        _without(messages.table(), {copy.row for copy, _ in refused if copy.row is not None}),
-        _without(attachments.table(), {row for copy, _ in refused for row in copy.attached}),
+        _without(messages.table(), {copy.row for copy, _ in rejected if copy.row is not None}),
+        _without(attachments.table(), {row for copy, _ in rejected for row in copy.attached}),
         quarantine.table(),
     )
 
@@ -156,7 +135,7 @@ def _without(table: pa.Table, rows: set[int]) -> pa.Table:
 
 
 class _Rows:
-    """Rows of one table under construction; a full batch of them becomes Arrow columns at once."""
+    """Rows of one table under construction; a full batch becomes Arrow columns at once."""
 
     def __init__(self, table: Table, shared: Mapping[str, Any]) -> None:
         self.schema = table.arrow
@@ -191,7 +170,7 @@ class _Rows:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The values as Arrow; lists go as one array and its offsets, a tenth of the time of one by one."""
+    """The values as Arrow; lists become one flat array and offsets, ten times as fast as one by one."""
     if not pa.types.is_list(kind):
         return pa.array(values, kind)
     offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
@@ -199,13 +178,39 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, flat, kind)
 
 
-def _set_aside(mail: RawMail, reason: str) -> dict[str, Any]:
+def _quarantine_row(mail: RawMail, reason: str) -> dict[str, Any]:
     return {
         "place": mail.place,
         "reason": reason,
         "message_id": None,
         "byte_count": len(mail.data),
         "bytes_sha256": bytes_sha256(mail.data),
+    }
+
+
+def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | None, attached: range) -> Copy:
+    return Copy(
+        original_id,
+        row["text_hash"],
+        row["content_hash"],
+        frozenset(row["part_hashes"]),
+        row["message_id"],
+        row["header_message_id"],
+        mail.place,
+        len(mail.data),
+        bytes_sha256(mail.data) if number is None else None,
+        number,
+        attached,
+    )
+
+
+def _rejected_row(copy: Copy, reason: str) -> dict[str, Any]:
+    return {
+        "place": copy.place,
+        "reason": reason,
+        "message_id": copy.header_message_id,
+        "byte_count": copy.byte_count,
+        "bytes_sha256": copy.bytes_sha256,
     }
 
 
@@ -217,7 +222,7 @@ def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:
-    """The mail without an envelope line of its own, and the time of that where the archive gives none."""
+    """The mail without its own envelope line, and the time of that line if the archive has none."""
     lead = _FROM_LINE.match(mail.data)
     if lead is None or not lead.end():
         return mail.data, mail.envelope_at

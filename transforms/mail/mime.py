@@ -138,20 +138,20 @@ def _choose_type(mail: ParsedMail, payload: bytes) -> None:
 def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
     for defect in tree.defects:
         mail.note(defect)
-    found = list(leaves(tree.root, levels, mail.note, first))
+    parts = list(leaves(tree.root, levels, mail.note, first))
     # An alternative that has text needs no second rendering of it.
     has_plain = {
         leaf.alternative
-        for leaf in found
+        for leaf in parts
         if leaf.alternative is not None
         and leaf.declared.kind == "text/plain"
         and is_body(leaf)
         and payload_text(leaf.part).strip()
     }
-    for leaf in found:
+    for leaf in parts:
         kind = leaf.declared.kind
-        shown = is_body(leaf)
-        if kind == "text/html" and shown and leaf.alternative in has_plain:
+        in_body = is_body(leaf)
+        if kind == "text/html" and in_body and leaf.alternative in has_plain:
             continue
         if kind.startswith("message/") and leaf.part.is_multipart():
             mail.parts.append(_inner_message(leaf, kind, mail, levels))
@@ -163,14 +163,14 @@ def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
         encodings = [str(value) for value in leaf.part.get_all("content-transfer-encoding", [""])]
         payload = payload_text(leaf.part).encode("utf-8", "surrogateescape")
         data = _decoded(payload, encodings, kind, mail)
-        if shown:
+        if in_body:
             _add_text(mail, data, leaf.declared)
         else:
             _attach(mail, leaf, data)
     if tree.behind:
         _add_text(mail, tree.behind, declared("", "text/plain"))
     if tree.rest:
-        behind = max((leaf.position for leaf in found), default=first - 1) + 1
+        behind = max((leaf.position for leaf in parts), default=first - 1) + 1
         mail.parts.append(Part(behind, None, "text/plain", None, tree.rest, None, None))
 
 
@@ -201,8 +201,8 @@ def _inner_message(leaf: Leaf, kind: str, mail: ParsedMail, levels: int) -> Part
     texts: list[str] = []
     for inner in _inner_mails(leaf.part, kind, mail):
         fields = {name.lower(): header_text(str(value)) for name, value in inner.raw_items()}
-        shown = ("from", "date", "subject") if kind == "message/rfc822" else tuple(fields)
-        lines = [f"{name.capitalize()}: {fields[name]}\n" for name in shown if name in fields]
+        names = ("from", "date", "subject") if kind == "message/rfc822" else tuple(fields)
+        lines = [f"{name.capitalize()}: {fields[name]}\n" for name in names if name in fields]
         inside = ParsedMail()
         if leaf.depth + 1 < levels and kind != "message/delivery-status":
             _read_tree(Tree(inner, b"", b"", []), inside, leaf.position + 1, levels - leaf.depth - 1)

@@ -90,7 +90,7 @@ def mime_values(fields: dict[str, list[str]], name: str) -> list[str]:
 
 def repeated_fields(values: Mapping[str, Sequence[str]]) -> list[str]:
     """Defects of Content headers that come twice with different values."""
-    return [f"{name.replace('-', '_')}_repeated" for name, found in values.items() if len(set(found)) > 1]
+    return [f"{name.replace('-', '_')}_repeated" for name, texts in values.items() if len(set(texts)) > 1]
 
 
 def preferred_type(values: Sequence[str], payload: str) -> str:
@@ -104,9 +104,9 @@ def preferred_type(values: Sequence[str], payload: str) -> str:
         boundary = _with_type(value).get_boundary() if kind.startswith("multipart/") else None
         if boundary and f"--{boundary}" in payload:
             return value
-    for wanted in ("text/plain", "text/"):
+    for prefix in ("text/plain", "text/"):
         for value, kind in zip(values, kinds, strict=True):
-            if kind.startswith(wanted):
+            if kind.startswith(prefix):
                 return value
     return values[0]
 
@@ -167,8 +167,8 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
             root = again
     behind, rest = _repair(root, defects)
     if any(isinstance(d, StartBoundaryNotFoundDefect) for node in root.walk() for d in node.defects):
-        rest.append(_lost_lines(payload.decode("ascii", "surrogateescape"), root, behind))
-    texts = ["\n".join(text for text in found if text.strip()) for found in (behind, rest)]
+        rest.append(_missing_lines(payload.decode("ascii", "surrogateescape"), root, behind))
+    texts = ["\n".join(text for text in group if text.strip()) for group in (behind, rest)]
     if any(texts):
         defects.append("text_outside_parts")
     below, odd = (text.encode("utf-8", "surrogateescape") for text in texts)
@@ -183,10 +183,10 @@ def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
     while stack:
         node, depth, above = stack.pop()
         if node is not root:
-            found = {name: [str(v) for v in node.get_all(name, [])] for name in CONTENT_FIELDS}
-            defects += repeated_fields(found)
-            if len(set(found["content-type"])) > 1 and not node.is_multipart():
-                _retype(node, found["content-type"])
+            fields = {name: [str(v) for v in node.get_all(name, [])] for name in CONTENT_FIELDS}
+            defects += repeated_fields(fields)
+            if len(set(fields["content-type"])) > 1 and not node.is_multipart():
+                _retype(node, fields["content-type"])
         if node.is_multipart() and node.epilogue and node.epilogue.strip():
             text = _reopened(node, defects) if depth <= _REGULAR_DEPTH else node.epilogue
             (rest if _HEADERS_AMID.search(text) else behind).append(text)
@@ -222,31 +222,31 @@ def _reopened(node: Message, defects: list[str]) -> str:
     # Closing delimiters become plain ones, so that one more pass reads all that is behind them.
     behind = delimiter.sub(lambda _: f"--{boundary}", epilogue[first.start() :])
     again = message_from_string(f'Content-Type: multipart/mixed; boundary="{quote(boundary)}"\n\n{behind}')
-    found = [
+    parts = [
         part for part in children(again) if len(part) or part.is_multipart() or payload_text(part).strip()
     ]
-    for part in found:
+    for part in parts:
         node.attach(part)
-    if found:
+    if parts:
         defects.append("multipart_reopened")
     return epilogue[: first.start()] if again.is_multipart() else epilogue
 
 
-def _lost_lines(source: str, root: Message, behind: list[str]) -> str:
+def _missing_lines(source: str, root: Message, behind: list[str]) -> str:
     """The lines of `source` that are in no node: the email package drops what follows a wrong delimiter."""
-    kept = Counter(_line_keys("\n".join(behind)))
+    present = Counter(_line_keys("\n".join(behind)))
     for node in root.walk():
         if node is not root:
-            kept.update(_line_keys("".join(f"{name}:{value}\n" for name, value in node.raw_items())))
-        kept.update(_line_keys(payload_text(node)))
-    lost: list[str] = []
+            present.update(_line_keys("".join(f"{name}:{value}\n" for name, value in node.raw_items())))
+        present.update(_line_keys(payload_text(node)))
+    missing: list[str] = []
     for line in source.splitlines(keepends=True):
         key = "".join(line.split())
-        if kept[key]:
-            kept[key] -= 1
+        if present[key]:
+            present[key] -= 1
         elif key and not key.startswith("--"):
-            lost.append(line)
-    return "".join(lost)
+            missing.append(line)
+    return "".join(missing)
 
 
 def _line_keys(text: str) -> Iterator[str]:
@@ -267,8 +267,8 @@ def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) 
         if index >= _MAX_PARTS:
             note("mime_too_many_parts")
             return
-        said = declared_by(part)
-        kind = said.kind
+        content = declared_by(part)
+        kind = content.kind
         if part.is_multipart() and not kind.startswith("message/"):
             if depth >= levels:
                 note("mime_too_deep")
@@ -277,7 +277,7 @@ def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) 
             for child in reversed(children(part)):
                 stack.append((child, inside, depth + 1))
             continue
-        yield Leaf(index, part, said, alternative, depth)
+        yield Leaf(index, part, content, alternative, depth)
         if kind.startswith("message/") and part.is_multipart():
             index += sum(1 for _ in part.walk()) - 1
 

@@ -1,4 +1,4 @@
-"""The parts of a multipart body whose delimiter lines are all as RFC 2046 section 5.1.1 wants them."""
+"""The parts of a multipart body whose delimiter lines all conform to RFC 2046 section 5.1.1."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from __future__ import annotations
 def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
     """The parts between the delimiter lines, without the line end before each delimiter.
 
-    None where only a full parser can tell: a line that begins like a delimiter and goes on, no
-    delimiter that closes the body, text behind that one, or a part without a single line.
+    None if the body needs a full parser: a longer line begins like a delimiter, the closing delimiter
+    is missing, text follows it, or a part has no line.
+
+    >>> regular_parts(b"--x\\n\\none\\n--x\\n\\ntwo\\n--x--\\n", b"x")
+    [b'\\none', b'\\ntwo']
     """
     delimiter = b"--" + boundary
     parts: list[bytes] = []

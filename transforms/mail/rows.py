@@ -16,13 +16,13 @@ from transforms.mail.mime import ParsedMail, Part
 from transforms.settings.mail import MailSettings
 
 SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
-"""Domain of the ids made for mails that have none; `.invalid` is reserved by RFC 2606."""
+"""Domain of the ids of mails without a Message-ID; RFC 2606 reserves `.invalid`."""
 
 _BLANKS = b" \t\n\r\f\v"
 _SINGLE_FIELDS = ("from", "date", "subject", "message-id")
 """Headers of which a mail has one (RFC 5322 section 3.6); of more, the first counts."""
 _FOOTER_CHARS = 2500
-"""Characters at the end of a body in which a list footer is looked for."""
+"""Characters at the end of a body that may contain a list footer."""
 _FOOTER = re.compile(
     r"\n(?:_{30,}\n(?=.*(?:mailing list|list info|listinfo|subscri))"
     r"|-{20,}\(end of broadcast\)-{20,}\n"
@@ -31,7 +31,7 @@ _FOOTER = re.compile(
     re.S | re.I,
 )
 
-# What Mailman writes in the place of a part that it took out of the copy in its archive.
+# Mailman replaces a part that it removes from its archive by this note.
 _SCRUBBED = re.compile(
     r"^(?:-{14} next part -{14}\n)?An? .{3,60} (?:was|were) scrubbed\.\.\.\n(?:[A-Z][A-Za-z]+: ?.*(?:\n|\Z))+",
     re.M,
@@ -39,9 +39,9 @@ _SCRUBBED = re.compile(
 
 
 def message_row(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
-    """The row of a mail without the columns of its partition, its place and its size; defects are still added.
+    """The row of a mail without the columns of its partition, its place and its size; adds defects to the mail.
 
-    `message_id` is the id of its header, or is made of its `text_hash`.
+    `message_id` is the id of its header, or is derived from its `text_hash`.
     """
     return {
         **_times(mail, envelope_at),
@@ -68,7 +68,7 @@ def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
 
 
 def _identity(mail: ParsedMail) -> dict[str, Any]:
-    """Ids, subject and author of a mail, and the hashes by which copies of it are known."""
+    """Ids, subject and author of a mail, and the hashes that identify its copies."""
     fields = mail.fields
     for name in _SINGLE_FIELDS:
         if len(fields.get(name, ())) > 1 and len(set(fields[name])) > 1:
@@ -129,13 +129,13 @@ def _content(part: Part) -> bytes:
 
 
 def without_additions(body: str) -> str:
-    """`body` without what lists put into their copies, so that copies compare equal.
+    """`body` without the additions of lists, so that copies compare equal.
 
-    That is the footer of mailman or majordomo, and the notes of Mailman about parts it took out.
+    These are the footers of Mailman or majordomo, and Mailman's notes about removed parts.
     """
     tail = body[-_FOOTER_CHARS:]
-    found = _FOOTER.search(tail)
-    body = body if found is None else body[: len(body) - len(tail) + found.start()]
+    footer = _FOOTER.search(tail)
+    body = body if footer is None else body[: len(body) - len(tail) + footer.start()]
     return _SCRUBBED.sub("", body) if "scrubbed..." in tail else body
 
 
@@ -143,7 +143,7 @@ _MAX_ATTACHMENT_CHARS = 2_000_000
 """Characters; a longer attachment waits for the slow lane: of 78,842 on PostgreSQL's lists 99 % have fewer than
 318,562, the longest 33,385,745."""
 _MAX_LOG_CHARS = 500_000
-"""Characters; a longer log or build output waits for the slow lane: many chunks that few look for."""
+"""Characters; a longer log or build output waits for the slow lane: it has many chunks and few readers."""
 
 
 def attachment_rows(mail: ParsedMail, row: dict[str, Any], settings: MailSettings) -> list[dict[str, Any]]:
@@ -163,33 +163,33 @@ def _attachment_row(
 ) -> tuple[dict[str, Any], bool]:
     data = _content(part)
     if part.text is not None:
-        read = AttachmentText("text", part.text, None)
+        content = AttachmentText("text", part.text, None)
     elif part.reason is not None:
-        read = AttachmentText("other", None, part.reason)
+        content = AttachmentText("other", None, part.reason)
     else:
-        read = attachment_text(
+        content = attachment_text(
             data,
             filename=part.filename,
             declared_type=part.declared_type,
             charset=part.charset,
             max_bytes=settings.max_attachment_bytes,
         )
-    chars = len(read.text) if read.text is not None else 0
-    longest = _MAX_LOG_CHARS if read.content_class == "log" else _MAX_ATTACHMENT_CHARS
+    chars = len(content.text) if content.text is not None else 0
+    longest = _MAX_LOG_CHARS if content.content_class == "log" else _MAX_ATTACHMENT_CHARS
     row = {
         "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
         "message_id": ident,
         "part_index": part.position,
         "filename": part.filename,
         "declared_type": part.declared_type,
-        "content_class": read.content_class,
-        "text": read.text,
+        "content_class": content.content_class,
+        "text": content.text,
         "char_count": chars,
         "byte_count": len(data),
-        "reason": read.reason,
+        "reason": content.reason,
         "lane": "slow" if chars > longest else "fast",
     }
-    return row, read.had_nul
+    return row, content.had_nul
 
 
 def _first(fields: dict[str, list[str]], name: str) -> str:

@@ -1,4 +1,4 @@
-"""Payload of a MIME part without its transfer encoding; what is broken in it is repaired and named."""
+"""Decoding of the transfer encoding of a MIME part, with repairs of broken payload."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ _STRICT = ("base64", *_UUENCODE, "quoted-printable")
 
 
 def transfer_decoded(payload: bytes, encodings: Sequence[str], kind: str) -> tuple[bytes, list[str]]:
-    """`payload` without its transfer encoding (RFC 2045 section 6), and what was broken in it.
+    """`payload` without its transfer encoding (RFC 2045 section 6), and the codes of its faults.
 
-    Of several encodings the strictest counts that the payload is valid in. Plain text that a list
-    server put behind base64, or that stands around uuencoded lines, is kept. Payload that is not in
-    the encoding it declares is returned as it is; an unknown encoding is no encoding.
+    If `encodings` has several, the strictest that the payload is valid in counts. Plain text that a list
+    server appends to base64, or text around uuencoded lines, stays in the result. Payload that is not in
+    its declared encoding, or in an unknown one, is returned unchanged.
+
+    >>> transfer_decoded(b"aGVsbG8=", ["base64"], "text/plain")
+    (b'hello', [])
     """
     if len(encodings) > 1:
         for encoding in (e for e in _STRICT if e in encodings):

@@ -51,7 +51,7 @@ _DETECTED_BYTES = 1 << 16
 
 
 class Decoded(NamedTuple):
-    """Text, and how it came about: declared, alias, utf-8, detected:<name> or replaced."""
+    """Text and the outcome of decoding: declared, alias, utf-8, detected:<name> or replaced."""
 
     text: str
     outcome: str
@@ -64,7 +64,10 @@ def decode_text(data: bytes, declared: str | None) -> Decoded:
     The ladder: the declared charset (through a table of known misspellings, strict), the charset
     that programs write under that label, strict UTF-8, detection (ISO-2022-JP by its escapes, UTF-8
     with stray bytes line by line, else statistics), cp1252 with U+FFFD for what it does not define.
-    A Latin or US-ASCII label on valid UTF-8 is taken for wrong. `had_nul` says that NULs were removed.
+    A Latin or US-ASCII label on valid UTF-8 counts as wrong. `had_nul` reports removed NULs.
+
+    >>> decode_text("größer".encode(), "iso-8859-1")
+    Decoded(text='größer', outcome='utf-8', had_nul=False)
     """
     text, outcome = _climb(data, declared)
     if "\0" in text:
@@ -78,8 +81,8 @@ def codec_of(declared: str) -> tuple[str | None, bool]:
     label = _label(declared)
     repaired = label != declared.strip().lower()
     if label in _ALIASES:
-        found = _ALIASES[label]
-        return (None, True) if found is None else (_lookup(found), True)
+        name = _ALIASES[label]
+        return (None, True) if name is None else (_lookup(name), True)
     codec = _lookup(label)
     if codec is not None:
         return codec, repaired
@@ -104,8 +107,8 @@ def _label(declared: str) -> str:
 def holds(declared: str | None, outcome: str) -> bool:
     """Whether text that was decoded with `outcome` is sure to be what its sender wrote.
 
-    It is not where it was detected, where characters were replaced, and where a charset was declared that
-    Python does not know, or whose escapes did not decode: such text may look like ASCII.
+    It is not sure if the charset was detected, if characters were replaced, or if Python does not know the
+    declared charset or cannot decode its escapes: such text may look like ASCII.
     """
     if outcome == "replaced" or outcome.startswith("detected"):
         return False

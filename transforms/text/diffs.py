@@ -1,7 +1,7 @@
-"""Diffs: where they are cut, which files and functions they name, which lines they add and remove.
+"""Diffs: their segments, the files and functions that they name, the lines that they add and remove.
 
-Unified and context diffs and plain `diff` output are known by the fixed prefixes of their lines;
-nothing here applies a patch.
+The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here
+applies a patch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import pairwise
 
 import polars as pl
 
-from transforms.text.pieces import Piece, line_windows
+from transforms.text.segments import Segment, line_windows
 
 DIFF_MARK = (
     r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|"
     r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
 )
-"""A line that only diffs have; both Python and Polars read it."""
+"""A line that only diffs have; a pattern for Python and Polars."""
 _MARK = re.compile(DIFF_MARK)
 DIFF_FILE = re.compile(
     r"^(?:diff (?:-|a/)[^\n]*|Index: [^\n]+|(?:Modified|Added|Deleted): [^\n]+\n=|"
@@ -52,7 +52,7 @@ _STATE_LINE = re.compile(r"(?:(\*\*\*) \d+(?:,\d+)? \*{4}|(---) \d+(?:,\d+)? ---
 
 
 def is_diff_text(text: str, start: int, end: int) -> bool:
-    """True if a range holds a line that only diffs have."""
+    """True if a range contains a line that only diffs have."""
     return bool(_MARK.search(text, start, end))
 
 
@@ -64,30 +64,30 @@ def binary_ranges(text: str) -> list[tuple[int, int]]:
 
 
 def first_diff(text: str, start: int, end: int) -> int | None:
-    """Where the first diff in a range begins: at its file's header, else at a hunk; None without one."""
-    found = DIFF_FILE.search(text, start, end) or DIFF_HUNK.search(text, start, end)
-    return None if found is None else found.start()
+    """The start of the first diff in a range: its file's header, else a hunk; None without a diff."""
+    match = DIFF_FILE.search(text, start, end) or DIFF_HUNK.search(text, start, end)
+    return None if match is None else match.start()
 
 
-def diff_pieces(
+def diff_segments(
     text: str, start: int, end: int, pack_chars: int, patch_chars: int, patch_hunks: int
-) -> Iterator[Piece]:
-    """Pieces of a diff that cover it without overlap: by file, else by hunk, else by lines.
+) -> Iterator[Segment]:
+    """Segments that cover a diff without overlap: by file, else by hunk, else by lines.
 
-    A file's diff is one piece up to `patch_chars` characters and `patch_hunks` hunks. Above, its
-    hunks are packed up to `pack_chars`, and a hunk over `patch_chars` is cut at lines.
+    A file's diff is one segment up to `patch_chars` characters and `patch_hunks` hunks. Above, its
+    hunks are packed up to `pack_chars` characters, and a hunk over `patch_chars` is cut at lines.
     """
     files = file_starts(text, start, end)
     for a, b in pairwise(sorted({start, *files, end})):
         name = file_name(text, a, b)
-        # Plain `diff` output has no hunks that could be counted so cheaply; its length decides.
+        # Plain `diff` output has no hunks that are so cheap to count; its length decides.
         count = text.count("\n@@ -", a, b) + text.count("\n***************", a, b)
         if b - a <= patch_chars and count <= patch_hunks:
-            yield Piece(a, b, name)
+            yield Segment(a, b, name)
         else:
             hunks = [(m.start(), m.group()) for m in DIFF_HUNK.finditer(text, a, b)]
             for c, d, hunk in _hunk_ranges(text, (a, b), hunks, min(pack_chars, patch_chars), patch_chars):
-                yield Piece(c, d, name, hunk)
+                yield Segment(c, d, name, hunk)
 
 
 def file_starts(text: str, start: int, end: int) -> list[int]:
@@ -99,8 +99,8 @@ def file_starts(text: str, start: int, end: int) -> list[int]:
             out.append(at)
             at = text.find("\ndiff --git a/", at, end) + 1 or -1
         return out
-    for found in DIFF_FILE.finditer(text, start, end):
-        at = found.start()
+    for match in DIFF_FILE.finditer(text, start, end):
+        at = match.start()
         below_diff = bool(out) and text.startswith("diff ", out[-1])
         inner = ("--- ", "*** ") if below_diff else ("--- ", "*** ", "diff ")
         if not (out and text.startswith(inner, at) and not _has_body(text, out[-1], at)):
@@ -109,7 +109,7 @@ def file_starts(text: str, start: int, end: int) -> list[int]:
 
 
 def header_lines(text: str, starts: list[int]) -> list[tuple[int, int]]:
-    """The first line of each file's diff: what a record of a whole large patch shows."""
+    """The ranges of the first line of each file's diff."""
     return [(at, text.find("\n", at) + 1 or len(text)) for at in starts]
 
 
@@ -118,9 +118,13 @@ def _has_body(text: str, start: int, end: int) -> bool:
 
 
 def file_name(text: str, start: int, end: int) -> str:
-    """The file that a diff changes, without git's `b/`; empty where its header does not say."""
-    for found in _FILE_NAME.finditer(text, start, min(end, start + 2000)):
-        name = str(found.group(found.lastgroup or 0)).strip()
+    """The file that a diff changes, without git's `b/`; empty if its header names none.
+
+    >>> file_name("--- a/src/main.c\\n+++ b/src/main.c\\n", 0, 34)
+    'src/main.c'
+    """
+    for match in _FILE_NAME.finditer(text, start, min(end, start + 2000)):
+        name = str(match.group(match.lastgroup or 0)).strip()
         if name != "/dev/null":
             return name[2:] if name.startswith("b/") else name
     return ""
@@ -147,10 +151,10 @@ def _hunk_ranges(
 
 
 def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
-    """What each diff changes.
+    """The changes of each diff.
 
-    `diffs` has the columns diff (text of a diff or of a piece of one), file and hunk (file and
-    hunk header that the piece begins in, empty if its text says them). Columns: diff_files,
+    `diffs` has the columns diff (text of a diff or of a segment of one), file and hunk (the file and
+    the hunk header that the segment begins in, empty if its text names them). Columns: diff_files,
     diff_functions (lists, in order, each name once), lines_added, lines_removed (counts),
     added_lex, removed_lex (those lines without their sign) and rest (all other lines).
     """
@@ -173,15 +177,15 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
         texts = dict.fromkeys(("added_lex", "removed_lex", "rest"), pl.String())
         counts = dict.fromkeys(("lines_added", "lines_removed"), pl.Int64())
         schema: dict[str, pl.DataType] = {**texts, **counts}
-        told = pl.DataFrame([c or (None,) * 5 for c in changes], schema=schema, orient="row")
-        unified = unified.with_columns(pl.coalesce(told[c], pl.col(c)).alias(c) for c in schema)
+        table = pl.DataFrame([c or (None,) * 5 for c in changes], schema=schema, orient="row")
+        unified = unified.with_columns(pl.coalesce(table[c], pl.col(c)).alias(c) for c in schema)
     name, function = pl.element().str.replace(_FILE_LEAD, ""), pl.element().str.replace(_FUNCTION_LEAD, "")
     files = pl.col("diff").str.extract_all(_FILE_LINE).list.eval(name.str.strip_chars())
     lead = pl.col("hunk").str.extract(_FUNCTION_LEAD + r"(\S.*)$", 1)
-    found = pl.col("diff").str.extract_all(_FUNCTION_LINE).list.eval(function.str.strip_chars())
+    functions = pl.col("diff").str.extract_all(_FUNCTION_LINE).list.eval(function.str.strip_chars())
     return unified.select(
         diff_files=_names(pl.concat_list(pl.concat_list("file"), files), r"^(?:/dev/null|\d+(?:,\d+)?|)$"),
-        diff_functions=_names(pl.concat_list(pl.concat_list(lead.fill_null("")), found), r"^$"),
+        diff_functions=_names(pl.concat_list(pl.concat_list(lead.fill_null("")), functions), r"^$"),
         lines_added="lines_added",
         lines_removed="lines_removed",
         added_lex="added_lex",
@@ -192,8 +196,8 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
 
 def _names(listed: pl.Expr, nothing: str) -> pl.Expr:
     """Each name once, in order, without those that match `nothing`."""
-    kept = listed.list.eval(pl.element().filter(~pl.element().str.contains(nothing)))
-    return kept.list.unique(maintain_order=True)
+    names = listed.list.eval(pl.element().filter(~pl.element().str.contains(nothing)))
+    return names.list.unique(maintain_order=True)
 
 
 def _changes(text: str) -> tuple[str, str, str, int, int]:

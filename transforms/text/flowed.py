@@ -37,7 +37,7 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
     of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is stuffed
     and then begins with `>` is a quoted one: such lines are quotes that were pasted.
     """
-    pieces: list[str] = []
+    fragments: list[str] = []
     open_depth: int | None = None
     end = min(end, len(body))
     at = body.rfind("\n", 0, start) + 1
@@ -49,11 +49,11 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
         if start > at:  # the span begins inside the line
             marks, text = "", body[max(start, line.start(2)) : line.end(2)]
         if open_depth != depth or is_separator:
-            pieces.append("" if open_depth is None else "\n")
-            pieces.append(f"{marks} " if marks and text else marks)
+            fragments.append("" if open_depth is None else "\n")
+            fragments.append(f"{marks} " if marks and text else marks)
         is_soft = bool(line_end) and text.endswith(" ") and not text.isspace() and not is_separator
-        pieces.append(text[:-1] if is_soft and del_sp else text)
-        pieces.append("" if is_soft else line_end)
+        fragments.append(text[:-1] if is_soft and del_sp else text)
+        fragments.append("" if is_soft else line_end)
         open_depth = depth if is_soft else None
         at = line.end()
-    return "".join(pieces) + ("" if open_depth is None else "\n")
+    return "".join(fragments) + ("" if open_depth is None else "\n")

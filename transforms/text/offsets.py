@@ -1,4 +1,4 @@
-"""Characters of a text and the UTF-8 bytes they begin at, one to the other."""
+"""Conversion between characters of a text and the UTF-8 bytes at which they begin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 class Offsets:
     """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
 
-    Only the bytes that begin no character are kept: their places, and how many of the characters
-    up to which they belong.
+    Memory holds only the bytes that do not begin a character: their positions, and the characters
+    before them.
+
+    >>> Offsets("año").bytes([2]), Offsets("año").chars([3])
+    ([3], [2])
     """
 
     def __init__(self, text: str):
@@ -26,8 +29,8 @@ class Offsets:
             return list(chars)
         return (np.asarray(chars, dtype=np.int64) + np.searchsorted(self._owners, chars)).tolist()
 
-    def chars(self, places: Sequence[int]) -> list[int]:
+    def chars(self, positions: Sequence[int]) -> list[int]:
         """The characters that begin at these bytes."""
         if self._inner is None:
-            return list(places)
-        return (np.asarray(places, dtype=np.int64) - np.searchsorted(self._inner, places)).tolist()
+            return list(positions)
+        return (np.asarray(positions, dtype=np.int64) - np.searchsorted(self._inner, positions)).tolist()

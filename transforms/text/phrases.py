@@ -25,13 +25,13 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
     words = phrase.split()
     if not words:
         return texts.is_not_null()
-    found = texts.str.contains(_pattern(words[:_AT_ONCE], is_cut=len(words) > _AT_ONCE)).fill_null(False)
-    if len(words) <= _AT_ONCE or not found.any():
-        return found
-    near = found.arg_true()
+    matches = texts.str.contains(_pattern(words[:_AT_ONCE], is_cut=len(words) > _AT_ONCE)).fill_null(False)
+    if len(words) <= _AT_ONCE or not matches.any():
+        return matches
+    near = matches.arg_true()
     marked = texts.gather(near).str.replace_all(_MARK, " ", literal=True)
     marked = marked.str.replace_all(f"({_BREAK})", f"{_MARK}$1")
-    return found.scatter(near, marked.str.contains(_marked_pattern(words)))
+    return matches.scatter(near, marked.str.contains(_marked_pattern(words)))
 
 
 def _pattern(words: list[str], *, is_cut: bool) -> str:

@@ -1,7 +1,6 @@
-"""Secrets and personal data in texts that leave this machine: found by pattern, masked or held back, counted.
+"""Secrets and personal data in texts that leave this machine: patterns find, mask or withhold, and count them.
 
-What is here: the patterns of keys, tokens and addresses. What is not: guessing secrets by their entropy,
-which would mask the hashes, ids and base64 that mail about programs is full of.
+Entropy is not a criterion: it would mask the hashes, ids and base64 that are frequent in mail about programs.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ SECRETS: dict[str, tuple[str, ...]] = {
         r"(\b(?:[A-Z0-9]+_)*(?:PASSWORD|SECRET|TOKEN|API_KEY|ACCESS_KEY|PGPASSWORD)=)[^\s\"'$();,<>]{6,}",
     ),
 }
-"""Patterns by kind, in the order in which they are applied; what stands in groups stays.
+"""Patterns by kind, in the order of their application; text in groups stays.
 
-The formats are those that the services publish, and that scanners of repositories look for.
+The formats are those that the services publish and that scanners of repositories use.
 """
 
 EMAIL = (r"(?i)\b[a-z0-9][a-z0-9._%+-]{0,63}@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,24}\b",)
@@ -77,34 +76,37 @@ PHONE = (
 
 @dataclass(frozen=True)
 class Screened:
-    """Texts as they may be sent, and how many finds of each kind there are; `held` counts texts withheld."""
+    """Texts that may be sent, the number of finds of each kind, and the number of texts withheld."""
 
     texts: list[str]
-    found: Counter[str] = field(default_factory=Counter)
-    held: int = 0
+    finds: Counter[str] = field(default_factory=Counter)
+    withheld: int = 0
 
 
 def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
-    """`texts` with every find masked as `[kind]`, or the whole text held back where its kind is to be.
+    """`texts` with every find masked as `[kind]`, or replaced as a whole if the settings withhold its kind.
 
-    Of a held text nothing stays but `[held back: kind]`. What was screened before stays as it is. A lone
-    surrogate, which a command line or JSON may hold and no request can, becomes a question mark.
+    `[held back: kind]` replaces a withheld text. Screening a second time changes nothing. A lone surrogate,
+    which a command line or JSON may contain but a request cannot, becomes a question mark.
+
+    >>> screened(["password: hunter2 of ann@example.org"], SafetySettings(emails="mask")).texts
+    ['password: hunter2 of [email]']
     """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
-    given = pl.Series(texts, dtype=pl.String)
+    series = pl.Series(texts, dtype=pl.String)
     rules = _rules(settings)
-    if not rules or given.is_empty():
+    if not rules or series.is_empty():
         return Screened(texts)
-    suspect = _suspect(given, rules)
-    places = suspect.arg_true()
-    if not len(places):
+    suspect = _suspect(series, rules)
+    rows = suspect.arg_true()
+    if not len(rows):
         return Screened(texts)
-    masked, found, held = _masked(given.gather(places), rules)
-    return Screened(given.scatter(places, masked).to_list(), found, held)
+    masked, finds, withheld = _masked(series.gather(rows), rules)
+    return Screened(series.scatter(rows, masked).to_list(), finds, withheld)
 
 
 def _suspect(texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]) -> pl.Series:
-    """Which texts any pattern finds something in."""
+    """True for each text that matches a pattern."""
     suspect = pl.repeat(False, len(texts), eager=True)
     for _, _, patterns in rules:
         for pattern in patterns:
@@ -113,7 +115,7 @@ def _suspect(texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]
 
 
 def _rules(settings: SafetySettings) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Kind, what is done, and patterns of all that is not sent as it is."""
+    """Kind, action and patterns of everything that is not sent unchanged."""
     rules = [(kind, settings.secrets, patterns) for kind, patterns in SECRETS.items()]
     rules += [("email", settings.emails, EMAIL), ("phone", settings.phones, PHONE)]
     return [rule for rule in rules if rule[1] != "send"]
@@ -122,20 +124,20 @@ def _rules(settings: SafetySettings) -> list[tuple[str, str, tuple[str, ...]]]:
 def _masked(
     texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]
 ) -> tuple[pl.Series, Counter[str], int]:
-    found: Counter[str] = Counter()
-    held = pl.Series([None] * len(texts), dtype=pl.String)
+    finds: Counter[str] = Counter()
+    withheld = pl.Series([None] * len(texts), dtype=pl.String)
     for kind, action, patterns in rules:
         for pattern in patterns:
             count = texts.str.count_matches(pattern)
             if not count.sum():
                 continue
-            found[kind] += int(count.sum())
+            finds[kind] += int(count.sum())
             texts = texts.str.replace_all(pattern, _replacement(pattern, kind))
             if action == "hold":
                 mark = pl.Series([f"[held back: {kind}]"], dtype=pl.String)
-                held = held.zip_with(held.is_not_null() | (count == 0), mark)
-    kept = held.is_null()
-    return texts.zip_with(kept, held), found, len(texts) - int(kept.sum())
+                withheld = withheld.zip_with(withheld.is_not_null() | (count == 0), mark)
+    sendable = withheld.is_null()
+    return texts.zip_with(sendable, withheld), finds, len(texts) - int(sendable.sum())
 
 
 def _replacement(pattern: str, kind: str) -> str:
@@ -145,34 +147,34 @@ def _replacement(pattern: str, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Sent:
-    """Texts as they are sent: columns text_hash and text; finds by kind, and how many texts are held back.
+    """Texts as they are sent: columns text_hash and text; finds by kind, and the number of texts withheld.
 
-    `renamed` has the hash of what is sent for each text that is altered.
+    `renamed` maps the hash of each altered text to the hash of the text as it is sent.
     """
 
     texts: ibis.Table
     renamed: Mapping[str, str] = field(default_factory=dict)
-    found: Counter[str] = field(default_factory=Counter)
-    held: int = 0
+    finds: Counter[str] = field(default_factory=Counter)
+    withheld: int = 0
 
 
 def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
-    """`texts` (text_hash, text) as they are sent, each under the hash of what is sent.
+    """`texts` (text_hash, text) as they are sent, each under the hash of its sent text.
 
-    A vector belongs to the text that it was made of: it is cached under this hash, so that other
-    settings never find the vector of a text that was masked in another way.
+    The cache stores a vector under this hash, so that other settings never use the vector of a text with
+    another mask.
     """
-    found: Counter[str] = Counter()
-    held = 0
+    finds: Counter[str] = Counter()
+    withheld = 0
     altered: dict[str, str] = {}
     for names, plain in _read(texts):
-        made = screened(plain, settings)
-        found += made.found
-        held += made.held
-        altered |= {n: new for n, old, new in zip(names, plain, made.texts, strict=True) if old != new}
+        result = screened(plain, settings)
+        finds += result.finds
+        withheld += result.withheld
+        altered |= {n: new for n, old, new in zip(names, plain, result.texts, strict=True) if old != new}
     renamed = {name: text_hash(text) for name, text in altered.items()}
     if not altered:
-        return Sent(texts, renamed, found, held)
+        return Sent(texts, renamed, finds, withheld)
     table = ibis.memtable(
         pa.table(
             {
@@ -189,7 +191,7 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
         text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
         text=ibis.coalesce(joined.sent, joined.text),
     )
-    return Sent(sent, renamed, found, held)
+    return Sent(sent, renamed, finds, withheld)
 
 
 def _read(texts: ibis.Table) -> Iterator[tuple[list[str], list[str]]]:

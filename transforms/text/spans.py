@@ -1,4 +1,4 @@
-"""Ranges of a stored text: their bytes, and the text that people see of them."""
+"""Ranges of a stored text: their byte offsets and their display text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from transforms.text.flowed import span_text
 
 SUBSTANCE = re.compile(r"[^\W_]")
-"""A letter or digit; a range without one says nothing."""
+"""A letter or digit; a range without one has nothing to search for."""
 
 
 class Span(NamedTuple):
-    """A half-open range of characters of a text, and the role it plays in a chunk: own or anchor."""
+    """A half-open range of characters of a text, and its role in a chunk: own or anchor."""
 
     start: int
     end: int
@@ -21,28 +21,36 @@ class Span(NamedTuple):
 
 
 class ByteOffsets:
-    """Characters of a text to UTF-8 bytes; ASCII text maps to itself."""
+    """Maps characters of a text to UTF-8 bytes; in ASCII text they are equal.
+
+    >>> ByteOffsets("año")(2)
+    3
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.plain = text.isascii()
-        self.known: tuple[int, int] = (0, 0)
+        self.is_ascii = text.isascii()
+        self.last: tuple[int, int] = (0, 0)
 
     def __call__(self, char: int) -> int:
-        """The byte offset of a character; cheap for offsets that lie near the last one."""
-        if self.plain:
+        """The byte offset of a character; cheap near the previous call's character."""
+        if self.is_ascii:
             return char
-        at, byte = self.known
+        at, byte = self.last
         if char >= at:
             byte += len(self.text[at:char].encode())
         else:
             byte -= len(self.text[char:at].encode())
-        self.known = (char, byte)
+        self.last = (char, byte)
         return byte
 
 
-def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """The ranges of spans in order, adjacent ones joined."""
+def merged_ranges(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """The ranges of spans in order, adjacent ones joined.
+
+    >>> merged_ranges([Span(0, 2, "own"), Span(2, 5, "anchor"), Span(7, 9, "own")])
+    [(0, 5), (7, 9)]
+    """
     out: list[tuple[int, int]] = []
     for start, end, _ in spans:
         if out and out[-1][1] == start:
@@ -52,11 +60,14 @@ def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
     return out
 
 
-def shown(text: str, spans: list[Span], gap: str = "\n\n", body_format: str = "plain") -> str:
-    """What people see of spans: the text without soft line breaks, `gap` where something is left out.
+def display_text(text: str, spans: list[Span], gap: str = "\n\n", body_format: str = "plain") -> str:
+    """The text of spans without soft line breaks, with `gap` between ranges that are not adjacent.
 
-    Every text of a chunk that shows a part of a body or attachment is made here.
+    Every chunk text that shows a range of a body or attachment comes from this function.
+
+    >>> display_text("one\\ntwo\\nthree", [Span(0, 3, "own"), Span(8, 13, "own")], " … ")
+    'one … three'
     """
     if len(spans) == 1:
         return span_text(text, spans[0].start, spans[0].end, body_format).strip("\n")
-    return gap.join([span_text(text, *span, body_format).strip("\n") for span in merged(spans)])
+    return gap.join([span_text(text, *span, body_format).strip("\n") for span in merged_ranges(spans)])

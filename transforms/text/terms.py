@@ -1,4 +1,4 @@
-"""Texts to terms: one tokenizer for what is indexed and for what is asked."""
+"""Texts to terms: one tokenizer for the index and for queries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}
 
 
 def _in_ascii(pattern: str) -> re.Pattern[str]:
-    """A pattern for texts of ASCII: of a few short ones Polars spends more on making it anew than on matching."""
+    """A pattern for texts of ASCII: for a few short texts Polars spends more time compiling it than matching."""
     for name, members in _ASCII:
         pattern = pattern.replace(name, members)
     return re.compile(pattern, re.ASCII)
@@ -76,7 +76,7 @@ _ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
 _LONG = 200
 _LONG_RUN = re.compile(rf"\S{{{_LONG}}}")
 """So many characters without a blank are left to Polars, whose patterns take time in proportion to a text: Python's
-begin anew at each character of a run."""
+start again at each character of a run."""
 
 
 @functools.cache
@@ -91,7 +91,7 @@ def stems(words: list[str], settings: TermSettings) -> list[str]:
     return cut if settings.stemmer == "none" else list(_stemmer(settings.stemmer).stemWords(cut))
 
 
-class _Found(NamedTuple):
+class _Occurrences(NamedTuple):
     """Occurrences of words: the text each stands in, its place in `distinct`, and the distinct words."""
 
     rows: np.ndarray
@@ -113,14 +113,14 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
     Words are runs of letters, digits and underscores in lower case; an identifier with underscores
     or in camelCase counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
-    count whole beside their words. Terms are cut at `MAX_TERM_CHARS`; words are stemmed by
+    count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
     Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
     """
-    words, compounds = _found(texts, WORD), _found(texts, COMPOUND)
-    with_parts = _with_parts(words)
-    stemmed = stems(with_parts.get_column("term").to_list(), settings)
-    of_words = with_parts.with_columns(pl.Series("term", stemmed, dtype=pl.String))
-    tally = _tally([(words, of_words), (compounds, _whole(compounds, settings))])
+    words, compounds = _occurrences(texts, WORD), _occurrences(texts, COMPOUND)
+    word_terms = _with_parts(words)
+    stemmed = stems(word_terms.get_column("term").to_list(), settings)
+    of_words = word_terms.with_columns(pl.Series("term", stemmed, dtype=pl.String))
+    tally = _tally([(words, of_words), (compounds, _compound_terms_of(compounds, settings))])
     return pl.DataFrame({"row": tally.rows, "term": tally.terms.gather(tally.ranks), "tf": tally.tf})
 
 
@@ -129,7 +129,7 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
     With these rows a word becomes its term without a stemmer; every other word is its own term.
     """
-    words = _found(texts, WORD)
+    words = _occurrences(texts, WORD)
     forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, MAX_TERM_CHARS))
     distinct = forms.get_column("term").unique().sort()
     changed = (
@@ -137,35 +137,35 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
         .with_columns(pl.Series("term", stems(distinct.to_list(), settings), dtype=pl.String))
         .filter(pl.col("form") != pl.col("term"))
     )
-    # Most words do not change: what is left is a third of the occurrences to be sorted.
-    kept = forms.join(changed, left_on="term", right_on="form", how="semi", maintain_order="left")
-    tally = _tally([(words, kept)])
-    held = np.bincount(tally.ranks, minlength=len(tally.terms))
-    return pl.DataFrame(changed).with_columns(texts=pl.Series(held, dtype=pl.Int64))
+    # Most words do not change: a third of the occurrences remain to be sorted.
+    changed_forms = forms.join(changed, left_on="term", right_on="form", how="semi", maintain_order="left")
+    tally = _tally([(words, changed_forms)])
+    text_counts = np.bincount(tally.ranks, minlength=len(tally.terms))
+    return pl.DataFrame(changed).with_columns(texts=pl.Series(text_counts, dtype=pl.Int64))
 
 
-def _found(texts: pl.Series, pattern: str) -> _Found:
-    """What a pattern finds in texts."""
+def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
+    """The occurrences of a pattern in texts."""
     lists = texts.str.extract_all(pattern)
     rows = np.arange(len(lists), dtype=np.uint64).repeat(lists.list.len().fill_null(0).to_numpy())
     encoded = lists.explode().drop_nulls().cast(pl.String).to_arrow().dictionary_encode()
     distinct = pl.Series("term", encoded.dictionary, dtype=pl.String)
-    return _Found(rows, encoded.indices.to_numpy().astype(np.int64), distinct)
+    return _Occurrences(rows, encoded.indices.to_numpy().astype(np.int64), distinct)
 
 
-def _with_parts(words: _Found) -> pl.DataFrame:
+def _with_parts(words: _Occurrences) -> pl.DataFrame:
     """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers."""
-    whole = pl.DataFrame(
+    distinct = pl.DataFrame(
         {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
     )
     parts = (
-        whole.filter(pl.col("term").str.contains("|".join(("_", *HUMPS))))
+        distinct.filter(pl.col("term").str.contains("|".join(("_", *HUMPS))))
         .with_columns(part=_parts(pl.col("term")))
         .explode("part")
         .filter((pl.col("part") != "") & (pl.col("part") != pl.col("term")))
         .select("code", term="part")
     )
-    return pl.concat([whole, parts]).with_columns(pl.col("term").str.to_lowercase())
+    return pl.concat([distinct, parts]).with_columns(pl.col("term").str.to_lowercase())
 
 
 def _parts(word: pl.Expr) -> pl.Expr:
@@ -178,8 +178,8 @@ def _parts(word: pl.Expr) -> pl.Expr:
     return pl.when(shortest >= PART_CHARS).then(at_humps).otherwise(word.str.split("_"))
 
 
-def _whole(compounds: _Found, settings: TermSettings) -> pl.DataFrame:
-    """Columns `code` and `term`: the distinct compounds as terms, addresses of hosts left out."""
+def _compound_terms_of(compounds: _Occurrences, settings: TermSettings) -> pl.DataFrame:
+    """Columns `code` and `term`: the distinct compounds as terms, without addresses of hosts."""
     return (
         pl.DataFrame(
             {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct},
@@ -191,21 +191,21 @@ def _whole(compounds: _Found, settings: TermSettings) -> pl.DataFrame:
     )
 
 
-def _tally(found: Sequence[tuple[_Found, pl.DataFrame]]) -> _Tally:
+def _tally(sources: Sequence[tuple[_Occurrences, pl.DataFrame]]) -> _Tally:
     """Occurrences of the terms (`code`, `term`) that the distinct words stand for, counted by text."""
-    before = np.cumsum([0, *(len(words.distinct) for words, _ in found)])
-    made = pl.concat(
-        [of.with_columns(pl.col("code") + int(n)) for (_, of), n in zip(found, before, strict=False)]
+    before = np.cumsum([0, *(len(words.distinct) for words, _ in sources)])
+    coded_terms = pl.concat(
+        [of.with_columns(pl.col("code") + int(n)) for (_, of), n in zip(sources, before, strict=False)]
     )
-    terms = made.select(pl.col("term").unique().sort())
-    ranked = made.join(terms.with_row_index("rank"), on="term").sort("code")
+    terms = coded_terms.select(pl.col("term").unique().sort())
+    ranked = coded_terms.join(terms.with_row_index("rank"), on="term").sort("code")
     of_code, rank = ranked.get_column("code").to_numpy(), ranked.get_column("rank").to_numpy()
-    codes = np.concatenate([words.codes + n for (words, _), n in zip(found, before, strict=False)])
+    codes = np.concatenate([words.codes + n for (words, _), n in zip(sources, before, strict=False)])
     edges = np.searchsorted(of_code, np.arange(before[-1] + 1))
     begin, count = edges[codes], np.diff(edges)[codes]
-    place = np.arange(count.sum()) + np.repeat(begin - (np.cumsum(count) - count), count)
-    rows = np.concatenate([words.rows for words, _ in found]).repeat(count)
-    keys, tf = np.unique(rows << _HALF | rank[place], return_counts=True)
+    indexes = np.arange(count.sum()) + np.repeat(begin - (np.cumsum(count) - count), count)
+    rows = np.concatenate([words.rows for words, _ in sources]).repeat(count)
+    keys, tf = np.unique(rows << _HALF | rank[indexes], return_counts=True)
     ranks = (keys & ((np.uint64(1) << _HALF) - np.uint64(1))).astype(np.uint32)
     return _Tally((keys >> _HALF).astype(np.uint32), ranks, tf.astype(np.int32), terms.get_column("term"))
 
@@ -215,8 +215,8 @@ def parts(text: str, settings: TermSettings) -> list[str]:
 
     Every text that holds these words in any case has these terms, which is not so of the parts of camelCase.
     """
-    found = pl.Series([text], dtype=pl.String).str.to_lowercase().str.extract_all(WORD).explode()
-    words = found.drop_nulls().str.split("_").explode()
+    words = pl.Series([text], dtype=pl.String).str.to_lowercase().str.extract_all(WORD).explode()
+    words = words.drop_nulls().str.split("_").explode()
     return sorted(set(stems([word for word in words.to_list() if word], settings)))
 
 
@@ -232,9 +232,9 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
 
 
 def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings) -> pl.DataFrame:
-    """The terms of the texts of a few chunks, given as chunk number, field and text.
+    """The terms of the texts of a few chunks: rows of chunk number, field and text.
 
-    Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is made for many texts.
+    Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is faster for many texts.
     """
     lists, compounds = names_in([text for _, _, text in texts])
     distinct = sorted(set[str]().union(*lists))
@@ -245,10 +245,14 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
         for lower in [word.lower()]
     }
     counted = Counter[tuple[int, str, str]]()
-    for (chunk, field, _), held, names in zip(texts, lists, compounds, strict=True):
-        parts = [part for word in held for part in parts_of.get(word, ())]
-        found = [*map(term_of.__getitem__, held), *stems(parts, settings), *_whole_terms(names, settings)]
-        counted.update((chunk, field, term) for term in found)
+    for (chunk, field, _), text_words, names in zip(texts, lists, compounds, strict=True):
+        parts = [part for word in text_words for part in parts_of.get(word, ())]
+        text_terms = [
+            *map(term_of.__getitem__, text_words),
+            *stems(parts, settings),
+            *_compound_terms(names, settings),
+        ]
+        counted.update((chunk, field, term) for term in text_terms)
     schema = {"chunk_no": pl.Int64, "field": pl.String, "term": pl.String, "tf": pl.Int32}
     return pl.DataFrame([(*key, tf) for key, tf in counted.items()], schema, orient="row")
 
@@ -281,8 +285,8 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
     texts = pl.concat(parts)
     read = texts.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(read // _TEXT_AT_ONCE)) + 1).tolist(), len(texts)]
-    made = [_field_terms(texts[a:b], settings) for a, b in itertools.pairwise(edges)]
-    return pa.concat_tables(made)
+    tables = [_field_terms(texts[a:b], settings) for a, b in itertools.pairwise(edges)]
+    return pa.concat_tables(tables)
 
 
 def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
@@ -300,34 +304,34 @@ def query_terms(
 ) -> pa.Table:
     """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
 
-    Terms of `stopwords` are left out of queries that have others. They are the terms of `counted_terms`, which
-    is made for many texts; but an identifier that stands in a chunk, as `df` tells of a term, is asked without its parts.
+    A query that has other terms loses those of `stopwords`. The terms equal those of `counted_terms`, which is
+    faster for many texts; but an identifier that a chunk contains (`df` of its term is not 0) has no parts here.
     """
-    found = zip(*names_in(queries), strict=True)
+    names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
-    asked: list[tuple[int, str]] = []
-    for query, (words, compounds) in enumerate(found):
-        whole = dict(zip(words, stems([word.lower() for word in words], settings), strict=True))
-        cut = [parts for word, parts in identifier_parts(words).items() if not df(whole[word])]
+    rows: list[tuple[int, str]] = []
+    for query, (words, compounds) in enumerate(names):
+        term_of = dict(zip(words, stems([word.lower() for word in words], settings), strict=True))
+        cut = [parts for word, parts in identifier_parts(words).items() if not df(term_of[word])]
         parts = stems([part for parts in cut for part in parts], settings)
-        made = {*whole.values(), *parts, *_whole_terms(compounds, settings)}
-        asked += [(query, term) for term in sorted(made - stop or made)]
-    numbers, kept = zip(*asked, strict=True) if asked else ((), ())
-    return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(kept, pa.large_string())})
+        distinct = {*term_of.values(), *parts, *_compound_terms(compounds, settings)}
+        rows += [(query, term) for term in sorted(distinct - stop or distinct)]
+    numbers, terms = zip(*rows, strict=True) if rows else ((), ())
+    return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(terms, pa.large_string())})
 
 
 def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
-    """What WORD and what COMPOUND finds in each of a few texts."""
+    """The matches of WORD and those of COMPOUND in each of a few texts."""
     simple = {n for n, text in enumerate(texts) if text.isascii() and not _LONG_RUN.search(text)}
     words, compounds = (
-        [pattern.findall(text) if place in simple else [] for place, text in enumerate(texts)]
+        [pattern.findall(text) if row in simple else [] for row, text in enumerate(texts)]
         for pattern in _ASCII_NAMES
     )
-    if others := [place for place, text in enumerate(texts) if place not in simple]:
-        column = pl.Series([texts[place] for place in others], dtype=pl.String)
+    if others := [row for row, text in enumerate(texts) if row not in simple]:
+        column = pl.Series([texts[row] for row in others], dtype=pl.String)
         for lists, pattern in ((words, WORD), (compounds, COMPOUND)):
-            for place, found in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
-                lists[place] = found
+            for row, found in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
+                lists[row] = found
     return words, compounds
 
 
@@ -336,13 +340,13 @@ def identifier_parts(words: Iterable[str]) -> dict[str, list[str]]:
     cut = [word for word in words if "_" in word or any(map(str.isupper, word[1:]))]
     lists = {word: _ascii_parts(word) for word in cut if word.isascii() and len(word) < _LONG}
     if others := [word for word in cut if word not in lists]:
-        found = pl.Series("word", others).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
-        lists |= zip(others, found, strict=True)
+        part_lists = pl.Series("word", others).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
+        lists |= zip(others, part_lists, strict=True)
     return {word: [part.lower() for part in lists[word] if part] for word in cut}
 
 
 def _ascii_parts(word: str) -> list[str]:
-    """What `_parts` makes of a word of ASCII."""
+    """The result of `_parts` for a word of ASCII."""
     marked = word
     for hump in _ASCII_HUMPS:
         marked = hump.sub(r"\1_\2", marked)
@@ -351,9 +355,9 @@ def _ascii_parts(word: str) -> list[str]:
     return at_humps if shortest >= PART_CHARS else word.split("_")
 
 
-def _whole_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
-    """Compounds as terms, addresses of hosts left out."""
-    # What HOST says, for which Python would look for the slash anew behind each dot.
+def _compound_terms(compounds: Sequence[str], settings: TermSettings) -> list[str]:
+    """Compounds as terms, without addresses of hosts."""
+    # The meaning of HOST; as a pattern, Python would search for the slash again after each dot.
     split = [(name, name.partition("/")) for name in (compound.lower() for compound in compounds)]
     names = [
         re.sub(DIFF_PREFIX, "", name) for name, (host, slash, _) in split if not slash or "." not in host

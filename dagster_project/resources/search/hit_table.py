@@ -62,18 +62,18 @@ class _Marked(NamedTuple):
     places: list[dict[str, int] | None]
 
 
-def _stored(hit: Mapping[str, Any], texts: Mapping[int, str]) -> list[snippets.Piece]:
+def _stored(hit: Mapping[str, Any], texts: Mapping[int, str]) -> list[snippets.StoredText]:
     """The pieces of the stored text that a hit's text was made from; none where there is no such text."""
     if hit["text_no"] not in texts:
         return []
-    return snippets.pieces(
+    return snippets.stored_texts(
         texts[hit["text_no"]], sorted((s["byte_start"], s["byte_end"]) for s in hit["spans"])
     )
 
 
-def _marked(text: str, stored: Sequence[snippets.Piece], matching: Mapping[str, str]) -> _Marked:
+def _marked(text: str, stored: Sequence[snippets.StoredText], matching: Mapping[str, str]) -> _Marked:
     made = snippets.snippet(text, matching)
-    found = snippets.stored_places(made, stored, matching)
+    found = snippets.stored_ranges(made, stored, matching)
     return _Marked(made, [p and {"byte_start": p[0], "byte_end": p[1]} for p in found])
 
 

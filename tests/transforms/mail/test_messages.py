@@ -530,7 +530,7 @@ def test_an_id_that_looks_told_apart_hides_no_mail():
 def test_what_is_kept_does_not_depend_on_the_order(mails, rng):
     raws = [with_files(*files).replace(b"text", text.encode(), 1) for text, files in mails]
 
-    def kept(order):
+    def retained(order):
         messages, attachments, quarantine = tables(*order)
         assert len(messages) + len(quarantine) == len(order)
         assert len({m["message_id"] for m in messages}) == len(messages)
@@ -539,7 +539,7 @@ def test_what_is_kept_does_not_depend_on_the_order(mails, rng):
         reasons = sorted(q["reason"].partition(":")[0] for q in quarantine)
         return sorted(m["content_hash"] for m in messages), reasons
 
-    assert kept(raws) == kept(rng.sample(raws, len(raws)))
+    assert retained(raws) == retained(rng.sample(raws, len(raws)))
 
 
 def test_a_mail_without_id_gets_a_stable_one():

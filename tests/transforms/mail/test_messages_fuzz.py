@@ -52,13 +52,13 @@ def assert_sound(raw: list[RawMail]) -> MailTables:
 def real_mails() -> list[bytes]:
     """Small mails of the real archives, of each list some; without them, the mails of the shipped sample."""
     files = [*sorted(CORPORA.glob("pgsql/pgsql-*"))[::9], *sorted(CORPORA.glob("linux-erofs/*.gz"))[::12]]
-    found = []
+    raws = []
     for file in files or sorted((ROOT / "data" / "sample").glob("*/*.20*")):
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         mails, _ = split_mbox(data, name=file.name)
         small = [mail.data for mail in mails if len(mail.data) < 12_000]
-        found += [*small[:2], *(raw for raw in small if b"\nContent-Type: multipart/" in raw)][:4]
-    return found
+        raws += [*small[:2], *(raw for raw in small if b"\nContent-Type: multipart/" in raw)][:4]
+    return raws
 
 
 REAL = real_mails()
@@ -156,9 +156,9 @@ def leaves(draw: st.DrawFn, words: list[str]) -> bytes:
         content = base64.encodebytes(content)
     elif encoding == "quoted-printable":
         content = quopri.encodestring(content)
-    shown = draw(st.sampled_from(["", 'Content-Disposition: attachment; filename="f.txt"\n']))
+    disposition = draw(st.sampled_from(["", 'Content-Disposition: attachment; filename="f.txt"\n']))
     kind = draw(st.sampled_from(["text/plain", "text/html", "application/octet-stream"]))
-    head = f"Content-Type: {kind}; charset={charset}\nContent-Transfer-Encoding: {encoding}\n{shown}"
+    head = f"Content-Type: {kind}; charset={charset}\nContent-Transfer-Encoding: {encoding}\n{disposition}"
     return part(head, content)
 
 

@@ -20,7 +20,7 @@ from transforms.retrieval.query_language import (
 from transforms.retrieval.query_rewriting import by_rules
 from transforms.settings.search import TermSettings
 from transforms.text.phrases import holding
-from transforms.text.snippets import Piece, matching_words, snippet, stored_places, words_by_term
+from transforms.text.snippets import StoredText, matching_words, snippet, stored_ranges, words_by_term
 from transforms.text.terms import counted_terms, numbered_terms, parts, query_terms
 
 TIMES, ALLOWED = 10, 25
@@ -31,7 +31,7 @@ def described(text: str) -> object:
     """The snippet of a text in which every word is asked for, and where it stands in a text with one more."""
     words = words_by_term([text], TERMS)
     matching = matching_words(set(words), words)
-    return stored_places(snippet(text, matching), [Piece(0, f"x {text} y")], matching)
+    return stored_ranges(snippet(text, matching), [StoredText(0, f"x {text} y")], matching)
 
 
 WORK: dict[str, Callable[[str], object]] = {

@@ -13,7 +13,7 @@ from tests.examples import examples
 from transforms.text.diffs import binary_ranges, diff_columns, file_starts
 
 
-def told(diff: str, file: str = "", hunk: str = "") -> dict[str, Any]:
+def columns_of(diff: str, file: str = "", hunk: str = "") -> dict[str, Any]:
     """The columns of one diff."""
     frame = pl.DataFrame({"diff": [diff], "file": [file], "hunk": [hunk]})
     return diff_columns(frame).row(0, named=True)
@@ -61,16 +61,16 @@ PLAIN = "12c12,13\n< old\n---\n> new\n> more\n"
 def test_files_functions_and_lines(
     diff: str, files: list[str], functions: list[str], added: str, removed: str
 ) -> None:
-    found = told(diff)
-    assert (found["diff_files"], found["diff_functions"]) == (files, functions)
-    assert (found["added_lex"], found["removed_lex"]) == (added, removed)
-    counts = (found["lines_added"], found["lines_removed"])
+    columns = columns_of(diff)
+    assert (columns["diff_files"], columns["diff_functions"]) == (files, functions)
+    assert (columns["added_lex"], columns["removed_lex"]) == (added, removed)
+    counts = (columns["lines_added"], columns["lines_removed"])
     assert counts == tuple(len(t.split("\n")) if t else 0 for t in (added, removed))
 
 
 def test_a_piece_inside_a_file_and_hunk_knows_both() -> None:
-    found = told("+x\n", "src/a.c", "@@ -1,2 +1,3 @@ static int f(void)")
-    assert (found["diff_files"], found["diff_functions"]) == (["src/a.c"], ["static int f(void)"])
+    columns = columns_of("+x\n", "src/a.c", "@@ -1,2 +1,3 @@ static int f(void)")
+    assert (columns["diff_files"], columns["diff_functions"]) == (["src/a.c"], ["static int f(void)"])
 
 
 LINES = st.sampled_from(
@@ -82,8 +82,8 @@ LINES = st.sampled_from(
 @examples(100)
 def test_every_word_is_added_removed_or_stays(lines: list[str]) -> None:
     diff = "\n".join(lines)
-    found = told(diff)
-    words = [w for part in ("added_lex", "removed_lex", "rest") for w in found[part].split()]
+    columns = columns_of(diff)
+    words = [w for part in ("added_lex", "removed_lex", "rest") for w in columns[part].split()]
     assert sorted(w.strip("+-<>!") for w in words if w.strip("+-<>!")) == sorted(
         w.strip("+-<>!") for w in diff.split() if w.strip("+-<>!")
     )

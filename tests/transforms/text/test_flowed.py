@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transforms.text.flowed import flowed_text, span_text
 
 
-def whole(body: str, *, del_sp: bool = False) -> str:
+def unwrapped(body: str, *, del_sp: bool = False) -> str:
     return flowed_text(body, 0, len(body), del_sp=del_sp)
 
 
@@ -41,7 +41,7 @@ def whole(body: str, *, del_sp: bool = False) -> str:
     ],
 )  # fmt: skip
 def test_what_was_written(stored: str, text: str):
-    assert whole(stored) == text
+    assert unwrapped(stored) == text
 
 
 def test_the_example_of_section_5():
@@ -49,7 +49,7 @@ def test_the_example_of_section_5():
         ">>>Take some more tea.\n>> I've had nothing yet, so I can't take more.\n> You mean you can't take \n"
         "> LESS, it's very easy to take \n> MORE than nothing.\n"
     )
-    assert whole(stored) == (
+    assert unwrapped(stored) == (
         ">>> Take some more tea.\n>> I've had nothing yet, so I can't take more.\n"
         "> You mean you can't take LESS, it's very easy to take MORE than nothing.\n"
     )
@@ -65,7 +65,7 @@ def test_the_example_of_section_5():
     ],
 )
 def test_del_sp_takes_the_last_blank(stored: str, text: str):
-    assert whole(stored, del_sp=True) == text
+    assert unwrapped(stored, del_sp=True) == text
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ LINES = st.lists(
 @given(LINES, st.booleans())
 def test_no_word_is_lost_and_no_line_is_added(lines: list[str], del_sp: bool):
     stored = "".join(lines)
-    text = whole(stored, del_sp=del_sp)
+    text = unwrapped(stored, del_sp=del_sp)
     assert text.count("\n") <= stored.count("\n")
     for sign in "aé-":
         assert text.count(sign) == stored.count(sign)
@@ -115,4 +115,4 @@ def test_spans_that_end_at_hard_breaks_add_up(lines: list[str], data: st.DataObj
     stored = "".join(lines)
     hard = [n for n, line in enumerate(lines) if not line.endswith(" \n")]
     cut = sum(map(len, lines[: data.draw(st.sampled_from(hard)) + 1])) if hard else 0
-    assert flowed_text(stored, 0, cut) + flowed_text(stored, cut, len(stored)) == whole(stored)
+    assert flowed_text(stored, 0, cut) + flowed_text(stored, cut, len(stored)) == unwrapped(stored)

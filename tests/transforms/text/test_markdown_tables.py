@@ -11,7 +11,7 @@ from tests.examples import examples
 from transforms.text.markdown_tables import table
 
 PAGE = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
-PIECES = [
+TOKENS = [
     "![x](http://evil/p)",
     "[a](b)",
     "<img src=x>",
@@ -31,7 +31,7 @@ PIECES = [
 ]
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@given(st.lists(st.sampled_from(TOKENS), max_size=12).map("".join))
 @examples(200)
 def test_a_cell_is_shown_as_it_is_and_is_no_markup(text: str):
     tokens = PAGE.parse(table(["one", "two"], [[text, "last"]]))
@@ -39,8 +39,8 @@ def test_a_cell_is_shown_as_it_is_and_is_no_markup(text: str):
     assert len(cells) == 4 and not [token for token in tokens if token.type == "html_block"]
     kinds = {child.type for cell in cells for child in cell.children or ()}
     assert kinds <= {"text", "text_special"}
-    shown = "".join(child.content for child in cells[2].children or ())
-    assert shown == " ".join(text.split())
+    content = "".join(child.content for child in cells[2].children or ())
+    assert content == " ".join(text.split())
 
 
 @pytest.mark.parametrize("sign", ["\x1b", "\u202e", "\u200b"])

@@ -52,8 +52,8 @@ def naive(text: str, phrase: str) -> bool:
 def test_a_phrase_is_found_where_its_words_stand_side_by_side(times: int, text: str, phrase: str):
     # The long phrase has the short one behind a sentence that both texts begin with.
     lead = f"{SENTENCE} " if times > 1 else ""
-    found = holding(pl.Series([lead + text, None], dtype=pl.String), lead + phrase)
-    assert found.to_list() == [naive(lead + text, lead + phrase), False]
+    matches = holding(pl.Series([lead + text, None], dtype=pl.String), lead + phrase)
+    assert matches.to_list() == [naive(lead + text, lead + phrase), False]
 
 
 @pytest.mark.parametrize("changed", [None, "checker", "C++", "back"])

@@ -1,4 +1,4 @@
-"""What is masked before a text leaves this machine, and what is left as it is."""
+"""Redaction masks secrets before a text leaves this machine and leaves other text unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MASKED = [
     ("Ann <ann.lee+x@mail.example.org> wrote", "Ann <[email]> wrote"),
     ("call +49 30 1234567 or (415) 555-2671", "call [phone] or [phone]"),
 ]
-LEFT_ALONE = [
+HARMLESS = [
     "commit 3f2504e04f8911d39a0c0305e82c3301aabbccdd",
     "-----BEGIN PUBLIC KEY-----",
     "a header -----BEGIN PRIVATE KEY----- without a key",
@@ -61,22 +61,22 @@ LEFT_ALONE = [
 
 @pytest.mark.parametrize(("text", "expected"), MASKED, ids=[m[1][:30] for m in MASKED])
 def test_a_secret_is_masked_and_the_rest_stays(text: str, expected: str):
-    made = screened(["nothing", text], MASK)
-    assert made.texts == ["nothing", expected]
-    assert sum(made.found.values()) == expected.count("[")
-    assert screened(made.texts, MASK).texts == made.texts
+    result = screened(["nothing", text], MASK)
+    assert result.texts == ["nothing", expected]
+    assert sum(result.finds.values()) == expected.count("[")
+    assert screened(result.texts, MASK).texts == result.texts
 
 
-@pytest.mark.parametrize("text", LEFT_ALONE)
-def test_what_only_looks_like_a_secret_is_left_alone(text: str):
-    made = screened([text], MASK)
-    assert (made.texts, made.found) == ([text], {})
+@pytest.mark.parametrize("text", HARMLESS)
+def test_text_that_only_resembles_a_secret_is_unchanged(text: str):
+    result = screened([text], MASK)
+    assert (result.texts, result.finds) == ([text], {})
 
 
-def test_a_text_is_held_back_whole_where_the_settings_say_so():
-    made = screened([f"the key is {AWS}", "ann@example.org", "fine"], SafetySettings(secrets="hold"))
-    assert made.texts == ["[held back: cloud_key]", "[email]", "fine"]
-    assert (made.held, dict(made.found)) == (1, {"cloud_key": 1, "email": 1})
+def test_the_whole_text_is_withheld_if_the_settings_say_so():
+    result = screened([f"the key is {AWS}", "ann@example.org", "fine"], SafetySettings(secrets="hold"))
+    assert result.texts == ["[held back: cloud_key]", "[email]", "fine"]
+    assert (result.withheld, dict(result.finds)) == (1, {"cloud_key": 1, "email": 1})
 
 
 @pytest.mark.parametrize("settings", [MASK, SafetySettings(secrets="send", emails="send", phones="send")])
@@ -87,13 +87,13 @@ def test_a_text_that_cannot_be_encoded_is_sent_all_the_same(settings: SafetySett
 def test_what_the_settings_let_through_is_sent():
     texts = [text for text, _ in MASKED]
     sent = screened(texts, SafetySettings(secrets="send", emails="send", phones="send"))
-    assert (sent.texts, sent.found) == (texts, {})
+    assert (sent.texts, sent.finds) == (texts, {})
     assert screened(["ann@example.org " + AWS], SafetySettings(emails="send")).texts == [
         "ann@example.org [cloud_key]"
     ]
 
 
-@given(st.lists(st.sampled_from([m[0] for m in MASKED] + LEFT_ALONE), min_size=1, max_size=6), st.text())
+@given(st.lists(st.sampled_from([m[0] for m in MASKED] + HARMLESS), min_size=1, max_size=6), st.text())
 def test_screening_twice_is_screening_once(parts: list[str], between: str):
     once = screened([between.join(parts)], MASK).texts
     assert screened(once, MASK).texts == once
@@ -106,4 +106,4 @@ def test_what_is_sent_goes_by_its_own_hash():
     rows = {r["text"]: r["text_hash"] for r in sent.texts.to_pyarrow().to_pylist()}
     assert rows == {t: text_hash(t) for t in ("fine", "one [cloud_key]")}
     assert sent.renamed == dict.fromkeys((text_hash(t) for t in texts[1:]), text_hash("one [cloud_key]"))
-    assert sent.found == {"cloud_key": 2}
+    assert sent.finds == {"cloud_key": 2}

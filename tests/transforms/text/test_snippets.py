@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.settings.search import TermSettings
-from transforms.text.snippets import Snippet, matching_words, pieces, stored_places, words_by_term
+from transforms.text.snippets import Snippet, matching_words, stored_ranges, stored_texts, words_by_term
 from transforms.text.snippets import snippet as cut_snippet
 from transforms.text.terms import query_terms
 
@@ -21,13 +21,13 @@ WORDS = st.lists(
 
 def snippet(text: str, query: str, settings: TermSettings, length: int = 240) -> Snippet:
     """The snippet of a text for the words of a query."""
-    wanted = set(query_terms([query], settings).column("term").to_pylist())
-    return cut_snippet(text, matching_words(wanted, words_by_term([text], settings)), length)
+    query_words = set(query_terms([query], settings).column("term").to_pylist())
+    return cut_snippet(text, matching_words(query_words, words_by_term([text], settings)), length)
 
 
 def marked(text: str, query: str, length: int = 240) -> list[str]:
-    made = snippet(text, query, SETTINGS, length)
-    return [made.text[a:b] for a, b in made.highlights]
+    result = snippet(text, query, SETTINGS, length)
+    return [result.text[a:b] for a, b in result.highlights]
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,21 @@ def test_the_window_with_most_distinct_terms_is_shown():
 
 
 def test_a_cut_is_shown_at_both_ends():
-    made = snippet(f"{LONG} fox {LONG}", "fox", SETTINGS, 100)
-    assert made.text.startswith("\u2026 ") and made.text.endswith(" \u2026")
+    result = snippet(f"{LONG} fox {LONG}", "fox", SETTINGS, 100)
+    assert result.text.startswith("\u2026 ") and result.text.endswith(" \u2026")
 
 
 @given(WORDS, st.sampled_from(["fox", "dog fox", "pg_stat", "nothing", ""]), st.integers(20, 120))
 def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(
     words: list[str], query: str, length: int
 ):
-    made = snippet(" ".join(words), query, SETTINGS, length)
-    assert len(made.text) <= length + len("\u2026 ") + len(" \u2026")
-    assert "\n" not in made.text
+    result = snippet(" ".join(words), query, SETTINGS, length)
+    assert len(result.text) <= length + len("\u2026 ") + len(" \u2026")
+    assert "\n" not in result.text
     last = 0
-    for start, end in made.highlights:
-        assert last <= start < end <= len(made.text)
-        assert made.text[start:end].strip() == made.text[start:end]
+    for start, end in result.highlights:
+        assert last <= start < end <= len(result.text)
+        assert result.text[start:end].strip() == result.text[start:end]
         last = end
 
 
@@ -91,12 +91,12 @@ def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(
 def test_highlighted_words_are_found_in_the_stored_text(
     shown: str, stored: str, spans: list[tuple[int, int]] | None, expected: list[bytes | None]
 ):
-    wanted = {"compactor"}
+    query_words = {"compactor"}
     data = stored.encode()
-    held = pieces(stored, spans or [(0, len(data))])
-    by_term = words_by_term([shown, *(piece.text for piece in held)], SETTINGS)
-    matching = matching_words(wanted, by_term)
-    made = cut_snippet(shown, matching)
-    places = stored_places(made, held, matching)
-    assert [p and data[p[0] : p[1]] for p in places] == expected
-    assert len(places) == len(made.highlights)
+    segments = stored_texts(stored, spans or [(0, len(data))])
+    by_term = words_by_term([shown, *(segment.text for segment in segments)], SETTINGS)
+    matching = matching_words(query_words, by_term)
+    result = cut_snippet(shown, matching)
+    ranges = stored_ranges(result, segments, matching)
+    assert [p and data[p[0] : p[1]] for p in ranges] == expected
+    assert len(ranges) == len(result.highlights)

@@ -76,14 +76,14 @@ def test_words_are_runs_of_letters_digits_and_underscores(text: str, expected: l
     ids=lambda s: str(s.stemmer) if isinstance(s, TermSettings) else "",
 )
 def test_terms_are_stemmed_as_the_settings_say(settings: TermSettings, expected: list[str]):
-    found = terms("indexing connections", settings)
-    assert [f.startswith(e[:5]) for f, e in zip(found, expected, strict=True)] == [True, True]
+    result = terms("indexing connections", settings)
+    assert [f.startswith(e[:5]) for f, e in zip(result, expected, strict=True)] == [True, True]
     if settings.stemmer != "german":
-        assert found == expected
+        assert result == expected
 
 
 @pytest.mark.parametrize(
-    ("known", "expected"),
+    ("indexed", "expected"),
     [
         ([], ["block", "pg", "pg_wal", "read", "readblock", "wal"]),
         (["readblock"], ["pg", "pg_wal", "readblock", "wal"]),
@@ -91,9 +91,11 @@ def test_terms_are_stemmed_as_the_settings_say(settings: TermSettings, expected:
     ],
     ids=str,
 )
-def test_an_identifier_is_asked_in_parts_only_where_it_stands_nowhere(known: list[str], expected: list[str]):
-    asked = query_terms(["readBlock pg_wal"], PLAIN, df=lambda term: int(term in known))
-    assert asked.column("term").to_pylist() == expected
+def test_a_query_has_the_parts_of_an_identifier_only_if_no_chunk_has_it(
+    indexed: list[str], expected: list[str]
+):
+    query = query_terms(["readBlock pg_wal"], PLAIN, df=lambda term: int(term in indexed))
+    assert query.column("term").to_pylist() == expected
 
 
 def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
@@ -131,8 +133,8 @@ def test_occurrences_are_counted_by_chunk_and_field():
 
 def test_context_is_a_field_of_its_own():
     nothing = pa.table({name: pa.array([], pa.string()) for name in ("chunk_id", "text_lex", "quote_lex")})
-    made = context_terms(pa.table({"chunk_id": ["a"], "context": ["a fox"]}), nothing, PLAIN)
-    assert [(r["field"], r["term"]) for r in made.to_pylist()] == [("context", "a"), ("context", "fox")]
+    table = context_terms(pa.table({"chunk_id": ["a"], "context": ["a fox"]}), nothing, PLAIN)
+    assert [(r["field"], r["term"]) for r in table.to_pylist()] == [("context", "a"), ("context", "fox")]
 
 
 def test_no_chunks_make_no_terms():
@@ -151,8 +153,8 @@ def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     names = [str(n) for n in range(len(texts))]
     table = chunks(names, text_lex=texts, title=texts, removed_lex=texts, diff_functions=[[t] for t in texts])
     indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, defaults).to_pylist()}
-    asked = {(str(r["query"]), r["term"]) for r in query_terms(texts, defaults).to_pylist()}
-    assert indexed == asked
+    queried = {(str(r["query"]), r["term"]) for r in query_terms(texts, defaults).to_pylist()}
+    assert indexed == queried
 
 
 @examples(60)
@@ -194,7 +196,7 @@ def test_names_in_ascii_are_those_that_polars_finds(texts: list[str]):
     expected = [column.str.extract_all(p).to_list() for p in (terms_module.WORD, terms_module.COMPOUND)]
     assert list(terms_module.names_in(texts)) == expected
     beside = [*texts, "Größe fs/größe.c"]
-    assert [found[:-1] for found in terms_module.names_in(beside)] == expected
+    assert [names[:-1] for names in terms_module.names_in(beside)] == expected
     assert terms_module.names_in(beside)[1][-1] == ["fs/größe.c"]
 
 

@@ -13,11 +13,11 @@ from transforms.mail.blocks.lines import (
     Lines,
     Mask,
     byte_table,
-    counted,
-    covered,
+    counts_before,
     last_true,
     next_at,
     next_true,
+    rows_within,
 )
 from transforms.mail.blocks.words import Words
 
@@ -52,11 +52,11 @@ def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask, min_lines: i
     breaker = ~(code | neutral) | lines.first
     group, stop = last_true(breaker), np.append(next_true(breaker), lines.n)[1:]
     inside = (last_true(code) >= np.maximum(group, 0)) & (next_true(code) < stop)
-    count = counted(code)
+    count = counts_before(code)
     enough = count[stop] - count[np.maximum(group, 0)] >= min_lines
-    kept = inside & (neutral | code) & (enough | (lines.kind == CODE))
-    weak = kept & (author | (lines.blank & ~diff))
-    lines.mark(kept & (author | lines.blank), CODE)
+    selected = inside & (neutral | code) & (enough | (lines.kind == CODE))
+    weak = selected & (author | (lines.blank & ~diff))
+    lines.mark(selected & (author | lines.blank), CODE)
     lines.inferred[weak] = True
     lines.inferred[(lines.kind == CODE) & diff] = False
     _mark_reports(lines, words, diff)
@@ -85,7 +85,7 @@ def _shortlogs(lines: Lines, author: Mask) -> Mask:
     names = lines.matches(rules.SHORTLOG, author & (lines.last == ord(":")) & lines.shifted(indented, -1))
     rows = np.flatnonzero(names)
     stops = np.minimum(next_at(~(indented | names), rows), lines.message_end[rows])
-    return covered(rows, stops, lines.n)
+    return rows_within(rows, stops, lines.n)
 
 
 def _sessions(lines: Lines, words: Words, author: Mask, rich: Mask) -> Mask:
@@ -111,7 +111,7 @@ def _dense_paragraphs(
     out = np.zeros_like(author)
     out[author] = full[run]
     # Prose that leads to code or thanks below it has signs on one side only.
-    begins, total = last_true(opening), counted(sign)
+    begins, total = last_true(opening), counts_before(sign)
     ends = np.append(next_true(opening | ~author), lines.n)[1:]
     rows = np.flatnonzero(out)
     bare = LETTER[lines.byte] & (lines.indent < 2) & (words.symbols + words.columns == 0)

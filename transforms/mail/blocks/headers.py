@@ -12,11 +12,11 @@ from transforms.mail.blocks.lines import (
     QUOTE,
     Lines,
     Mask,
-    counted,
-    covered,
+    counts_before,
     last_true,
     next_at,
     next_true,
+    rows_within,
 )
 
 # Lines that an attribution is folded over, the first not counted.
@@ -52,7 +52,7 @@ def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
     marked = lines.matches(rules.OTHER_MARK, lines.author())
     starts = np.flatnonzero(below)
     ends = np.minimum(next_at(~marked, starts), lines.message_end[starts])
-    quoted = covered(starts, ends, lines.n)
+    quoted = rows_within(starts, ends, lines.n)
     lines.mark(quoted, QUOTE)
     lines.depth[quoted] = 1
 
@@ -91,11 +91,13 @@ def _folded(lines: Lines, last: Mask, start: Mask) -> Mask:
     reach = np.where(opening[ends - above], above, above - 1)
     header = np.zeros(lines.n, dtype=bool)
     for step in range(FOLDS, 0, -1):
-        maybe = ends[(reach >= step)]
-        maybe = maybe[(start | opening)[maybe - step] & ~header[maybe]]
-        whole = lines.spans_matching(rules.FOLDED_ATTRIBUTION, maybe - step, maybe)
-        found = maybe[whole & ~lines.spans_matching(rules.SENTENCE_BREAK, maybe - step, maybe)]
-        header |= covered(found - step, found + 1, lines.n)
+        candidates = ends[(reach >= step)]
+        candidates = candidates[(start | opening)[candidates - step] & ~header[candidates]]
+        matching = lines.spans_matching(rules.FOLDED_ATTRIBUTION, candidates - step, candidates)
+        last_rows = candidates[
+            matching & ~lines.spans_matching(rules.SENTENCE_BREAK, candidates - step, candidates)
+        ]
+        header |= rows_within(last_rows - step, last_rows + 1, lines.n)
     return header
 
 
@@ -128,15 +130,15 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     starts = run & (~lines.shifted(run, 1) | lines.first)
     rows = np.flatnonzero(starts)
     stop = np.minimum(next_at(~run | (lines.first & ~starts), rows), lines.message_end[rows])
-    total = counted(field)
+    total = counts_before(field)
     fields = total[stop] - total[rows]
     origin = (original | lines.shifted(original, 1))[rows]
     top = last_true(~lines.blank & lines.first)[rows] == rows
-    addressed = counted(lines.matches(rules.FIELD_TO, field))
+    addressed = counts_before(lines.matches(rules.FIELD_TO, field))
     outlook = original[rows] | (sender[rows] & (fields >= 3) & (addressed[stop] > addressed[rows]))
-    kept = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
+    selected = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
     openings[rows[outlook & ~top]] = True
-    return covered(rows[kept], stop[kept], lines.n) & author, openings
+    return rows_within(rows[selected], stop[selected], lines.n) & author, openings
 
 
 def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
@@ -159,7 +161,7 @@ def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
 def _below_banners(lines: Lines, original: Mask) -> Mask:
     """Rows that stand close below a banner."""
     rows = np.flatnonzero(original)
-    return covered(rows, np.minimum(rows + BLOCK_LINES + 1, lines.message_end[rows]), lines.n)
+    return rows_within(rows, np.minimum(rows + BLOCK_LINES + 1, lines.message_end[rows]), lines.n)
 
 
 def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
@@ -171,7 +173,7 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
     if not to.any():
         return dates
     rows = np.flatnonzero(to)
-    near = covered(np.maximum(rows - NOTES_LINES // 2, lines.message_start[rows]), rows, lines.n)
+    near = rows_within(np.maximum(rows - NOTES_LINES // 2, lines.message_start[rows]), rows, lines.n)
     date = lines.matches(rules.NOTES_DATE, author & near & digits)
     subject = np.append(next_true(lines.matches(rules.NOTES_SUBJECT, author)), lines.n)
     next_to = np.append(next_true(to), lines.n)
@@ -194,12 +196,12 @@ def _mark_history(lines: Lines, dated: Mask, openings: Mask, diff: Mask) -> None
     An attribution counts only below two lines of text, in a mail that marks no quotes behind it.
     """
     quote = lines.kind == QUOTE
-    above = counted(lines.author())
+    above = counts_before(lines.author())
     rows = np.arange(lines.n)
     quoteless = np.minimum(next_true(quote), next_true(diff)) >= lines.message_end
     late = dated & quoteless & (above[rows] - above[lines.message_start] >= 2)
     opening = np.flatnonzero(late | (openings & ~quote[lines.next_filled] & quoteless))
-    text = covered(opening, lines.message_end[opening], lines.n)
+    text = rows_within(opening, lines.message_end[opening], lines.n)
     text &= (lines.kind == AUTHOR) | (lines.kind == CODE)
     lines.mark(text, QUOTE, inferred=True)
     lines.depth[text] = 1

@@ -93,14 +93,14 @@ def last_true(mask: Mask) -> Rows:
     return np.repeat(rows, counts)
 
 
-def counted(mask: Mask) -> Counts:
+def counts_before(mask: Mask) -> Counts:
     """How often `mask` holds before each row; one entry more than rows."""
     total = np.zeros(len(mask) + 1, dtype=np.int32)
     np.cumsum(mask, dtype=np.int32, out=total[1:])
     return total
 
 
-def covered(starts: Rows, ends: Rows, n: int) -> Mask:
+def rows_within(starts: Rows, ends: Rows, n: int) -> Mask:
     """Rows inside one of the half-open intervals."""
     if not len(starts):
         return np.zeros(n, dtype=bool)
@@ -200,8 +200,8 @@ class Lines:
         """The bytes of the rows `among`, line ends included, one behind the other."""
         offsets = pa.py_buffer(np.append(self.starts, len(self.data)))
         lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.n, [None, offsets, self.buffer])
-        taken = lines.take(pa.array(np.flatnonzero(among))).buffers()[2]
-        return np.frombuffer(taken or b"", dtype=np.uint8)
+        selected = lines.take(pa.array(np.flatnonzero(among))).buffers()[2]
+        return np.frombuffer(selected or b"", dtype=np.uint8)
 
     def _texts(self, heads: Rows, stops: Rows) -> pa.LargeBinaryArray:
         """Lines at even places, what stands between them at odd ones, without a copy of the bytes."""
@@ -219,8 +219,8 @@ class Lines:
         if not len(rows):
             return np.zeros(0, dtype=bool)
         texts = (self.tail_texts if tail else self.head_texts).take(pa.array(2 * rows))
-        found: Mask = pc.match_substring_regex(texts, rule.pattern).to_numpy(zero_copy_only=False)
-        return found
+        result: Mask = pc.match_substring_regex(texts, rule.pattern).to_numpy(zero_copy_only=False)
+        return result
 
     def matches(self, rule: Rule, among: Mask, tail: bool = False) -> Mask:
         """Rows of those `among` whose head, or tail, matches."""
@@ -237,10 +237,10 @@ class Lines:
             return np.zeros(0, dtype=bool)
         heads = np.maximum(self.heads[starts], self.stops[ends] - 2 * READ_BYTES).tolist()
         texts = [self.view[a:b].tobytes() for a, b in zip(heads, self.stops[ends].tolist(), strict=True)]
-        found: Mask = pc.match_substring_regex(pa.array(texts, pa.large_binary()), rule.pattern).to_numpy(
+        result: Mask = pc.match_substring_regex(pa.array(texts, pa.large_binary()), rule.pattern).to_numpy(
             zero_copy_only=False
         )
-        return found
+        return result
 
     def shifted(self, mask: Mask, by: int) -> Mask:
         """`mask` moved down by `by` rows (up if negative) within each mail, false where nothing comes in."""

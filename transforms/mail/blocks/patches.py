@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.mail.blocks import rules
-from transforms.mail.blocks.lines import CODE, SPACE, Lines, Mask, byte_table, covered, next_at
+from transforms.mail.blocks.lines import CODE, SPACE, Lines, Mask, byte_table, next_at, rows_within
 
 STAT_END = byte_table(b"0123456789+-)s")
 CONTEXT_MARK = byte_table(b" !+-")
@@ -36,8 +36,8 @@ def _hunks(lines: Lines, heads: Mask) -> Mask:
     if not len(rows):
         return heads
     counts = pc.extract_regex(lines.head_texts.take(pa.array(2 * rows)), rules.HUNK)
-    known = counts.is_valid().to_numpy(zero_copy_only=False)
-    rows, counts = rows[known], counts.drop_null()
+    valid = counts.is_valid().to_numpy(zero_copy_only=False)
+    rows, counts = rows[valid], counts.drop_null()
     if not len(rows):
         return heads
     old, new = (_line_counts(counts.field(name), lines.n) for name in ("old", "new"))
@@ -49,13 +49,13 @@ def _hunks(lines: Lines, heads: Mask) -> Mask:
     stop = next_at(~(plain | minus | plus | note), np.minimum(rows + 1, lines.n - 1))
     last = np.maximum(np.searchsorted(olds, olds[rows] + old), np.searchsorted(news, news[rows] + new))
     ends = np.minimum(np.minimum(last + 1, stop), lines.message_end[rows])
-    return covered(rows, np.maximum(ends, rows + 1), lines.n)
+    return rows_within(rows, np.maximum(ends, rows + 1), lines.n)
 
 
 def _line_counts(texts: pa.Array, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Counts of a hunk header; a missing one is 1, and none is larger than the batch."""
-    given = pc.if_else(pc.equal(pc.binary_length(texts), 0), b"1", texts)
-    numbers = given.cast(pa.string()).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    filled = pc.if_else(pc.equal(pc.binary_length(texts), 0), b"1", texts)
+    numbers = filled.cast(pa.string()).cast(pa.int64()).to_numpy(zero_copy_only=False)
     return np.minimum(numbers, most)
 
 
@@ -70,7 +70,7 @@ def _context_hunks(lines: Lines, head: Mask) -> Mask:
     stop |= lines.first
     rows = np.flatnonzero(context)
     following = np.minimum(rows + 1, lines.n - 1)
-    return covered(rows, np.minimum(next_at(stop, following), lines.message_end[rows]), lines.n)
+    return rows_within(rows, np.minimum(next_at(stop, following), lines.message_end[rows]), lines.n)
 
 
 def _binary_patches(lines: Lines, diff: Mask) -> Mask:
@@ -81,7 +81,7 @@ def _binary_patches(lines: Lines, diff: Mask) -> Mask:
     rows = np.flatnonzero(heads)
     body = lines.matches(rules.BINARY_LINE, lines.author()) | lines.blank
     following = np.minimum(rows + 1, lines.n - 1)
-    return covered(rows, np.minimum(next_at(~body, following), lines.message_end[rows]), lines.n)
+    return rows_within(rows, np.minimum(next_at(~body, following), lines.message_end[rows]), lines.n)
 
 
 def _git_version(lines: Lines, diff: Mask) -> Mask:

@@ -15,9 +15,9 @@ from transforms.mail.blocks.lines import (
     Mask,
     Rows,
     byte_table,
-    counted,
-    covered,
+    counts_before,
     next_at,
+    rows_within,
 )
 
 MAX_FOLDED_LINES = 8
@@ -54,7 +54,7 @@ def _python_sessions(lines: Lines, marked: Mask) -> Mask:
     third = lines.data[np.minimum(lines.heads + 3, len(lines.data) - 1)]
     python = lines.matches(rules.PYTHON_PROMPT, marked & (third == 32))
     if python.any():
-        plain = counted(marked & (lines.pair != ord(">") * 257))
+        plain = counts_before(marked & (lines.pair != ord(">") * 257))
         python &= plain[lines.message_end] == plain[lines.message_start]
     return python
 
@@ -69,13 +69,13 @@ def _count_marks(lines: Lines, rows: Rows) -> None:
         lines.depth[rows[mark]] += 1
         gap = np.where(mark, 0, gap + 1).astype(np.int8)
         at = at + 1
-        going = (mark | (((byte == 32) | (byte == 9)) & (gap <= 3))) & (at < stops)
-        rows, at, stops, gap = rows[going], at[going], stops[going], gap[going]
+        inside = (mark | (((byte == 32) | (byte == 9)) & (gap <= 3))) & (at < stops)
+        rows, at, stops, gap = rows[inside], at[inside], stops[inside], gap[inside]
         if not len(rows):
             return
     for row in rows.tolist():
-        found = rules.QUOTE_MARKS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
-        lines.depth[row] = found.group().count(b">") if found else 1
+        match = rules.QUOTE_MARKS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
+        lines.depth[row] = match.group().count(b">") if match else 1
 
 
 def _mark_folded(lines: Lines) -> None:
@@ -92,25 +92,27 @@ def _mark_folded(lines: Lines) -> None:
     heads |= below & (size <= 24) & FOLDED[lines.byte]
     rows = np.flatnonzero(heads & author)
     stops = np.minimum(next_at(~author, rows), lines.n - 1)
-    kept = quote[stops] & (lines.depth[stops] == lines.depth[rows - 1]) & (stops - rows <= MAX_FOLDED_LINES)
-    kept &= stops < lines.message_end[rows]
-    lines.mark(covered(rows[kept], stops[kept], lines.n), QUOTE, inferred=True)
-    for row, stop in zip(rows[kept].tolist(), stops[kept].tolist(), strict=True):
+    selected = (
+        quote[stops] & (lines.depth[stops] == lines.depth[rows - 1]) & (stops - rows <= MAX_FOLDED_LINES)
+    )
+    selected &= stops < lines.message_end[rows]
+    lines.mark(rows_within(rows[selected], stops[selected], lines.n), QUOTE, inferred=True)
+    for row, stop in zip(rows[selected].tolist(), stops[selected].tolist(), strict=True):
         lines.depth[row:stop] = lines.depth[row - 1]
 
 
 def mark_initials(lines: Lines, supercite: Mask) -> None:
     """Marks quotes behind initials (`XY> text`) where a mail has two of the same or names their owner."""
-    maybe = lines.author() & LETTER[lines.byte] & (lines.indent <= 1)
-    rows = np.flatnonzero(maybe)
+    candidates = lines.author() & LETTER[lines.byte] & (lines.indent <= 1)
+    rows = np.flatnonzero(candidates)
     near = np.minimum(lines.heads[rows, None] + np.arange(1, 5), len(lines.data) - 1)
     names: dict[tuple[int, bytes], list[int]] = {}
     for row in rows[(lines.data[near] == ord(">")).any(axis=1)].tolist():
-        found = rules.INITIALS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
-        if found and found[1] not in rules.PROMPT_NAMES:
-            names.setdefault((int(lines.m[row]), found[1]), []).append(row)
+        match = rules.INITIALS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
+        if match and match[1] not in rules.PROMPT_NAMES:
+            names.setdefault((int(lines.m[row]), match[1]), []).append(row)
     named = set(lines.m[supercite].tolist())
-    for (mail, _), found_rows in names.items():
-        if len(found_rows) >= 2 or mail in named:
-            lines.kind[found_rows] = QUOTE
-            lines.depth[found_rows] = 1
+    for (mail, _), quote_rows in names.items():
+        if len(quote_rows) >= 2 or mail in named:
+            lines.kind[quote_rows] = QUOTE
+            lines.depth[quote_rows] = 1

@@ -10,8 +10,8 @@ from transforms.mail.blocks.lines import Rule, byte_table
 
 def _words(field: str) -> str:
     """The alternatives of all languages for one field of the table, longest first."""
-    found = {word for language in LANGUAGES for word in _split(str(getattr(language, field)))}
-    return "|".join(sorted(found, key=lambda word: (-len(word), word)))
+    alternatives = {word for language in LANGUAGES for word in _split(str(getattr(language, field)))}
+    return "|".join(sorted(alternatives, key=lambda word: (-len(word), word)))
 
 
 def _split(alternatives: str) -> list[str]:

@@ -14,11 +14,11 @@ from transforms.mail.blocks.lines import (
     Lines,
     Mask,
     Rows,
-    counted,
-    covered,
+    counts_before,
     last_true,
     next_at,
     next_true,
+    rows_within,
 )
 from transforms.mail.blocks.words import Words
 
@@ -39,20 +39,22 @@ NAME_BYTES = 64
 def mark_signatures(lines: Lines, words: Words, diff: Mask, max_lines: int) -> None:
     """Marks signatures and footers, from their mark to the next quote, header, diff or end of the mail."""
     author = lines.author()
-    filled = counted(~lines.blank)
+    filled = counts_before(~lines.blank)
     section = (lines.kind == QUOTE) | (lines.kind == HEADER) | (diff & ~lines.blank) | lines.first
     ends = lines.behind(section & ~_mottos(lines, author, filled, max_lines))
-    left = filled[ends] - filled[np.arange(1, lines.n + 1)]
+    remaining = filled[ends] - filled[np.arange(1, lines.n + 1)]
     dashes = lines.matches(rules.DASHES, author)
     drawn = _drawn_rules(lines, author & ~lines.matches(rules.PGP, author))
-    footer, reach = _footers(lines, author, dashes | drawn | lines.matches(rules.CUT, author), ends, left)
-    footer |= _closing(lines, author, drawn, ends, left) | lines.matches(rules.BROADCAST, author)
+    footer, reach = _footers(
+        lines, author, dashes | drawn | lines.matches(rules.CUT, author), ends, remaining
+    )
+    footer |= _closing(lines, author, drawn, ends, remaining) | lines.matches(rules.BROADCAST, author)
     next_footer = np.minimum(lines.behind(footer), ends)
     own = filled[next_footer] - filled[np.arange(1, lines.n + 1)]
     dashes &= own <= max_lines
     dashes &= (next_footer == ends) | footer[np.minimum(next_footer, lines.n - 1)]
     marks = np.flatnonzero((dashes | footer) & ~lines.first)
-    signature = covered(marks, np.where(dashes, ends, reach)[marks], lines.n)
+    signature = rows_within(marks, np.where(dashes, ends, reach)[marks], lines.n)
     signature |= lines.matches(rules.DEVICE, author) | lines.matches(rules.TIP, author)
     signature |= _armour(lines, author) | _boxes(lines, drawn)
     signature |= _disclaimers(lines, author & ~signature, ends)
@@ -70,27 +72,27 @@ def _drawn_rules(lines: Lines, author: Mask) -> Mask:
     return rule & ~(lines.shifted(table, 1) | lines.shifted(table, -1))
 
 
-def _footers(lines: Lines, author: Mask, marks: Mask, ends: Rows, left: Rows) -> tuple[Mask, Rows]:
+def _footers(lines: Lines, author: Mask, marks: Mask, ends: Rows, remaining: Rows) -> tuple[Mask, Rows]:
     """Marks with words of list footers below them, and where each ends.
 
     A footer in the middle of a long text ends with the paragraph of those words.
     """
     here = np.arange(lines.n)
     rows = np.flatnonzero(marks)
-    near = covered(rows, np.minimum(ends[rows], rows + FOOTER_WORD_LINES + 1), lines.n)
+    near = rows_within(rows, np.minimum(ends[rows], rows + FOOTER_WORD_LINES + 1), lines.n)
     word = lines.behind(lines.matches(rules.FOOTER_WORDS, author & near))
     footer = marks & (word <= here + FOOTER_WORD_LINES) & (word < ends)
     paragraph_end = np.append(next_true(~author), lines.n)[np.minimum(word, lines.n)]
-    return footer, np.where(left <= FOOTER_LINES, ends, np.minimum(paragraph_end, ends))
+    return footer, np.where(remaining <= FOOTER_LINES, ends, np.minimum(paragraph_end, ends))
 
 
-def _closing(lines: Lines, author: Mask, drawn: Mask, ends: Rows, left: Rows) -> Mask:
+def _closing(lines: Lines, author: Mask, drawn: Mask, ends: Rows, remaining: Rows) -> Mask:
     """Rules with a few lines below that end a mail or stand above its quotes; no underlined title."""
     size = lines.stops - lines.heads
     above = np.append(0, size[:-1])
     title = (np.abs(above - size) <= 3) & lines.shifted(author, 1) & rules.UNDERLINE[lines.byte]
     most = np.where(ends == lines.message_end, CLOSING_LINES, CLOSING_LINES_ABOVE_QUOTE)
-    return drawn & lines.shifted(author, -1) & (left >= 1) & (left <= most) & ~title
+    return drawn & lines.shifted(author, -1) & (remaining >= 1) & (remaining <= most) & ~title
 
 
 def _boxes(lines: Lines, drawn: Mask) -> Mask:
@@ -101,9 +103,9 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
     close = lines.behind(drawn)[rows]
     fits = (close - rows <= BOX_LINES) & (close < lines.message_end[rows])
     rows, close = rows[fits], close[fits]
-    notice = counted(lines.matches(rules.AUTOMATIC, covered(rows, close, lines.n) & lines.author()))
-    kept = notice[close] > notice[rows]
-    return covered(rows[kept], close[kept] + 1, lines.n)
+    notice = counts_before(lines.matches(rules.AUTOMATIC, rows_within(rows, close, lines.n) & lines.author()))
+    selected = notice[close] > notice[rows]
+    return rows_within(rows[selected], close[selected] + 1, lines.n)
 
 
 def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
@@ -115,14 +117,14 @@ def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
     starts = last_true(~author | lines.first)[rows] + 1
     starts = np.where(lines.first[starts - 1] & author[starts - 1], starts - 1, starts)
     stops = np.minimum(next_at(~author, rows), lines.message_end[rows])
-    out = covered(starts, stops, lines.n)
+    out = rows_within(starts, stops, lines.n)
     short = lines.matches(rules.SHORT_RULE, author & lines.shifted(out, -1) & ~out)
     return out | short
 
 
 def _near_end(lines: Lines, author: Mask, ends: Rows) -> Mask:
     """Rows with few lines of text below them in their section."""
-    total = counted(author)
+    total = counts_before(author)
     return total[ends] - total[np.arange(lines.n)] <= DISCLAIMER_LINES
 
 
@@ -141,29 +143,29 @@ def _last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) 
     if not len(starts):
         return np.zeros(lines.n, dtype=bool)
     stops = lasts + 1
-    paragraph = covered(starts, stops, lines.n)
-    footer = counted(lines.matches(rules.FOOTER_WORDS, paragraph & final))
+    paragraph = rows_within(starts, stops, lines.n)
+    footer = counts_before(lines.matches(rules.FOOTER_WORDS, paragraph & final))
     short = stops - starts <= NAME_LINES
-    kept = short & (footer[stops] > footer[starts])
+    selected = short & (footer[stops] > footer[starts])
     greeting = lines.matches(rules.GREETING, paragraph & opening)[starts]
     starts = np.where(greeting & (stops - starts > 1), starts + 1, starts)
-    kept |= short & _names_writer(lines, words, starts, stops)
-    return covered(starts[kept], stops[kept], lines.n)
+    selected |= short & _names_writer(lines, words, starts, stops)
+    return rows_within(starts[selected], stops[selected], lines.n)
 
 
 def _names_writer(lines: Lines, words: Words, starts: Rows, stops: Rows) -> Mask:
     """For each paragraph, whether it is a name and how to reach its owner, or a full name and a title."""
-    paragraph = covered(starts, stops, lines.n)
+    paragraph = rows_within(starts, stops, lines.n)
     opening = np.zeros(lines.n, dtype=bool)
     opening[starts] = True
-    contact = counted(lines.matches(rules.CONTACT, paragraph & (words.symbols > 0)))
-    prose = counted(paragraph & (words.small > 3))
+    contact = counts_before(lines.matches(rules.CONTACT, paragraph & (words.symbols > 0)))
+    prose = counts_before(paragraph & (words.small > 3))
     plain = (stops - starts > 1) & (prose[stops] == prose[starts]) & (starts > lines.message_start[starts])
     reached = lines.matches(rules.NAME, opening)[starts] & (contact[stops] > contact[starts])
     talk = paragraph & (
         (lines.stops - lines.heads > NAME_BYTES) | (words.gaps > 6) | rules.SPOKEN_END[lines.last]
     )
-    talking = counted(talk)
+    talking = counts_before(talk)
     titled = lines.matches(rules.FULL_NAME, opening)[starts] & (talking[stops] == talking[starts])
     return plain & (reached | titled)
 
@@ -180,8 +182,8 @@ def _mottos(lines: Lines, author: Mask, filled: Counts, max_lines: int) -> Mask:
     rows = np.flatnonzero(marks)
     quote = lines.kind == QUOTE
     first_quote = np.minimum(np.append(next_true(quote), lines.n)[1:], lines.n - 1)[rows]
-    kept = ~lines.blank[first_quote - 1] & (first_quote < ends[rows])
-    return quote & covered(rows[kept], ends[rows][kept], lines.n)
+    selected = ~lines.blank[first_quote - 1] & (first_quote < ends[rows])
+    return quote & rows_within(rows[selected], ends[rows][selected], lines.n)
 
 
 def _armour(lines: Lines, author: Mask) -> Mask:
@@ -193,7 +195,7 @@ def _armour(lines: Lines, author: Mask) -> Mask:
     if not len(begin):
         return signed
     end = np.minimum(next_at(lines.matches(rules.PGP_END, armour), begin) + 1, lines.message_end[begin])
-    return signed | covered(begin, end, lines.n)
+    return signed | rows_within(begin, end, lines.n)
 
 
 def _free_last_blanks(lines: Lines) -> None:

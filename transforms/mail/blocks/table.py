@@ -1,8 +1,8 @@
 """Blocks: the ordered runs of lines of one kind that a mail's body consists of.
 
-A batch of bodies stays one buffer of bytes and lines stay positions in it (`block_lines`). Each step
-settles the lines that it knows: quotes, patches, headers, signatures, code, each in its own module, by
-the rules of `block_rules` and `block_languages`. Reach (of a hunk, a signature, a run of code) is array
+A batch of bodies stays one buffer of bytes and lines stay positions in it (`lines`). Each step
+classifies the lines that it recognises: quotes, patches, headers, signatures, code, each in its own module,
+by the patterns of `rules` and `languages`. Reach (of a hunk, a signature, a run of code) is array
 arithmetic. No step looks at a line more than a fixed number of times, so the cost is linear in the text.
 """
 
@@ -44,9 +44,8 @@ def message_blocks(messages: pa.Table, settings: BlockSettings, threads: int = T
     Columns: those of `schemas.MESSAGE_BLOCKS`. The blocks of one message are contiguous, from byte
     0 to the end of its body; an empty body has none. `inferred` is true for a quote that carries no
     mark (text under an Outlook header, the rest of a line a mailer folded) and for code that is
-    known by the shape of its lines only. The kinds are those of the pginbox design
-    ("Message parsing model"); positions are UTF-8 bytes, characters and lines. The result does not
-    depend on `threads`, which read batches of mails side by side.
+    recognised by the shape of its lines only. The kinds are those of the pginbox design; positions are
+    UTF-8 bytes, characters and lines. The result does not depend on `threads`, which read batches of mails side by side.
     """
     batches = _batches(messages.select(["message_id", "body"]))
     with ThreadPoolExecutor(threads) as pool:
@@ -77,7 +76,7 @@ def _blocks(messages: pa.Table, settings: BlockSettings) -> pa.Table:
 
 
 def _classify(lines: Lines, settings: BlockSettings) -> None:
-    """Settles the kind, quote depth and inferred mark of every line; what is settled earlier wins."""
+    """Set the kind, quote depth and inferred mark of every line; an earlier step wins."""
     marks = mark_quotes(lines)
     diff = mark_patches(lines)
     mark_initials(lines, marks.supercite)

@@ -7,16 +7,16 @@ from typing import Any
 
 from transforms.mail.chunks import sizes
 from transforms.mail.chunks.drafts import Draft, Drafts
-from transforms.text.diffs import binary_ranges, diff_pieces, file_starts, first_diff, header_lines
-from transforms.text.pieces import Piece, code_pieces, section_pieces, sql_pieces
-from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, shown
+from transforms.text.diffs import binary_ranges, diff_segments, file_starts, first_diff, header_lines
+from transforms.text.segments import Segment, code_segments, section_segments, sql_segments
+from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, display_text
 
 BINARY_CLASSES = frozenset({"archive", "other"})
 KIND = "attachment_segment"
 
 
 def emit_attachment(part: Mapping[str, Any], drafts: Drafts, pack_chars: int) -> None:
-    """The drafts of the attachment that is open in `drafts`, or the reason why there are none.
+    """Add the drafts of the attachment that is open in `drafts`, or the reason why it has none.
 
     Hunks of patches are packed up to `pack_chars` characters.
     `part` has the columns text, content_class, filename, declared_type and byte_count of the table `attachments`.
@@ -34,80 +34,76 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, pack_chars: int) ->
         return
     is_sql = (part["filename"] or "").lower().endswith(".sql") or part["declared_type"] == "application/sql"
     is_code = content_class == "code"
-    split = sql_pieces if is_sql else code_pieces if is_code else section_pieces
-    for piece in split(text, sizes.ATTACHMENT_CHARS):
-        own = shown(text, [Span(piece.start, piece.end, "own")])
-        if SUBSTANCE.search(own):
-            spans = [Span(piece.start, piece.end, "own")]
-            drafts.add(Draft(KIND, own, content_class=content_class), spans, offsets)
-        elif own.strip():
-            drafts.exclude(offsets(piece.start), offsets(piece.end), "too_little_text")
+    split = sql_segments if is_sql else code_segments if is_code else section_segments
+    for segment in split(text, sizes.ATTACHMENT_CHARS):
+        spans = [Span(segment.start, segment.end, "own")]
+        _add(Draft(KIND, display_text(text, spans), content_class=content_class), spans, drafts, offsets)
+
+
+def _add(draft: Draft, spans: list[Span], drafts: Drafts, offsets: ByteOffsets) -> None:
+    """Add a draft, or exclude its spans if its text has no substance."""
+    if SUBSTANCE.search(draft.own):
+        drafts.add(draft, spans, offsets)
+    elif draft.own.strip():
+        drafts.exclude(offsets(spans[0].start), offsets(spans[-1].end), "too_little_text")
 
 
 def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, pack_chars: int) -> None:
-    """A patch by file and hunk, of many files in the slow lane; one of many also as a record of the files."""
+    """Add a patch by file and hunk; a patch of many files is slow and gets a record of the files, too."""
     starts = file_starts(text, 0, len(text))
     is_slow = len(starts) > sizes.PATCH_FILES
     if is_slow:
         lines = [Span(a, b, "own") for a, b in header_lines(text, starts)]
-        record = shown(text, lines, "\n")
+        record = display_text(text, lines, "\n")
         drafts.add(Draft(KIND, record, diff=record, content_class="patch"), lines, offsets)
-    for piece, spans, left in _without_binaries(text, _patch_pieces(text, pack_chars)):
-        own = shown(text, spans, "\n") if spans else ""
-        for start, end in left:
+    for segment, spans, binaries in _without_binaries(text, _patch_segments(text, pack_chars)):
+        own = display_text(text, spans, "\n") if spans else ""
+        for start, end in binaries:
             drafts.exclude(offsets(start), offsets(end), "binary")
-        if not SUBSTANCE.search(own):
-            if own.strip():
-                drafts.exclude(offsets(spans[0].start), offsets(spans[-1].end), "too_little_text")
-            continue
-        diff = own if piece.file or first_diff(own, 0, len(own)) is not None else ""
-        drafts.add(
-            Draft(
-                KIND,
-                own,
-                None,
-                file=piece.file,
-                hunk=piece.hunk,
-                diff=diff,
-                content_class="patch",
-                is_slow=is_slow,
-            ),
-            spans,
-            offsets,
+        diff = own if segment.file or first_diff(own, 0, len(own)) is not None else ""
+        draft = Draft(
+            KIND,
+            own,
+            file=segment.file,
+            hunk=segment.hunk,
+            diff=diff,
+            content_class="patch",
+            is_slow=is_slow,
         )
+        _add(draft, spans, drafts, offsets)
 
 
-def _patch_pieces(text: str, pack_chars: int) -> Iterator[Piece]:
-    """What stands above the first diff by section, then the diff by file and hunk.
+def _patch_segments(text: str, pack_chars: int) -> Iterator[Segment]:
+    """The text above the first diff by section, then the diff by file and hunk.
 
-    A text in which no file's diff can be made out is one record per `ATTACHMENT_CHARS`.
+    A text without a recognisable diff is cut into sections of `ATTACHMENT_CHARS` characters.
     """
     at = first_diff(text, 0, len(text))
     if at is None:
-        yield from section_pieces(text, sizes.ATTACHMENT_CHARS)
+        yield from section_segments(text, sizes.ATTACHMENT_CHARS)
         return
-    yield from section_pieces(text[:at], sizes.ATTACHMENT_CHARS)
-    yield from diff_pieces(text, at, len(text), pack_chars, sizes.PATCH_CHARS, sizes.PATCH_HUNKS)
+    yield from section_segments(text[:at], sizes.ATTACHMENT_CHARS)
+    yield from diff_segments(text, at, len(text), pack_chars, sizes.PATCH_CHARS, sizes.PATCH_HUNKS)
 
 
 def _without_binaries(
-    text: str, pieces: Iterator[Piece]
-) -> Iterator[tuple[Piece, list[Span], list[tuple[int, int]]]]:
-    """Each piece with its ranges of text, and its ranges of encoded binary files."""
+    text: str, segments: Iterator[Segment]
+) -> Iterator[tuple[Segment, list[Span], list[tuple[int, int]]]]:
+    """Each segment with its ranges of text, and its ranges of encoded binary files."""
     holes = binary_ranges(text)
-    nth = 0
-    for piece in pieces:
-        spans, left, at = [], [], piece.start
-        while nth < len(holes) and holes[nth][1] <= piece.start:
-            nth += 1
-        for start, end in holes[nth:]:
-            if start >= piece.end:
+    first = 0
+    for segment in segments:
+        spans, binaries, at = [], [], segment.start
+        while first < len(holes) and holes[first][1] <= segment.start:
+            first += 1
+        for start, end in holes[first:]:
+            if start >= segment.end:
                 break
-            start, end = max(start, at), min(end, piece.end)
+            start, end = max(start, at), min(end, segment.end)
             if start > at:
                 spans.append(Span(at, start, "own"))
-            left.append((start, end))
+            binaries.append((start, end))
             at = end
-        if at < piece.end:
-            spans.append(Span(at, piece.end, "own"))
-        yield piece, spans, left
+        if at < segment.end:
+            spans.append(Span(at, segment.end, "own"))
+        yield segment, spans, binaries

@@ -1,4 +1,4 @@
-"""Drafts: chunks whose ranges are settled, on their way to the columns of the table `chunks`."""
+"""Drafts: chunks with their final ranges, collected into the columns of the table `chunks`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from transforms.text.diffs import DIFF_MARK, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 
 QUOTE_MARKS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
-"""Marks of quoted lines; both Python and Polars read it."""
+"""Marks of quoted lines; a pattern for Python and Polars."""
 
 
 class Document(NamedTuple):
-    """What all chunks of one body or of one attachment share."""
+    """The columns that all chunks of one body or of one attachment share."""
 
     message_id: str
     content_hash: str
@@ -33,10 +33,10 @@ class Document(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """One chunk: its kind and its texts as they stand in the body or attachment.
+    """One chunk: its kind and its texts as the body or attachment has them.
 
-    `own` is the authored text, `display` what people see if that differs, `point` the anchor with
-    its quote marks, `diff` the part of `own` that is a diff and `prose` the rest of it.
+    `own` is the authored text, `display` the display text if that differs, `point` the anchor with
+    its quote marks, `diff` the ranges of `own` that are a diff and `prose` the others.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Draft(NamedTuple):
 
 
 class Drafts:
-    """The growing drafts of a batch, document by document."""
+    """The drafts and exclusions of a batch, added document by document."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -66,12 +66,12 @@ class Drafts:
         self.excluded: list[tuple[str, str | None, str, str, int, int, str]] = []
 
     def open(self, document: Document) -> None:
-        """What is added from here on belongs to `document`."""
+        """Begin a document: later drafts and exclusions belong to it."""
         self.documents.append(document)
         self.counts.append(0)
 
     def add(self, draft: Draft, spans: list[Span], offsets: ByteOffsets) -> None:
-        """One chunk of the open document."""
+        """Add one chunk to the open document."""
         self.rows.append(draft)
         self.counts[-1] += 1
         for start, end, role in spans:
@@ -81,31 +81,32 @@ class Drafts:
         self.span_offsets.append(len(self.span_starts))
 
     def exclude(self, start: int, end: int, reason: str) -> None:
-        """One piece of the open document that became no chunk, in bytes."""
+        """Record a byte range of the open document that is in no chunk, and the reason."""
         d = self.documents[-1]
         self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
     def chunks(self, chunker: str, seen: dict[str, int]) -> pa.Table:
-        """The table `chunks`; `seen` counts equal ids over batches."""
+        """The table `chunks`; `seen` counts the occurrences of equal ids in all batches and is updated."""
         frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
-        of = pl.Series(range(len(self.counts)), dtype=pl.Int64).repeat_by(pl.Series(self.counts)).explode()
+        numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
+        owners = numbers.repeat_by(pl.Series(self.counts)).explode()
         documents = pl.DataFrame(self.documents, schema=_DOCUMENT, orient="row").with_columns(
             chunk_count=pl.Series(self.counts, dtype=pl.Int64), base=pl.Series(map(_base, self.documents))
         )
-        frame = pl.concat([frame, documents[of.drop_nulls()]], how="horizontal")
+        frame = pl.concat([frame, documents[owners.drop_nulls()]], how="horizontal")
         frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
         frame = _with_diffs(_with_texts(frame))
-        told = frame.select(_FINISHED).to_arrow()
+        table = frame.select(_DERIVED).to_arrow()
         ids = _chunk_ids(frame, seen)
         struct = pa.StructArray.from_arrays(
             [pa.array(self.span_starts, pa.int64()), pa.array(self.span_ends, pa.int64())]
             + [pa.array(self.span_roles, pa.string())],
             names=["byte_start", "byte_end", "role"],
         )
-        columns: dict[str, Any] = {name: told.column(name) for name in told.column_names}
+        columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
         columns["spans"] = pa.ListArray.from_arrays(pa.array(self.span_offsets, pa.int32()), struct)
         columns["chunk_id"] = pa.array(ids, pa.string())
-        columns["checksum"] = pa.array(text_hashes(told.column("text_embed")), pa.string())
+        columns["checksum"] = pa.array(text_hashes(table.column("text_embed")), pa.string())
         columns["chunker"] = pa.array([chunker] * len(ids), pa.string())
         return chunk_table(columns)
 
@@ -135,7 +136,7 @@ _DOCUMENT = {
     "filename": pl.String,
     "document_lane": pl.String,
 }
-_FINISHED = [
+_DERIVED = [
     "source_kind", "source", "partition", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
     "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex",
     "char_count", "quote_anchor_chars", "anchor_source", "quote_depth_max", "has_patch_markers", "content_class",
@@ -145,21 +146,21 @@ _FINISHED = [
 
 
 def _base(document: Document) -> str:
-    """Hash of what the ids of a document's chunks have in common."""
+    """Hash of the document ids: the common base of the ids of its chunks."""
     if document.attachment_id is None:
         return parts_hash(("message", document.message_id, document.content_hash))
     return parts_hash(("attachment", document.message_id, document.attachment_id))
 
 
 def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with the texts that people see and that are embedded, and what is counted in them."""
+    """The frame with display texts, texts to embed, and the columns that follow from them."""
     point, own = pl.col("point"), pl.col("own")
     is_attachment = pl.col("attachment_id").is_not_null()
     named = pl.col("filename") != ""
     frame = frame.with_columns(
         text_display=pl.coalesce("display", own),
         quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_MARKS, "")),
-        said=own.str.strip_chars_end(),
+        reply=own.str.strip_chars_end(),
         context=pl.concat_str(
             pl.when(is_attachment & named)
             .then(pl.concat_str("filename", pl.lit("\n")))
@@ -184,19 +185,19 @@ def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
             .then(pl.concat_str(pl.lit("Quoted point:\n"), quoted, pl.lit("\n\nReply:\n")))
             .otherwise(pl.lit("")),
             "context",
-            "said",
+            "reply",
         ),
         char_count=pl.col("text_display").str.len_chars().cast(pl.Int64),
         quote_anchor_chars=quoted.str.len_chars().cast(pl.Int64),
         anchor_source=pl.when(point != "").then(pl.lit("quote")).otherwise(pl.lit("none")),
         quote_depth_max=((point != "") & ~pl.col("is_hunk")).cast(pl.Int64),
-        is_quote_heavy=quoted.str.len_chars() > pl.col("said").str.len_chars(),
+        is_quote_heavy=quoted.str.len_chars() > pl.col("reply").str.len_chars(),
         has_patch_markers=(pl.col("file") != "")
         | (pl.col("diff") != "")
         | own.str.contains(DIFF_MARK)
         | quoted.str.contains(DIFF_MARK),
     )
-    short = pl.col("said").str.len_chars() < sizes.SHORT_REPLY_CHARS
+    short = pl.col("reply").str.len_chars() < sizes.SHORT_REPLY_CHARS
     return frame.with_columns(
         is_code=pl.col("content_class") != "text",
         lane=pl.when("is_slow").then(pl.lit("slow")).otherwise("document_lane"),
@@ -210,19 +211,19 @@ def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with what diffs change, and `text_lex` without the changed lines."""
+    """The frame with the changes of diffs, and `text_lex` without the changed lines."""
     has_diff = pl.col("diff") != ""
     rows = frame.select(has_diff.arg_true()).to_series()
-    told = diff_columns(frame.select("diff", "file", "hunk")[rows])
+    changes = diff_columns(frame.select("diff", "file", "hunk")[rows])
     none = pl.lit([], dtype=pl.List(pl.String))
-    spread = pl.DataFrame({"row": rows}).hstack(told)
+    spread = pl.DataFrame({"row": rows}).hstack(changes)
     every = pl.DataFrame({"row": pl.int_range(len(frame), dtype=pl.UInt32, eager=True)})
-    told = every.join(spread, on="row", how="left", maintain_order="left").drop("row")
+    changes = every.join(spread, on="row", how="left", maintain_order="left").drop("row")
     rest = pl.concat_str(
         pl.when(pl.col("prose") != "").then(pl.concat_str("prose", pl.lit("\n"))).otherwise(pl.lit("")),
         "rest",
     )
-    return frame.hstack(told).with_columns(
+    return frame.hstack(changes).with_columns(
         pl.col("added_lex", "removed_lex").fill_null(""),
         pl.col("diff_files", "diff_functions").fill_null(none),
         text_lex=pl.when(has_diff).then(rest).otherwise("own"),
@@ -230,10 +231,10 @@ def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _chunk_ids(frame: pl.DataFrame, seen: dict[str, int]) -> list[str]:
-    """Ids of document, kind and text; equal ones are told apart by their occurrence number."""
+    """Hashes of document, kind and text; an occurrence number distinguishes equal ones."""
     ids = []
-    shown = text_hashes(frame["text_display"].to_arrow())
-    for parts in zip(frame["base"], frame["chunk_kind"], shown, strict=True):
+    texts = text_hashes(frame["text_display"].to_arrow())
+    for parts in zip(frame["base"], frame["chunk_kind"], texts, strict=True):
         base = parts_hash(parts)
         count = seen.get(base, 0)
         seen[base] = count + 1

@@ -1,4 +1,4 @@
-"""Lanes: what of mail becomes chunks at once, and what waits because it is much for few readers."""
+"""Lanes: mail that is chunked at once (fast), and large texts that wait in a queue (slow)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from transforms.settings.mail import ChunkSettings
 
 VERSION = "1"
 WAITS = "slow_lane"
-"""Reason of what is not in the index because the slow lane has not made it yet."""
+"""Exclusion reason of text whose slow chunks do not exist yet."""
 
 
 class FastTables(NamedTuple):
-    """What the fast lane makes of a partition, and what it leaves to the slow lane."""
+    """Chunks and exclusions of the fast lane of a partition, and the queue of its slow lane."""
 
     chunks: pa.Table
     exclusions: pa.Table
@@ -31,35 +31,35 @@ class FastTables(NamedTuple):
 def fast_chunks(
     messages: pa.Table, blocks: pa.Table, attachments: pa.Table, settings: ChunkSettings
 ) -> FastTables:
-    """What `chunks.message_chunks` gives without what is slow, and `schemas.SLOW_QUEUE` of that.
+    """The fast rows of `message_chunks`, and the slow ones as a table of `schemas.SLOW_QUEUE`.
 
-    Slow are bodies above `slow_body_chars`, attachments that `attachments` says so of, and the parts of patches
-    that change more than `PATCH_FILES` files.
+    Bodies above `slow_body_chars` characters are slow, and attachments with the lane `slow`, and the segments of
+    patches that change more than `PATCH_FILES` files.
     """
     long = pc.greater(pc.utf8_length(messages.column("body")), settings.slow_body_chars)
     slow = pc.equal(attachments.column("lane"), "slow")
     quick = attachments.filter(pc.invert(slow))
-    made = message_chunks(messages, blocks, quick, settings, bodies=messages.filter(pc.invert(long)))
-    split = pc.unique(_of_lane(made.chunks, "slow").column("attachment_id"))
+    tables = message_chunks(messages, blocks, quick, settings, bodies=messages.filter(pc.invert(long)))
+    split = pc.unique(_of_lane(tables.chunks, "slow").column("attachment_id"))
     parts = pc.is_in(attachments.column("attachment_id"), split)
     queue = _queue(messages.filter(long), attachments.filter(pc.or_(slow, parts)), messages, blocks)
     if not len(split):
-        return FastTables(*made, queue)
-    theirs = pc.is_in(made.exclusions.column("attachment_id"), split)
-    return FastTables(_of_lane(made.chunks, "fast"), made.exclusions.filter(pc.invert(theirs)), queue)
+        return FastTables(*tables, queue)
+    is_split = pc.is_in(tables.exclusions.column("attachment_id"), split)
+    return FastTables(_of_lane(tables.chunks, "fast"), tables.exclusions.filter(pc.invert(is_split)), queue)
 
 
 def slow_chunks(
     queue: pa.Table, messages: pa.Table, blocks: pa.Table, attachments: pa.Table, settings: ChunkSettings
 ) -> ChunkTables:
-    """What `chunks.message_chunks` gives of what stands in `queue`, without what the fast lane made of it."""
+    """The rows of `message_chunks` for the documents in `queue`, without those of the fast lane."""
     ids = queue.column("attachment_id")
     bodies = pc.is_in(messages.column("message_id"), queue.filter(pc.is_null(ids)).column("doc_id"))
     parts = pc.is_in(attachments.column("attachment_id"), pc.drop_null(ids))
-    made = message_chunks(
+    tables = message_chunks(
         messages, blocks, attachments.filter(parts), settings, bodies=messages.filter(bodies)
     )
-    return ChunkTables(_of_lane(made.chunks, "slow"), made.exclusions)
+    return ChunkTables(_of_lane(tables.chunks, "slow"), tables.exclusions)
 
 
 def _of_lane(chunks: pa.Table, lane: str) -> pa.Table:
@@ -67,7 +67,7 @@ def _of_lane(chunks: pa.Table, lane: str) -> pa.Table:
 
 
 def _queue(bodies: pa.Table, attachments: pa.Table, messages: pa.Table, blocks: pa.Table) -> pa.Table:
-    """The table `slow_queue` of mails with slow bodies and of slow attachments, in the order of its key."""
+    """The table `slow_queue` of slow bodies and slow attachments, in the order of its key."""
     if not len(bodies) and not len(attachments):
         return SLOW_QUEUE.empty()
     owners = pc.is_in(messages.column("message_id"), attachments.column("message_id"))
@@ -85,7 +85,7 @@ def _of_bodies(bodies: pa.Table, blocks: pa.Table) -> Iterator[dict[str, Any]]:
     for mail in bodies.select([*_OF_MAIL, "source", "partition", "body", "body_format"]).to_pylist():
         own = blocks.filter(pc.equal(blocks.column("message_id"), mail["message_id"]))
         runs = own.select(_OF_BLOCK).sort_by("block_index").to_pylist()
-        made_of = [_told(mail, _OF_MAIL), mail["body_format"], json.dumps(runs), mail["body"]]
+        inputs = [_as_json(mail, _OF_MAIL), mail["body_format"], json.dumps(runs), mail["body"]]
         yield {
             "doc_id": mail["message_id"],
             "attachment_id": None,
@@ -95,7 +95,7 @@ def _of_bodies(bodies: pa.Table, blocks: pa.Table) -> Iterator[dict[str, Any]]:
             "byte_end": len(mail["body"].encode()),
             "reason": WAITS,
             "kind": "body",
-            "checksum": parts_hash(made_of),
+            "checksum": parts_hash(inputs),
         }
 
 
@@ -103,7 +103,6 @@ def _of_attachments(attachments: pa.Table, mails: Mapping[str, Any]) -> Iterator
     for part in attachments.to_pylist():
         text = part.pop("text")
         mail = mails.get(part["message_id"], {})
-        kinds = {"log": "log", "patch": "patch"}
         yield {
             "doc_id": part["message_id"],
             "attachment_id": part["attachment_id"],
@@ -112,10 +111,10 @@ def _of_attachments(attachments: pa.Table, mails: Mapping[str, Any]) -> Iterator
             "byte_start": 0,
             "byte_end": len(text.encode()),
             "reason": WAITS,
-            "kind": kinds.get(part["content_class"], "attachment"),
-            "checksum": parts_hash([_told(mail, _OF_MAIL), _told(part, sorted(part)), text]),
+            "kind": part["content_class"] if part["content_class"] in ("log", "patch") else "attachment",
+            "checksum": parts_hash([_as_json(mail, _OF_MAIL), _as_json(part, sorted(part)), text]),
         }
 
 
-def _told(row: Mapping[str, Any], columns: list[str]) -> str:
+def _as_json(row: Mapping[str, Any], columns: list[str]) -> str:
     return json.dumps([row.get(name) for name in columns])

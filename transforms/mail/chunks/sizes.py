@@ -1,19 +1,19 @@
-"""Sizes of the chunks of mail, those of the pginbox design where nothing else is said; in characters."""
+"""Sizes of the chunks of mail, in characters; those of the pginbox design unless noted."""
 
 RECURSIVE_CHARS = 8000
-"""Longer text is split by sentences and lines too."""
+"""Longer text is also split by sentences and lines."""
 OVERLAP_CHARS = 300
-"""What neighbours repeat of each other (the design: 200 to 400)."""
+"""Overlap of neighbouring segments (pginbox: 200 to 400)."""
 ANCHOR_CHARS = 800
-"""A quote anchor."""
+"""Most characters of a quote anchor."""
 ANCHOR_CHARS_SHORT = 1500
-"""A quote anchor under a short reply, which says less without it."""
+"""Most characters of the anchor of a short reply, which needs more context."""
 SHORT_REPLY_CHARS = 200
-"""Authored text below which a reply is short, and needs the answered mail where it has no anchor."""
+"""A reply with less authored text is short; without an anchor it needs the answered mail."""
 ATTACHMENT_CHARS = 8000
 """A longer attachment is split."""
 PATCH_FILES = 100
-"""Files; a patch of more, which is rare, gets a chunk that names them all, and its parts wait for the slow lane."""
+"""Files; a patch with more gets one chunk that names them all, and its segments wait for the slow lane."""
 PATCH_CHARS = 12_000
 """A longer diff of one file is split by hunks, and a longer hunk by lines."""
 PATCH_HUNKS = 10

@@ -1,8 +1,6 @@
-"""Chunks: the retrieval units made from the blocks of mail bodies and from the text of attachments.
+"""The table `chunks` of mail: batches of bodies and attachments, and the account of text without a chunk.
 
-What is here: the batches, and the account of what became no chunk. Which reply answers which quote
-is in `replies`, where attachments are cut in `attachment_chunks`, the columns in `drafts`. What is
-not: reading mail, finding blocks, joins across mails.
+`replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import pyarrow as pa
 from transforms.chunks.table import ChunkTables
 from transforms.mail.chunks.attachments import emit_attachment
 from transforms.mail.chunks.drafts import Document, Drafts
-from transforms.mail.chunks.replies import KINDS, Body
+from transforms.mail.chunks.replies import KINDS, Body, BodyBlocks
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
@@ -29,7 +27,7 @@ VERSION = "3"
 CHUNKER = "mail-2"
 
 BATCH_BYTES = 8 << 20
-"""Bytes of text whose chunks are put together at once: memory does not grow with the number of mails."""
+"""Bytes of text in one batch, so that memory does not grow with the number of mails."""
 
 SUBJECT_NOISE = re.compile(
     r"^\s*(?:(?:re|fwd?|aw|sv|vs|antw|wg|odp|rif|tr|回复|答复|转发)(?:\[\d+\])?\s*[:：]|"
@@ -48,7 +46,7 @@ def message_chunks(
 ) -> ChunkTables:
     """Chunks of bodies and attachments, and the exclusions that account for every other byte.
 
-    Attachments belong to `messages`, of which the rows `bodies` are cut, by default all.
+    `messages` own the attachments; `bodies` are the rows of it whose bodies are cut, by default all.
 
     The tables conform to `schemas.CHUNKS` and `schemas.EXCLUSIONS` and are ordered by message, by
     attachment and by position. Rules 1 to 6, the chunk kinds and the default sizes are those of the
@@ -56,16 +54,18 @@ def message_chunks(
     id depends on the document, the kind and the text, never on a position.
     """
     chunks, excluded = [CHUNKS.empty()], [EXCLUSIONS.empty()]
-    cut = messages if bodies is None else bodies
-    parts = (_body_drafts(cut, blocks, settings), _part_drafts(messages, attachments, settings))
-    for drafts, table in _finished(chain(*parts)):
+    batches = (
+        _body_drafts(messages if bodies is None else bodies, blocks, settings),
+        _attachment_drafts(messages, attachments, settings),
+    )
+    for drafts, table in _with_tables(chain(*batches)):
         chunks.append(table)
         excluded.append(_exclusions(drafts))
     return ChunkTables(pa.concat_tables(chunks), pa.concat_tables(excluded))
 
 
-def _finished(batches: Iterable[Drafts]) -> Iterator[tuple[Drafts, pa.Table]]:
-    """Each batch with its table, which Polars puts together while Python cuts the next batch."""
+def _with_tables(batches: Iterable[Drafts]) -> Iterator[tuple[Drafts, pa.Table]]:
+    """Each batch with its table: Polars builds the table while Python cuts the next batch."""
     seen: dict[str, int] = {}
     with ThreadPoolExecutor(1) as worker:
         pending: tuple[Drafts, Future[pa.Table]] | None = None
@@ -84,16 +84,20 @@ def _exclusions(drafts: Drafts) -> pa.Table:
 
 
 def title_of(subject: str) -> str:
-    """The subject without reply marks and list tags; `[PATCH v2 1/3]` and the like stay."""
+    """The subject without reply marks and list tags; tags such as `[PATCH v2 1/3]` stay.
+
+    >>> title_of("Re: [pgsql-general] Fwd: [PATCH v2] vacuum")
+    '[PATCH v2] vacuum'
+    """
     title = subject
-    while (found := SUBJECT_NOISE.match(title)) and found.end() > 0:
-        title = title[found.end() :]
+    while (noise := SUBJECT_NOISE.match(title)) and noise.end() > 0:
+        title = title[noise.end() :]
     return title.strip()
 
 
 def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) -> Iterator[Drafts]:
     """The drafts of all bodies, batch by batch."""
-    runs = _Runs(blocks)
+    blocks_of = _BlockIndex(blocks)
     for mails in _batches(messages, ["message_id", "source", "partition"], "body"):
         drafts = Drafts()
         for mail in mails.select(_MAIL).iter_rows():
@@ -102,16 +106,18 @@ def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) 
             document = _document(mail[:7], None, "", lane)
             drafts.open(document)
             is_reply = document.parent_id is not None or mail[4][:3].lower() == "re:"
-            Body(body, *runs.of(document.message_id), is_reply, mail[8], settings).emit(drafts)
+            Body(body, blocks_of(document.message_id), is_reply, mail[8], settings).emit(drafts)
         yield drafts
 
 
-def _part_drafts(messages: pa.Table, attachments: pa.Table, settings: ChunkSettings) -> Iterator[Drafts]:
-    """The drafts of all attachments, batch by batch, each named after the first mail of its id."""
+def _attachment_drafts(
+    messages: pa.Table, attachments: pa.Table, settings: ChunkSettings
+) -> Iterator[Drafts]:
+    """The drafts of all attachments, batch by batch; the first mail of an id owns its attachments."""
     if not len(attachments):
         return
-    wanted = _frame(attachments.select(["message_id"])).unique()
-    mails = _frame(messages.select(_MAIL[:7])).join(wanted, on="message_id", how="semi")
+    ids = _frame(attachments.select(["message_id"])).unique()
+    mails = _frame(messages.select(_MAIL[:7])).join(ids, on="message_id", how="semi")
     owners = {m[0]: m for m in mails.sort("message_id", "source", "partition").reverse().iter_rows()}
     for parts in _batches(attachments, ["message_id", "part_index", "attachment_id"], "text"):
         drafts = Drafts()
@@ -125,20 +131,12 @@ def _part_drafts(messages: pa.Table, attachments: pa.Table, settings: ChunkSetti
 
 
 _MAIL = [
-    "message_id",
-    "content_hash",
-    "source",
-    "partition",
-    "subject",
-    "in_reply_to",
-    "refs",
-    "body",
-    "body_format",
-]
+    "message_id", "content_hash", "source", "partition", "subject", "in_reply_to", "refs", "body", "body_format",
+]  # fmt: skip
 
 
 def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> Document:
-    """What the chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
+    """The columns that all chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
     message_id, content_hash, source, partition, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
@@ -148,7 +146,7 @@ def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, l
 
 
 def _batches(table: pa.Table, order: list[str], text: str) -> Iterator[pl.DataFrame]:
-    """The rows in order, in runs whose texts have about BATCH_BYTES."""
+    """The rows in `order`, in batches whose texts have about BATCH_BYTES."""
     frame = _frame(table)
     rows = frame.select(pl.arg_sort_by(order)).to_series()
     sizes = frame.select(pl.col(text).str.len_bytes().fill_null(0)).to_series().gather(rows)
@@ -158,24 +156,22 @@ def _batches(table: pa.Table, order: list[str], text: str) -> Iterator[pl.DataFr
         yield frame[rows[start:end]]
 
 
-class _Runs:
-    """The blocks of each mail, as Python numbers: kinds, depths and edges in characters."""
+class _BlockIndex:
+    """The blocks of each mail by its id."""
 
     def __init__(self, blocks: pa.Table) -> None:
         frame = _frame(blocks.select(["message_id", "block_index", "kind", "quote_depth", "char_length"]))
         frame = frame.sort("message_id", "block_index", maintain_order=True)
         ids = frame["message_id"].rle().struct.unnest()
         ends = ids["len"].cum_sum().to_list()
-        self.where = {m: (e - n, e) for m, e, n in zip(ids["value"], ends, ids["len"], strict=True)}
+        self.rows = {m: (e - n, e) for m, e, n in zip(ids["value"], ends, ids["len"], strict=True)}
         self.kinds = frame["kind"].replace_strict(KINDS, return_dtype=pl.Int8).to_list()
         self.depths = frame["quote_depth"].to_list()
-        own = pl.col("char_length").cum_sum().over("message_id")
-        self.ends = frame.select(own).to_series().to_list()
+        self.ends = frame.select(pl.col("char_length").cum_sum().over("message_id")).to_series().to_list()
 
-    def of(self, message_id: str) -> tuple[list[int], list[int], list[int]]:
-        """Kinds, depths and edges of the blocks of one mail; one edge more than blocks."""
-        first, last = self.where.get(message_id, (0, 0))
-        return self.kinds[first:last], self.depths[first:last], [0, *self.ends[first:last]]
+    def __call__(self, message_id: str) -> BodyBlocks:
+        first, last = self.rows.get(message_id, (0, 0))
+        return BodyBlocks(self.kinds[first:last], self.depths[first:last], [0, *self.ends[first:last]])
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

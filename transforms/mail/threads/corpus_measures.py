@@ -1,6 +1,6 @@
 """Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
 
-These are the counts that the evaluation plan of the pginbox design asks of a collection.
+These are the counts in the evaluation plan of the pginbox design.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OTHER_BLANKS = r"[^\S\n ]+|  +"
 
 
 class MailTables(NamedTuple):
-    """What is measured: tables of mails that are each present once.
+    """Tables of mails that are each present once, as input of `corpus_measures`.
 
     `messages` needs MESSAGE_COLUMNS, `bodies` is `body_chunks`, `lines` is `compared_lines`; `chunked` has the doc_id
     of each mail that has chunks; `tree` and `context` are `thread_tree` and `chunk_context`; `attachments` needs
@@ -61,7 +61,7 @@ class MailTables(NamedTuple):
 
 
 class LakeTables(NamedTuple):
-    """What is measured, as it lies in the lake: messages, blocks, chunks and attachments of every copy of a mail."""
+    """The stored tables behind the measures: messages, blocks, chunks and attachments of every copy of a mail."""
 
     messages: ibis.Table
     memberships: ibis.Table
@@ -98,7 +98,7 @@ def measures_of_lake(lake: LakeTables) -> pa.Table:
     )
     anchors = once(anchored, ("chunk_id", "doc_id", "anchor_source", "quote_lex"), "doc_id").to_pyarrow()
     quoted = quoted_lines(pairs, bodies, blocks)
-    return corpus_measures(mail, quoted, anchors_found(pairs, bodies, anchors))
+    return corpus_measures(mail, quoted, anchors_in_parent(pairs, bodies, anchors))
 
 
 def body_chunks(chunks: ibis.Table) -> ibis.Table:
@@ -122,13 +122,13 @@ def compared_lines(bodies: Iterable[pa.RecordBatch], line_chars: int = _LINE_CHA
         "chars": pl.UInt32,
         "is_quoted": pl.Boolean,
     }
-    found = [pl.DataFrame(schema=none)]
+    tables = [pl.DataFrame(schema=none)]
     for batch in bodies:
         frame = pl.DataFrame(batch)
         for column, is_quoted in _TEXTS.items():
             # A whole text at a time, and single spaces left alone: three times as fast as each line by one pattern.
             text = pl.col(column).str.replace_all(_OTHER_BLANKS, " ").str.replace_all("  +", " ")
-            found.append(
+            tables.append(
                 frame.select(**hashed, line=text.str.split("\n"))
                 .explode("line")
                 .filter(pl.col("line").str.len_bytes() >= line_chars)
@@ -137,7 +137,7 @@ def compared_lines(bodies: Iterable[pa.RecordBatch], line_chars: int = _LINE_CHA
                 .filter(pl.col("chars") >= line_chars)
                 .with_columns(line=pl.col("line").hash(seed=0))
             )
-    return pl.concat(found)
+    return pl.concat(tables)
 
 
 def quote_blocks(blocks: ibis.Table) -> pl.DataFrame:
@@ -149,9 +149,9 @@ def quote_blocks(blocks: ibis.Table) -> pl.DataFrame:
 def compared_bodies(messages: ibis.Table, pairs: pl.DataFrame) -> ibis.Table:
     """Columns message_id and body of the mails of `quoted_sample` and of those they answer."""
     ids = pl.concat([pairs["message_id"], pairs["parent_id"].alias("message_id")]).unique()
-    wanted = ibis.memtable(ids.to_frame().to_arrow())
+    ids_table = ibis.memtable(ids.to_frame().to_arrow())
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
-    return messages.view().semi_join(wanted, "message_id").select("message_id", "body")
+    return messages.view().semi_join(ids_table, "message_id").select("message_id", "body")
 
 
 def as_metadata(measured: pa.Table) -> dict[str, float]:
@@ -170,9 +170,9 @@ def quoted_sample(blocks: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
     """
     ghosts = pl.DataFrame(tree.select(["message_id", "is_ghost"])).filter("is_ghost")
     parents = pl.DataFrame(tree.select(["message_id", "parent_id"])).drop_nulls()
-    known = parents.join(ghosts, left_on="parent_id", right_on="message_id", how="anti")
+    present = parents.join(ghosts, left_on="parent_id", right_on="message_id", how="anti")
     return (
-        known.join(blocks.select("message_id").unique(), on="message_id", how="semi")
+        present.join(blocks.select("message_id").unique(), on="message_id", how="semi")
         .sort(pl.col("message_id").hash(seed=0), "message_id")
         .head(_SAMPLED)
         .sort("message_id")
@@ -180,11 +180,11 @@ def quoted_sample(blocks: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
 
 
 def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Columns message_id, lines and found: quoted lines of depth 1, and those the parent's body holds.
+    """Columns message_id, lines and matching: quoted lines of depth 1, and those that the parent's body contains.
 
     `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` is the
     result of `quote_blocks`. Lines are compared without blanks, line ends and quote marks, so that
-    rewrapped text counts as found; those below `line_chars` characters do not count.
+    rewrapped text matches; lines below _LINE_CHARS characters do not count.
     """
     ids = pl.DataFrame(bodies.select(["message_id"])).with_row_index("row").cast({"row": pl.Int64})
     quotes = blocks.join(ids, on="message_id").select("row", block_start="byte_start", block_end="byte_end")
@@ -200,12 +200,14 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
         )
         .filter(pl.col("byte_start") < pl.col("block_end"))
     )
-    said = inside.join(ids, on="row").join(pairs, on="message_id").select("message_id", "parent_id", "line")
-    return _found(said, "message_id", bodies)
+    quotes_of_parents = (
+        inside.join(ids, on="row").join(pairs, on="message_id").select("message_id", "parent_id", "line")
+    )
+    return _matching_lines(quotes_of_parents, "message_id", bodies)
 
 
-def anchors_found(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -> pl.DataFrame:
-    """Columns chunk_id, lines and found: as `quoted_lines`, of the anchors of chunks of `pairs`.
+def anchors_in_parent(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -> pl.DataFrame:
+    """Columns chunk_id, lines and matching: as `quoted_lines`, of the anchors of chunks of `pairs`.
 
     `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
     """
@@ -214,57 +216,59 @@ def anchors_found(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -> pl
         pairs, left_on="doc_id", right_on="message_id"
     )
     lines = anchored.select("chunk_id", "parent_id", line=pl.col("quote_lex").str.split("\n")).explode("line")
-    return _found(lines, "chunk_id", bodies)
+    return _matching_lines(lines, "chunk_id", bodies)
 
 
-def _found(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataFrame:
-    """Lines and those found in the body of `parent_id`, by `key`."""
+def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataFrame:
+    """The number of lines and of those in the body of `parent_id`, by `key`."""
     plain = lines.with_columns(line=pl.col("line").str.replace_all(r"[\s>]+", "")).filter(
         pl.col("line").str.len_chars() >= _LINE_CHARS
     )
-    wanted = pl.DataFrame({"message_id": plain["parent_id"].unique()})
-    parents = _frame(bodies).join(wanted, on="message_id", how="semi")
+    ids = pl.DataFrame({"message_id": plain["parent_id"].unique()})
+    parents = _frame(bodies).join(ids, on="message_id", how="semi")
     squeezed = parents.select("message_id", pl.col("body").str.replace_all(r"[\s>]+", ""))
-    said = dict(squeezed.iter_rows())
-    found = [line in said[parent] for parent, line in plain.select("parent_id", "line").iter_rows()]
+    text_of = dict(squeezed.iter_rows())
+    matching = [line in text_of[parent] for parent, line in plain.select("parent_id", "line").iter_rows()]
     return (
-        plain.with_columns(found=pl.Series(found, dtype=pl.Boolean))
+        plain.with_columns(matching=pl.Series(matching, dtype=pl.Boolean))
         .group_by(key)
-        .agg(lines=pl.len(), found=pl.col("found").sum())
+        .agg(lines=pl.len(), matching=pl.col("matching").sum())
         .sort(key)
     )
 
 
 def corpus_measures(tables: MailTables, quoted: pl.DataFrame, anchors: pl.DataFrame) -> pa.Table:
-    """The `corpus_measures` table; `quoted` is from `quoted_lines`, `anchors` from `anchors_found`."""
+    """The `corpus_measures` table; `quoted` is from `quoted_lines`, `anchors` from `anchors_in_parent`."""
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
     )
     chunks = _frame(tables.bodies).join(lists, left_on="doc_id", right_on="message_id")
     chunked = _frame(tables.chunked)["doc_id"]
-    found = [
+    shares = [
         *_chunk_measures(chunks, _frame(tables.context)),
         *_duplicates(chunks, tables.lines),
         *_mail_measures(chunks, chunked, lists),
         *_thread_measures(tables, lists),
-        _share("quoted_lines_in_parent", quoted.join(lists, on="message_id"), "found", "lines"),
+        _share("quoted_lines_in_parent", quoted.join(lists, on="message_id"), "matching", "lines"),
         _share(
             "anchors_in_parent",
             anchors.join(chunks.select("chunk_id", "list_id"), on="chunk_id"),
-            pl.col("found") * 2 >= pl.col("lines"),
+            pl.col("matching") * 2 >= pl.col("lines"),
             _one(),
         ),
         _defects(tables.messages, lists),
     ]
-    rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in found])
+    rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares])
     value = (pl.col("numerator") / pl.col("denominator")).fill_nan(0.0)
     table = rows.with_columns(value=value).sort("list_id", "measure", "detail")
     return CORPUS_MEASURES.conform(table.select(CORPUS_MEASURES.names).to_arrow())
 
 
-def _share(measure: str, frame: pl.DataFrame, part: str | pl.Expr, whole: str | pl.Expr) -> pl.DataFrame:
+def _share(
+    measure: str, frame: pl.DataFrame, numerator: str | pl.Expr, denominator: str | pl.Expr
+) -> pl.DataFrame:
     """One row per list: the sums of two columns or expressions."""
-    numbers = [pl.col(e) if isinstance(e, str) else e for e in (part, whole)]
+    numbers = [pl.col(e) if isinstance(e, str) else e for e in (numerator, denominator)]
     return (
         frame.group_by("list_id")
         .agg(numerator=numbers[0].sum(), denominator=numbers[1].sum())

@@ -1,4 +1,4 @@
-"""Quotes without any mark: authored lines of a mail that stand word for word in the mail it answers."""
+"""Quotes without any mark: authored lines of a mail that repeat lines of the mail it answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = "1"
 COMPARED = ("message_id", "subject", "from_addr", "source", "partition", "content_hash", "raw_bytes")
 """Columns of a mail that say whether it has to be compared again."""
 _LINE_CHARS = 20
-"""Characters below which a line of the answered mail may be there by chance."""
+"""Characters; a shorter common line may be a coincidence."""
 _MIN_LINES = 2
 """Such lines that a run of the answered mail's lines must have."""
 _MIN_CHARS = 80
@@ -45,12 +45,12 @@ def inferred_quotes(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.
         .select(message_id="doc_id", byte_start=span.field("byte_start"), until=span.field("byte_end"))
     )
     bodies = messages.column("body").combine_chunks()
-    found = [
+    runs = [
         _runs(pairs[start : start + _BATCH], authored, bodies) for start in range(0, pairs.height, _BATCH)
     ]
-    if not found:
+    if not runs:
         return INFERRED_QUOTES.empty()
-    rows = pl.concat(found).sort("message_id", "byte_start")
+    rows = pl.concat(runs).sort("message_id", "byte_start")
     return INFERRED_QUOTES.conform(rows.select(INFERRED_QUOTES.names).to_arrow())
 
 
@@ -61,54 +61,58 @@ def compared_replies(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa
     hashes mean equal quotes.
     """
     # The hash of a mail leaves out the footer of its list, so its size and its archive count, too.
-    told = pl.concat_str(*(pl.col(name).cast(pl.String) for name in COMPARED[3:]), separator=" ")
-    mails = pl.DataFrame(messages.select(["message_id", *COMPARED[3:]])).select("message_id", told=told)
-    cut = (
+    mail_state = pl.concat_str(*(pl.col(name).cast(pl.String) for name in COMPARED[3:]), separator=" ")
+    mails = pl.DataFrame(messages.select(["message_id", *COMPARED[3:]])).select(
+        "message_id", mail_state=mail_state
+    )
+    chunk_ids = (
         pl.DataFrame(chunks.select(["doc_id", "chunk_id"]))
         .group_by("doc_id")
-        .agg(cut=pl.col("chunk_id").sort().str.join(" "))
+        .agg(chunk_ids=pl.col("chunk_id").sort().str.join(" "))
     )
-    how = pl.lit(VERSION)
+    version = pl.lit(VERSION)
     rows = (
         _pairs(messages, tree)
         .select("message_id", "parent_id")
         .join(mails, on="message_id")
         .join(mails, left_on="parent_id", right_on="message_id", suffix="_parent")
-        .join(cut, left_on="message_id", right_on="doc_id", how="left")
+        .join(chunk_ids, left_on="message_id", right_on="doc_id", how="left")
         .sort("message_id")
     )
-    made_of = rows.select(
-        pl.concat_str(how, "told", "told_parent", pl.col("cut").fill_null(""), separator="\n")
+    inputs = rows.select(
+        pl.concat_str(
+            version, "mail_state", "mail_state_parent", pl.col("chunk_ids").fill_null(""), separator="\n"
+        )
     )
-    checksums = text_hashes(made_of.to_series().to_arrow())
-    found = rows.select("message_id", "parent_id").with_columns(
+    checksums = text_hashes(inputs.to_series().to_arrow())
+    pairs = rows.select("message_id", "parent_id").with_columns(
         checksum=pl.Series(checksums, dtype=pl.String)
     )
-    return COMPARED_REPLIES.conform(found.to_arrow())
+    return COMPARED_REPLIES.conform(pairs.to_arrow())
 
 
-def not_compared(pairs: pa.Table, before: pa.Table | None) -> pa.Table:
-    """Those of `compared_replies` that are not in the table of `before`."""
-    if before is None:
+def pairs_to_compare(pairs: pa.Table, previous: pa.Table | None) -> pa.Table:
+    """The rows of `compared_replies` that are not in the `previous` table of these."""
+    if previous is None:
         return pairs
-    known = pl.DataFrame(before)
+    known = pl.DataFrame(previous)
     return pl.DataFrame(pairs).join(known, on=COMPARED_REPLIES.names, how="anti").to_arrow()
 
 
-def with_kept(before: pa.Table, pairs: pa.Table, again: pa.Table, found: pa.Table) -> pa.Table:
-    """The `inferred_quotes` table: rows of `before` for `pairs` that are not compared `again`, and those `found`."""
+def merged_quotes(previous: pa.Table, pairs: pa.Table, compared: pa.Table, new: pa.Table) -> pa.Table:
+    """The `inferred_quotes` table: rows of `previous` for `pairs` that are not `compared` again, and the `new` rows."""
     keys = ["message_id", "parent_id"]
-    kept = pl.DataFrame(before).join(pl.DataFrame(pairs.select(keys)), on=keys, how="semi")
-    kept = kept.join(pl.DataFrame(again.select(keys)), on=keys, how="anti")
-    rows = pl.concat([kept, pl.DataFrame(found).select(kept.columns)]).sort("message_id", "byte_start")
+    retained = pl.DataFrame(previous).join(pl.DataFrame(pairs.select(keys)), on=keys, how="semi")
+    retained = retained.join(pl.DataFrame(compared.select(keys)), on=keys, how="anti")
+    rows = pl.concat([retained, pl.DataFrame(new).select(retained.columns)]).sort("message_id", "byte_start")
     return INFERRED_QUOTES.conform(rows.select(INFERRED_QUOTES.names).to_arrow())
 
 
 def _pairs(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
     """The mails that answer another person's, patches left out, with the rows of both in `messages`."""
     mails = pl.DataFrame(messages.select(["message_id", "from_addr"])).with_row_index("row")
-    said = patch_subjects(pl.Series(messages.column("subject"), dtype=pl.String))
-    answers = mails.filter(~said["is_patch"] | said["is_reply"])
+    patch_columns = patch_subjects(pl.Series(messages.column("subject"), dtype=pl.String))
+    answers = mails.filter(~patch_columns["is_patch"] | patch_columns["is_reply"])
     above = pl.DataFrame(tree.select(["message_id", "parent_id"])).drop_nulls()
     return (
         answers.join(above, on="message_id")
@@ -122,28 +126,28 @@ def _runs(pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array) -> pl.D
     """The inferred quotes of some mails with their parents."""
     parents = pairs.select("row_parent").unique(maintain_order=True).with_row_index("parent")
     pairs = pairs.join(parents, on="row_parent", maintain_order="left").with_columns(
-        row=pl.int_range(pl.len(), dtype=pl.Int64), taken="row", parent=pl.col("parent").cast(pl.Int64)
+        row=pl.int_range(pl.len(), dtype=pl.Int64), mail_row="row", parent=pl.col("parent").cast(pl.Int64)
     )
-    own = body_lines(bodies.take(pairs["taken"].to_arrow()))
-    said = body_lines(bodies.take(parents["row_parent"].to_arrow()))
-    answered = said.select(parent="row", line=_plain(pl.col("line").str.replace(_MARKS, ""))).unique()
-    places = pairs.select("message_id", "row", "parent").join(authored, on="message_id")
+    own = body_lines(bodies.take(pairs["mail_row"].to_arrow()))
+    parent_lines = body_lines(bodies.take(parents["row_parent"].to_arrow()))
+    answered = parent_lines.select(parent="row", line=_plain(pl.col("line").str.replace(_MARKS, ""))).unique()
+    ranges = pairs.select("message_id", "row", "parent").join(authored, on="message_id")
     inside = own.join_asof(
-        places.select("row", "parent", "byte_start", "until").sort("row", "byte_start"),
+        ranges.select("row", "parent", "byte_start", "until").sort("row", "byte_start"),
         on="byte_start",
         by="row",
         check_sortedness=False,
     ).with_columns(is_own=(pl.col("byte_start") < pl.col("until")).fill_null(False))
     inside = inside.with_columns(line=pl.when("is_own").then(_plain(pl.col("line"))).otherwise("line"))
-    known = inside.filter(pl.col("line").str.strip_chars() != "").join(
-        answered.with_columns(is_said=True), on=["parent", "line"], how="left", maintain_order="left"
+    matches = inside.filter(pl.col("line").str.strip_chars() != "").join(
+        answered.with_columns(is_quoted=True), on=["parent", "line"], how="left", maintain_order="left"
     )
-    is_said = pl.col("is_said").fill_null(False) & pl.col("is_own")
+    is_quoted = pl.col("is_quoted").fill_null(False) & pl.col("is_own")
     chars = pl.col("line").str.len_chars()
     counts = (chars >= _LINE_CHARS) & ~pl.col("line").str.contains(_TRAILER)
     return (
-        known.with_columns(run=(~is_said).cum_sum().over("row"), is_said=is_said)
-        .filter("is_said")
+        matches.with_columns(run=(~is_quoted).cum_sum().over("row"), is_quoted=is_quoted)
+        .filter("is_quoted")
         .group_by("row", "run", maintain_order=True)
         .agg(
             byte_start=pl.col("byte_start").min(),

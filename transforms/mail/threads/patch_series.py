@@ -1,4 +1,4 @@
-"""Patch mails to patch_series: the postings of a series, its revisions, and the discussion below them."""
+"""Patch mails to patch series: the postings of a series, its revisions, and the discussion below them."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
 
 
 def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
-    """The mails with thread and what their subjects say, by time, then id."""
+    """The mails with thread and the columns of `patch_subjects`, by time, then id."""
     columns = ["message_id", "subject", "from_addr", "from_name", "effective_at"]
     frame = pl.DataFrame(messages.select(columns))
-    said = patch_subjects(frame["subject"])
-    places = pl.DataFrame(tree.select(["message_id", "thread_id"]))
+    subject_columns = patch_subjects(frame["subject"])
+    threads = pl.DataFrame(tree.select(["message_id", "thread_id"]))
     return (
         frame.with_columns(
-            said,
+            subject_columns,
             at=pl.col("effective_at").cast(_TIME).fill_null(pl.lit(_NEVER).cast(_TIME)),
             from_name=pl.col("from_name").str.to_lowercase().str.replace(r" via .*$", ""),
         )
         .with_columns(is_patch=pl.col("is_patch") & (pl.col("title") != ""))
-        .join(places, on="message_id")
+        .join(threads, on="message_id")
         .drop("effective_at", "subject")
         .sort("at", "message_id")
     )
@@ -74,20 +74,25 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     """
     kind = ["from_addr", "version", "parts", "branch"]
     alone = pl.col("parts").is_null()
-    told_apart = pl.when(alone).then(pl.col("message_id"))
+    lone_id = pl.when(alone).then(pl.col("message_id"))
     numbered = patches.with_columns(
-        copy=pl.int_range(pl.len()).over(["thread_id", *kind, "part"]), lone=told_apart
+        copy=pl.int_range(pl.len()).over(["thread_id", *kind, "part"]), lone=lone_id
     ).with_columns(posting=pl.struct("thread_id", *kind, "copy", "lone").rank("dense").cast(pl.Int64))
-    pieces = (
+    series = (
         numbered.filter(~alone)
         .group_by("posting", maintain_order=True)
-        .agg(pl.col(kind).first(), first=pl.col("at").min(), last=pl.col("at").max(), held=pl.col("part"))
+        .agg(
+            pl.col(kind).first(),
+            first=pl.col("at").min(),
+            last=pl.col("at").max(),
+            part_numbers=pl.col("part"),
+        )
         .sort(*kind, "first", "posting")
     )
     same_kind = pl.all_horizontal(pl.col(c).eq_missing(pl.col(c).shift()) for c in kind)
     near = (pl.col("first") - pl.col("last").shift()) <= pl.duration(minutes=_POSTING_MINUTES)
-    apart = pl.col("held").list.set_intersection(pl.col("held").shift()).list.len() == 0
-    joined = pieces.with_columns(other=pl.col("posting").shift()).filter(
+    apart = pl.col("part_numbers").list.set_intersection(pl.col("part_numbers").shift()).list.len() == 0
+    joined = series.with_columns(other=pl.col("posting").shift()).filter(
         (same_kind & near & apart).fill_null(False)
     )
     number = _united(
@@ -99,31 +104,31 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
 def _by_title(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
     """Postings whose titles make them revisions of each other."""
     is_part = pl.col("part").fill_null(1) > 0
-    known = patches.group_by("posting").agg(
-        known=is_part.sum(), version=pl.col("version").first(), thread_id=pl.col("thread_id").first()
+    sizes = patches.group_by("posting").agg(
+        sizes=is_part.sum(), version=pl.col("version").first(), thread_id=pl.col("thread_id").first()
     )
     for sender in (*_SENDERS, "anybody"):
         same = [sender, "branch", "title", is_part]
-        before = (
+        previous = (
             pl.col("posting", "at").shift().over(same, order_by=["at", "message_id"]).name.prefix("other_")
         )
         pairs = (
             patches.with_columns(anybody=pl.lit(""))
             .drop_nulls(sender)
-            .with_columns(is_part.alias("is_part"), before)
+            .with_columns(is_part.alias("is_part"), previous)
             .filter(pl.col("other_posting") != pl.col("posting"))
             .filter(pl.col("at") - pl.col("other_at") <= pl.duration(days=_REVISION_DAYS))
             .group_by("posting", "other_posting")
             .agg(shared=pl.len(), head=(pl.col("parts").is_null() | ~pl.col("is_part")).any())
-            .join(known, on="posting")
-            .join(known, left_on="other_posting", right_on="posting", suffix="_other")
+            .join(sizes, on="posting")
+            .join(sizes, left_on="other_posting", right_on="posting", suffix="_other")
         )
-        half = 2 * pl.col("shared") >= pl.min_horizontal("known", "known_other")
+        half = 2 * pl.col("shared") >= pl.min_horizontal("sizes", "sizes_other")
         following = (pl.col("version") - pl.col("version_other")) == 1
         together = pl.col("thread_id") == pl.col("thread_id_other")
         alike = pl.col("head") | half | following | together
-        kept = pairs.filter(pl.col("head") & following if sender == "anybody" else alike)
-        yield from kept.select("posting", "other_posting").iter_rows()
+        revisions = pairs.filter(pl.col("head") & following if sender == "anybody" else alike)
+        yield from revisions.select("posting", "other_posting").iter_rows()
 
 
 def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
@@ -132,8 +137,10 @@ def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
         pl.col("thread_id", "from_addr", "branch", "version", "at").first()
     )
     same = ["thread_id", "from_addr", "branch"]
-    before = pl.col("posting", "version").shift().over(same, order_by=["at", "posting"]).name.prefix("other_")
-    later = postings.drop_nulls("from_addr").with_columns(before)
+    previous = (
+        pl.col("posting", "version").shift().over(same, order_by=["at", "posting"]).name.prefix("other_")
+    )
+    later = postings.drop_nulls("from_addr").with_columns(previous)
     yield from (
         later.filter(pl.col("version") > pl.col("other_version"))
         .select("posting", "other_posting")
@@ -171,7 +178,7 @@ def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int
 
 
 def _named(patches: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the patch mails: ids after the earliest mail, the revision before, and which is latest."""
+    """The rows of the patch mails: ids after the earliest mail, the previous revision, and which is latest."""
     by_time = ["at", "message_id"]
     latest = pl.col("posting").sort_by("version", "started", "posting").last().over("series")
     is_cover = pl.col("part").fill_null(1) == 0
@@ -220,7 +227,7 @@ def _hashed(column: str) -> pl.Expr:
 
 
 def _discussed(mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table) -> pl.DataFrame:
-    """Columns message_id and patch_id: the patch that each mail that is none discusses."""
+    """Columns message_id and patch_id: the patch that each other mail discusses."""
     nearest = {i: i for i in patches["message_id"].to_list()}
     by_depth = pl.DataFrame(tree.select(["message_id", "parent_id", "depth"])).sort("depth")
     for message_id, parent_id, _ in by_depth.iter_rows():
@@ -230,19 +237,19 @@ def _discussed(mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table) -> pl
     below = others.with_columns(
         patch_id=pl.Series([nearest.get(i) for i in others["message_id"].to_list()], dtype=pl.String)
     )
-    lost = below.filter(pl.col("patch_id").is_null() & pl.col("is_patch")).drop("patch_id")
-    said = ["title", "version", "part"]
-    known = patches.select("at", *said, patch_id="message_id").with_columns(pl.col("part").fill_null(-1))
-    found = lost.with_columns(pl.col("part").fill_null(-1)).join_asof(
-        known.sort("at", "patch_id"),
+    unplaced = below.filter(pl.col("patch_id").is_null() & pl.col("is_patch")).drop("patch_id")
+    key = ["title", "version", "part"]
+    patch_keys = patches.select("at", *key, patch_id="message_id").with_columns(pl.col("part").fill_null(-1))
+    matches = unplaced.with_columns(pl.col("part").fill_null(-1)).join_asof(
+        patch_keys.sort("at", "patch_id"),
         on="at",
-        by=said,
+        by=key,
         tolerance=f"{_REVISION_DAYS}d",
         allow_exact_matches=False,
         check_sortedness=False,
     )
-    both = [frame.select("message_id", "patch_id").drop_nulls() for frame in (below, found)]
-    return pl.concat(both)
+    frames = [frame.select("message_id", "patch_id").drop_nulls() for frame in (below, matches)]
+    return pl.concat(frames)
 
 
 def _replies(discussed: pl.DataFrame, patches: pl.DataFrame) -> pl.DataFrame:

@@ -54,7 +54,7 @@ def message_references(messages: pa.Table) -> pa.Table:
     Message-IDs in angle brackets, and commits with their title, as in `Fixes: 0123abc ("title")`.
     What stands behind a trailer's name is of that kind.
     """
-    found = pl.concat(_places(messages.column("body")), how="diagonal")
+    spans = pl.concat(_candidates(messages.column("body")), how="diagonal")
     prefix = pl.col("prefix")
     trailer = prefix.str.extract(rf"(?i)^\s*({_TRAILERS}):", 1).str.to_lowercase()
     names_mail = (
@@ -63,7 +63,7 @@ def message_references(messages: pa.Table) -> pa.Table:
         | ((pl.col("form") == "commit") & trailer.is_in(_COMMIT_TRAILERS))
     )
     rows = (
-        found.with_columns(
+        spans.with_columns(
             kind=pl.when(prefix.str.contains(_QUOTED))
             .then(pl.lit("quoted"))
             .otherwise(pl.coalesce(trailer, "form")),
@@ -80,7 +80,7 @@ def message_references(messages: pa.Table) -> pa.Table:
     return MESSAGE_REFERENCES.conform(table.select(MESSAGE_REFERENCES.names))
 
 
-def _places(bodies: pa.ChunkedArray) -> list[pl.DataFrame]:
+def _candidates(bodies: pa.ChunkedArray) -> list[pl.DataFrame]:
     """All references of `bodies`, with the line before each in `prefix`; one frame per form."""
     texts = pc.cast(bodies, pa.large_binary()).to_pylist()
     data = _GAP.join(texts)
@@ -176,10 +176,10 @@ def message_links(references: pa.Table, messages: pa.Table) -> pa.Table:
     named = pl.DataFrame(references)
     mails = pl.DataFrame(messages.select(["message_id", "subject", "effective_at"]))
     times = mails.select("message_id", at="effective_at")
-    said = patch_subjects(mails["subject"])
+    subject_columns = patch_subjects(mails["subject"])
     patches = (
         mails.select(by_title="message_id", at="effective_at")
-        .with_columns(said.select("is_patch", "is_reply", "part", named_title="title"))
+        .with_columns(subject_columns.select("is_patch", "is_reply", "part", named_title="title"))
         .filter(pl.col("is_patch") & ~pl.col("is_reply") & (pl.col("part").fill_null(1) > 0))
         .drop_nulls("at")
         .select("by_title", "at", "named_title")

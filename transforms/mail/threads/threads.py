@@ -1,4 +1,4 @@
-"""Messages to memberships and threads: what only the whole lake can tell."""
+"""Memberships and threads, which need the messages of all partitions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from transforms.settings.mail import ThreadSettings
 
 VERSION = "4"
 _NEVER = 2**63 - 1
-"""The time, in microseconds, of what has none: after all others."""
+"""The time, in microseconds, of a mail without one: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
-"""What people put behind a subject that is not part of it: `(was: the old one)`, `(fwd)`."""
+"""Additions to a subject that are not part of it: `(was: the old one)`, `(fwd)`."""
 
 
 class ThreadTables(NamedTuple):
@@ -63,13 +63,14 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     )
     best_first = ["is_lesser", "source", "partition", "stored_message_id"]
     of_mail = ibis.window(group_by="message_id", order_by=best_first)
-    of_place = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
+    of_partition = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
     return (
         named.mutate(
-            is_canonical=ibis.row_number().over(of_mail) == 0, in_place=ibis.row_number().over(of_place)
+            is_canonical=ibis.row_number().over(of_mail) == 0,
+            rank_in_partition=ibis.row_number().over(of_partition),
         )
-        # Two stored mails may be lesser copies of one mail elsewhere; one membership says it all.
-        .filter(lambda t: t.in_place == 0)
+        # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
+        .filter(lambda t: t.rank_in_partition == 0)
         .select(MEMBERSHIPS.names)
         .order_by("message_id", "source", "partition")
     )
@@ -102,12 +103,20 @@ def _fullest(mails: ibis.Table) -> ibis.Table:
 
 def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "message_id") -> ibis.Table:
     """The rows of a stored table (with `source`, `partition` and an id) that are published, ids final."""
-    kept = memberships.filter(memberships.is_canonical).select(
-        "stored_message_id", published_id="message_id", kept_source="source", kept_partition="partition"
+    published = memberships.filter(memberships.is_canonical).select(
+        "stored_message_id",
+        published_id="message_id",
+        canonical_source="source",
+        canonical_partition="partition",
     )
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
     joined = stored.view().join(
-        kept, [("source", "kept_source"), ("partition", "kept_partition"), (id_column, "stored_message_id")]
+        published,
+        [
+            ("source", "canonical_source"),
+            ("partition", "canonical_partition"),
+            (id_column, "stored_message_id"),
+        ],
     )
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 
@@ -125,15 +134,15 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     """
     ordered = messages.sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
-    times = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
-    known = dict(zip(ids, times, strict=True))
+    at = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
+    times = dict(zip(ids, at, strict=True))
     references = ordered.column("refs").to_pylist()
-    parents, methods = _parents(ids, ordered.column("in_reply_to").to_pylist(), references, known)
+    parents, methods = _parents(ids, ordered.column("in_reply_to").to_pylist(), references, times)
     for reply, answered in _answered_by_subject(ordered, lists, methods, settings).items():
         parents[reply], methods[reply] = answered, "subject"
-    _break_loops(parents, methods, known)
-    tree = _tree(_above_mails(parents, known), methods, known)
-    named = _named_threads(tree, dict(zip(ids, references, strict=True)), known)
+    _break_loops(parents, methods, times)
+    tree = _tree(_above_mails(parents, times), methods, times)
+    named = _named_threads(tree, dict(zip(ids, references, strict=True)), times)
     return ThreadTables(_threads(named, ordered), named)
 
 
@@ -147,18 +156,18 @@ def _answered_by_subject(
     if not settings.subject_days:
         return {}
     frame = pl.DataFrame(mails.select(["message_id", "subject", "effective_at"]))
-    found_in = pl.DataFrame(lists.select(["message_id", "list_id"])).unique().drop_nulls()
-    said = patch_subjects(frame["subject"])
+    list_ids = pl.DataFrame(lists.select(["message_id", "list_id"])).unique().drop_nulls()
+    subject_columns = patch_subjects(frame["subject"])
     frame = frame.with_columns(
-        said.select("is_reply", pl.col("version", "part").fill_null(-1)),
-        key=said["title"].str.replace(_ASIDE, "").str.replace_all(r"\s+", ""),
-        is_lost=pl.Series([methods[i] == "root" for i in frame["message_id"]], dtype=pl.Boolean),
+        subject_columns.select("is_reply", pl.col("version", "part").fill_null(-1)),
+        key=subject_columns["title"].str.replace(_ASIDE, "").str.replace_all(r"\s+", ""),
+        has_no_parent=pl.Series([methods[i] == "root" for i in frame["message_id"]], dtype=pl.Boolean),
     )
     titled = frame.filter(pl.col("key").str.contains(r"[\p{L}\p{N}]")).drop_nulls("effective_at")
-    earlier = titled.join(found_in, on="message_id").sort("effective_at", "message_id")
-    lost = earlier.filter(pl.col("is_reply") & pl.col("is_lost"))
+    earlier = titled.join(list_ids, on="message_id").sort("effective_at", "message_id")
+    orphans = earlier.filter(pl.col("is_reply") & pl.col("has_no_parent"))
     matches = [
-        lost.join_asof(
+        orphans.join_asof(
             earlier.select("effective_at", *by, answered="message_id", answered_at="effective_at"),
             on="effective_at",
             by=by,
@@ -178,9 +187,9 @@ def _answered_by_subject(
 
 
 def _parents(
-    ids: list[str], replies: list[str | None], references: list[list[str]], known: dict[str, int]
+    ids: list[str], replies: list[str | None], references: list[list[str]], times: dict[str, int]
 ) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Parent of every mail and ghost, and how it was found."""
+    """Parent of every mail and ghost, and the method that determined it."""
     parents: dict[str, str | None] = {}
     methods: dict[str, str] = {}
     votes: dict[str, Counter[str]] = {}
@@ -190,7 +199,7 @@ def _parents(
             parent, method = reply, "in_reply_to"
             chain.append(reply)
         elif chain:
-            parent = next((r for r in reversed(chain) if r in known), chain[-1])
+            parent = next((r for r in reversed(chain) if r in times), chain[-1])
             method = "references"
             chain = chain[: chain.index(parent) + 1]
         else:
@@ -198,7 +207,7 @@ def _parents(
             continue
         parents[message_id], methods[message_id] = parent, method
         for above, below in zip([None, *chain], chain, strict=False):
-            if below not in known:
+            if below not in times:
                 if above is not None:
                     votes.setdefault(below, Counter())[above] += 1
                 parents.setdefault(below, None)
@@ -208,7 +217,7 @@ def _parents(
     return parents, methods
 
 
-def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, int]) -> None:
+def _break_loops(parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]) -> None:
     """Cut every loop at a link by subject, else at its earliest mail, which becomes a root."""
     done: set[str] = set()
     for start in parents:
@@ -218,7 +227,7 @@ def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known:
         while node is not None and node not in done:
             if node in on_path:
                 loop = path[on_path[node] :]
-                parents[min(loop, key=lambda n: (methods[n] != "subject", known.get(n, _NEVER), n))] = None
+                parents[min(loop, key=lambda n: (methods[n] != "subject", times.get(n, _NEVER), n))] = None
                 break
             on_path[node] = len(path)
             path.append(node)
@@ -226,18 +235,18 @@ def _break_loops(parents: dict[str, str | None], methods: dict[str, str], known:
         done.update(path)
 
 
-def _above_mails(parents: dict[str, str | None], known: dict[str, int]) -> dict[str, str | None]:
-    """`parents` without the ghosts that no mail stands below."""
-    kept: dict[str, str | None] = {}
+def _above_mails(parents: dict[str, str | None], times: dict[str, int]) -> dict[str, str | None]:
+    """`parents` without the ghosts that have no mail below them."""
+    retained: dict[str, str | None] = {}
     for node in parents:
-        above: str | None = node if node in known else None
-        while above is not None and above not in kept:
-            kept[above] = parents[above]
+        above: str | None = node if node in times else None
+        while above is not None and above not in retained:
+            retained[above] = parents[above]
             above = parents[above]
-    return kept
+    return retained
 
 
-def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[str, int]) -> pa.Table:
+def _tree(parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]) -> pa.Table:
     """The `thread_tree` table with roots for thread ids: threads read depth first, siblings by time, then id."""
     children: dict[str, list[str]] = {}
     for node, parent in parents.items():
@@ -245,7 +254,7 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
             children.setdefault(parent, []).append(node)
 
     def order(nodes: Iterable[str]) -> list[str]:
-        return sorted(nodes, key=lambda n: (known.get(n, _NEVER), n), reverse=True)
+        return sorted(nodes, key=lambda n: (times.get(n, _NEVER), n), reverse=True)
 
     rows: list[tuple[str, str, str | None, int, int, str, bool]] = []
     for root in (n for n, parent in parents.items() if parent is None):
@@ -253,8 +262,8 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
         stack = [(root, 0)]
         while stack:
             node, depth = stack.pop()
-            method = "root" if depth == 0 and node in known else methods[node]
-            rows.append((node, root, parents[node], depth, position, method, node not in known))
+            method = "root" if depth == 0 and node in times else methods[node]
+            rows.append((node, root, parents[node], depth, position, method, node not in times))
             position += 1
             if node in children:
                 stack.extend((child, depth + 1) for child in order(children[node]))
@@ -263,7 +272,7 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], known: dict[s
     return table.sort_by([("message_id", "ascending")])
 
 
-def _named_threads(tree: pa.Table, references: dict[str, list[str]], known: dict[str, int]) -> pa.Table:
+def _named_threads(tree: pa.Table, references: dict[str, list[str]], times: dict[str, int]) -> pa.Table:
     """`tree` with the final thread ids in place of the roots.
 
     A thread is named after the oldest mail that its earliest mail refers to and that is in the
@@ -278,18 +287,18 @@ def _named_threads(tree: pa.Table, references: dict[str, list[str]], known: dict
     root_of = dict(zip(nodes, roots, strict=True))
     earliest: dict[str, str] = {}
     for node, root in zip(nodes, roots, strict=True):
-        if node in known:
+        if node in times:
             first = earliest.setdefault(root, node)
-            if (known[node], node) < (known[first], first):
+            if (times[node], node) < (times[first], first):
                 earliest[root] = node
     above = dict(zip(nodes, tree.column("parent_id").to_pylist(), strict=True))
     ids = {}
     for root, first in earliest.items():
         chain = [*references[first], above[first], first]
         ids[root] = text_hash(next(m for m in chain if m is not None and root_of.get(m) == root))
-    place = tree.column_names.index("thread_id")
+    column = tree.column_names.index("thread_id")
     named = pa.array([ids[root] for root in roots], pa.string())
-    return tree.set_column(place, tree.schema.field("thread_id"), named)
+    return tree.set_column(column, tree.schema.field("thread_id"), named)
 
 
 def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:

@@ -18,9 +18,9 @@ def blocks_of(*bodies: str, **options: object) -> list[list[dict[str, object]]]:
     """The blocks of each body, as rows."""
     ids = [f"m{i}" for i in range(len(bodies))]
     table = pa.table({"message_id": ids, "body": pa.array(bodies, pa.large_string())})
-    found = message_blocks(table, BlockSettings.model_validate(options))
-    assert found.schema.equals(MESSAGE_BLOCKS.arrow)
-    rows = found.to_pylist()
+    blocks = message_blocks(table, BlockSettings.model_validate(options))
+    assert blocks.schema.equals(MESSAGE_BLOCKS.arrow)
+    rows = blocks.to_pylist()
     return [[r for r in rows if r["message_id"] == i] for i in ids]
 
 
@@ -183,8 +183,8 @@ def test_headers(body: str, expected: str) -> None:
 
 def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
     body = "Yes.\n\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\nOld text.\n"
-    found = blocks_of(body, unmarked_history=True)[0]
-    assert [(r["kind"], r["inferred"]) for r in found][-1] == ("quote", True)
+    blocks = blocks_of(body, unmarked_history=True)[0]
+    assert [(r["kind"], r["inferred"]) for r in blocks][-1] == ("quote", True)
     assert kinds(body)[-1] == "a"
 
 

@@ -56,12 +56,12 @@ def queue_of(*bodies: str, parts: pa.Table = NONE, **options: int) -> pa.Table:
     ),
 )
 def test_both_lanes_make_what_one_makes(bodies: list[str], parts: pa.Table):
-    given_tables = tables(*bodies, parts=parts)
+    inputs = tables(*bodies, parts=parts)
     lanes = ChunkSettings(slow_body_chars=200)
     with sized(PATCH_FILES=3):
-        fast = fast_chunks(*given_tables, lanes)
-        slow = slow_chunks(fast.queue, *given_tables, lanes)
-        at_once = message_chunks(*given_tables, ChunkSettings())
+        fast = fast_chunks(*inputs, lanes)
+        slow = slow_chunks(fast.queue, *inputs, lanes)
+        at_once = message_chunks(*inputs, ChunkSettings())
     assert fast.queue.schema.equals(SLOW_QUEUE.arrow)
     assert rows(pa.concat_tables([fast.chunks, slow.chunks])) == rows(at_once.chunks)
     assert rows(pa.concat_tables([fast.exclusions, slow.exclusions])) == rows(at_once.exclusions)
@@ -88,8 +88,8 @@ def test_what_waits(bodies: tuple[str, ...], parts: pa.Table, waits: list[tuple[
 
 
 def test_a_patch_of_many_files_can_be_found_by_its_record_while_its_parts_wait():
-    made = fast_chunks(*tables("Attached.\n", parts=attachment(patch(101, 1), "patch")), ChunkSettings())
-    (record,) = [r for r in made.chunks.to_pylist() if r["attachment_id"]]
+    result = fast_chunks(*tables("Attached.\n", parts=attachment(patch(101, 1), "patch")), ChunkSettings())
+    (record,) = [r for r in result.chunks.to_pylist() if r["attachment_id"]]
     assert record["diff_files"] == [f"src/f{n}.c" for n in range(101)]
     assert record["chunk_count"] == 102
 

@@ -21,8 +21,14 @@ from transforms.mail.chunks.table import message_chunks, title_of
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.mail import BlockSettings, ChunkSettings
-from transforms.text.diffs import diff_pieces
-from transforms.text.pieces import code_pieces, section_pieces, sql_pieces, text_pieces
+from transforms.text.diffs import diff_segments
+from transforms.text.segments import (
+    ProseLimits,
+    code_segments,
+    prose_segments,
+    section_segments,
+    sql_segments,
+)
 
 Row = dict[str, Any]
 
@@ -84,10 +90,12 @@ def sized(**chars: int) -> Iterator[None]:
 def chunked(table: pa.Table, parts: pa.Table | None = None, **options: object) -> tuple[list[Row], list[Row]]:
     """The chunks and exclusions of mails and attachments, as rows."""
     blocks = message_blocks(table, BlockSettings())
-    found = message_chunks(table, blocks, parts or ATTACHMENTS.empty(), ChunkSettings.model_validate(options))
-    assert found.chunks.schema.equals(CHUNKS.arrow)
-    assert found.exclusions.schema.equals(EXCLUSIONS.arrow)
-    return found.chunks.to_pylist(), found.exclusions.to_pylist()
+    tables = message_chunks(
+        table, blocks, parts or ATTACHMENTS.empty(), ChunkSettings.model_validate(options)
+    )
+    assert tables.chunks.schema.equals(CHUNKS.arrow)
+    assert tables.exclusions.schema.equals(EXCLUSIONS.arrow)
+    return tables.chunks.to_pylist(), tables.exclusions.to_pylist()
 
 
 def texts(body: str, **mail: Any) -> list[tuple[str, str]]:
@@ -107,12 +115,12 @@ def test_example_1_direct_reply_with_top_quote() -> None:
 
 def test_example_2_long_nested_quote_history() -> None:
     body = "On Tue, ...\n> On Mon, ...\n> > older history\n> local point\n\nMy response.\n"
-    rows, left = chunked(mails(body))
+    rows, excluded = chunked(mails(body))
     assert [(r["chunk_kind"], r["text_embed"]) for r in rows] == [
         ("quote_reply_pair", "Quoted point:\nlocal point\n\nReply:\nMy response.")
     ]
     assert rows[0]["text_display"] == "> local point\n\nMy response."
-    assert [r["reason"] for r in left] == ["header", "unused_quote", "deep_quote"]
+    assert [r["reason"] for r in excluded] == ["header", "unused_quote", "deep_quote"]
 
 
 def test_example_3_interleaved_patch_review() -> None:
@@ -131,11 +139,11 @@ def test_example_3_interleaved_patch_review() -> None:
 
 def test_example_4_response_first_quote_later() -> None:
     body = "This looks reasonable to me.\n\n> old quoted thread history\n"
-    rows, left = chunked(mails(body))
+    rows, excluded = chunked(mails(body))
     assert [(r["chunk_kind"], r["text_embed"]) for r in rows] == [
         ("authored_message", "This looks reasonable to me.")
     ]
-    assert [r["reason"] for r in left] == ["unused_quote"]
+    assert [r["reason"] for r in excluded] == ["unused_quote"]
 
 
 @pytest.mark.parametrize(
@@ -177,20 +185,20 @@ def test_units_and_anchors(body: str, expected: list[tuple[str, str]]) -> None:
     [("", "empty"), (" \n\n", "empty"), ("> q\n", "quote_only"), ("--\n\n...\n", "too_little_text")],
 )
 def test_rule_6_mails_without_text_are_recorded(body: str, reason: str) -> None:
-    rows, left = chunked(mails(body))
+    rows, excluded = chunked(mails(body))
     assert rows == []
-    assert [(r["reason"], r["byte_start"], r["byte_end"]) for r in left] == [(reason, 0, len(body))]
+    assert [(r["reason"], r["byte_start"], r["byte_end"]) for r in excluded] == [(reason, 0, len(body))]
 
 
 def test_rule_2_an_anchor_keeps_the_end_of_the_quote() -> None:
     quote = "".join(f"> line {i:03} of a quote that is long\n" for i in range(100))
     short, _ = chunked(mails(f"{quote}\nNo.\n"))
-    long, left = chunked(mails(f"{quote}\n{'Because it would break. ' * 20}\n"))
+    long, excluded = chunked(mails(f"{quote}\n{'Because it would break. ' * 20}\n"))
     for rows, low, cap in ((short, 1400, 1500), (long, 700, 800)):
         assert low < rows[0]["quote_anchor_chars"] <= cap
         assert rows[0]["quote_lex"].endswith("line 099 of a quote that is long")
         assert rows[0]["is_quote_heavy"]
-    assert [r["reason"] for r in left] == ["unused_quote"]
+    assert [r["reason"] for r in excluded] == ["unused_quote"]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +277,7 @@ def patch(files: int, hunks: int) -> str:
 
 def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -> None:
     body = f"Fix it.\n\nSigned-off-by: Ann\n---\n src/f0.c | 2 +-\n\n{patch(2, 3)}-- \n2.43.0\n"
-    rows, left = chunked(mails(body, subject="[PATCH] fix"))
+    rows, excluded = chunked(mails(body, subject="[PATCH] fix"))
     assert rows[0]["text_display"].endswith("src/f0.c | 2 +-")
     code = rows[1:]
     assert all(r["is_code"] and r["has_patch_markers"] and r["content_class"] == "patch" for r in code)
@@ -278,7 +286,7 @@ def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -
         small, _ = chunked(mails(body))
     assert [r["diff_files"] for r in small[1:]] == [["src/f0.c"]] * 3 + [["src/f1.c"]] * 3
     assert [r["diff_functions"] for r in small[1:4]] == [[f"int f{n}(void)"] for n in (1, 101, 201)]
-    assert left == []
+    assert excluded == []
 
 
 def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
@@ -287,7 +295,7 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
     )
     text = "".join(head + HUNK.format(1) for head in heads)
-    assert [p.file for p in diff_pieces(text, 0, len(text), 2000, 12_000, 10)] == ["new.c", "old.c"]
+    assert [p.file for p in diff_segments(text, 0, len(text), 2000, 12_000, 10)] == ["new.c", "old.c"]
 
 
 @pytest.mark.parametrize(
@@ -322,8 +330,8 @@ def test_attachments(text: str, content_class: str, count: int) -> None:
 
 @pytest.mark.parametrize(("content_class", "reason"), [("text", "no_text"), ("archive", "binary")])
 def test_an_attachment_without_text_is_recorded(content_class: str, reason: str) -> None:
-    _, left = chunked(mails("Attached.\n"), attachment(None, content_class))
-    assert [(r["attachment_id"], r["reason"], r["byte_end"]) for r in left] == [("a0", reason, 7)]
+    _, excluded = chunked(mails("Attached.\n"), attachment(None, content_class))
+    assert [(r["attachment_id"], r["reason"], r["byte_end"]) for r in excluded] == [("a0", reason, 7)]
 
 
 LINES = st.sampled_from(
@@ -378,7 +386,7 @@ def chunked_small(table: pa.Table, policy: str = "pairs") -> tuple[list[Row], li
 @example(["> " + "x" * 100 + "\n\nNo.\n"], "pairs")
 @examples(150)
 def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str) -> None:
-    rows, left = chunked_small(mails(*bodies, in_reply_to="p"), policy)
+    rows, excluded = chunked_small(mails(*bodies, in_reply_to="p"), policy)
     assert len({r["chunk_id"] for r in rows}) == len(rows)
     for i, body in enumerate(bodies):
         data, covered = body.encode(), []
@@ -389,13 +397,13 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str
             assert any(c.isalnum() for c in "".join(own))
             parts = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"]]
             assert "\n".join(parts).split() == row["text_display"].split()
-            told = " ".join(row[c] for c in ("text_lex", "added_lex", "removed_lex"))
-            assert sorted(re.findall(r"\w+", " ".join(own))) == sorted(re.findall(r"\w+", told))
+            indexed = " ".join(row[c] for c in ("text_lex", "added_lex", "removed_lex"))
+            assert sorted(re.findall(r"\w+", " ".join(own))) == sorted(re.findall(r"\w+", indexed))
             edges = [(s["byte_start"], s["byte_end"]) for s in row["spans"]]
             assert all(0 <= a < b <= len(data) for a, b in edges)
             assert all(b <= c for (_, b), (c, _) in zip(edges, edges[1:], strict=False))
             covered += edges
-        covered += [(r["byte_start"], r["byte_end"]) for r in left if r["doc_id"] == f"m{i}"]
+        covered += [(r["byte_start"], r["byte_end"]) for r in excluded if r["doc_id"] == f"m{i}"]
         at = 0
         for start, end in [*sorted(covered), (len(data), len(data))]:
             assert not data[at:start].decode().strip()
@@ -421,9 +429,9 @@ def test_the_order_of_the_mails_does_not_matter(bodies: list[str], random: Any) 
 
 def test_how_mails_are_batched_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = ["> q\n\nYes.\n", "", "Long. " * 500, "On Mon, A wrote:\n> q\n", patch(2, 3)]
-    whole = chunked(mails(*bodies, *bodies), attachment(patch(1, 1), "patch"))
+    repeated = chunked(mails(*bodies, *bodies), attachment(patch(1, 1), "patch"))
     monkeypatch.setattr(chunks, "BATCH_BYTES", 1)
-    assert chunked(mails(*bodies, *bodies), attachment(patch(1, 1), "patch")) == whole
+    assert chunked(mails(*bodies, *bodies), attachment(patch(1, 1), "patch")) == repeated
 
 
 def test_with_policy_message_the_pairs_come_besides_the_whole_mail() -> None:
@@ -451,18 +459,18 @@ UUENCODED = "begin 644 a.gz\n" + "M" + "A" * 60 + "\n#0V%T\n`\nend\n"
 @pytest.mark.parametrize("encoded", [BINARY, UUENCODED])
 def test_encoded_binaries_are_no_text(encoded: str) -> None:
     text = f"{FILE.format('a.c')}{HUNK.format(1)}diff --git a/logo.png b/logo.png\n{encoded}"
-    rows, left = chunked(mails("Attached.\n"), attachment(text, "patch"))
+    rows, excluded = chunked(mails("Attached.\n"), attachment(text, "patch"))
     assert not any("cmV" in r["text_embed"] or "AAAA" in r["text_embed"] for r in rows)
     assert "logo.png" in rows[-1]["diff_files"]
-    binary = [r for r in left if r["reason"] == "binary"]
+    binary = [r for r in excluded if r["reason"] == "binary"]
     assert "".join(text[r["byte_start"] : r["byte_end"]] for r in binary).split() == encoded.split()
 
 
 def test_a_binary_patch_in_a_body_is_no_text() -> None:
     body = f"Add a logo.\n\n---\n{FILE.format('a.c')}{HUNK.format(1)}diff --git a/l.png b/l.png\n{BINARY}-- \n2.43.0\n"
-    rows, left = chunked(mails(body))
+    rows, excluded = chunked(mails(body))
     assert not any("cmV" in r["text_embed"] for r in rows)
-    assert "binary" in {r["reason"] for r in left}
+    assert "binary" in {r["reason"] for r in excluded}
 
 
 def test_a_patch_of_very_many_files_has_a_record_of_them_and_slow_parts() -> None:
@@ -504,22 +512,22 @@ ADVERSARIAL = st.one_of(
 def test_split_loops_end_cover_and_keep_their_bounds(
     text: str, limit: int, overlap: int, recursive: bool
 ) -> None:
-    prose = list(text_pieces(text, 0, len(text), limit, overlap, recursive, 4 * limit))
+    prose = list(prose_segments(text, 0, len(text), ProseLimits(limit, overlap, 4 * limit, recursive)))
     assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
-    for pieces in (
+    for segments in (
         prose,
-        list(diff_pieces(text, 0, len(text), limit, limit, 10)),
-        list(section_pieces(text, limit)),
-        list(code_pieces(text, limit)),
-        list(sql_pieces(text, limit)),
+        list(diff_segments(text, 0, len(text), limit, limit, 10)),
+        list(section_segments(text, limit)),
+        list(code_segments(text, limit)),
+        list(sql_segments(text, limit)),
     ):
         at = 0
-        for piece in pieces:
-            assert piece.start <= at < piece.end
-            at = piece.end
+        for segment in segments:
+            assert segment.start <= at < segment.end
+            at = segment.end
         assert at == len(text)
-        if pieces is not prose:
-            assert all(p.end - p.start <= limit for p in pieces)
+        if segments is not prose:
+            assert all(p.end - p.start <= limit for p in segments)
 
 
 @pytest.mark.parametrize(
@@ -544,8 +552,8 @@ def test_split_loops_end_cover_and_keep_their_bounds(
     + ["long", "blanks", "empty", "paragraphs", "uuencode", "hunks"],
 )
 def test_worst_cases_end(body: str) -> None:
-    rows, left = chunked(mails(body, in_reply_to="p"))
-    assert rows or left
+    rows, excluded = chunked(mails(body, in_reply_to="p"))
+    assert rows or excluded
     assert all(r["char_count"] <= 12_000 + 1500 + 10 for r in rows)
 
 
@@ -564,11 +572,11 @@ def test_sql_is_cut_between_statements_and_not_inside_strings_or_function_bodies
     text = "".join((function + insert).format(n=n) for n in range(6))
     with sized(ATTACHMENT_CHARS=170):
         rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"))
-    pieces = [r["text_display"] for r in rows[1:]]
-    assert len(pieces) == 6
-    assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in pieces)
+    segments = [r["text_display"] for r in rows[1:]]
+    assert len(segments) == 6
+    assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in segments)
 
 
 def test_sql_that_is_broken_is_cut_as_other_code_is() -> None:
     text = "SELECT 'no end;\n\n" * 21
-    assert list(sql_pieces(text, 60)) == list(code_pieces(text, 60))
+    assert list(sql_segments(text, 60)) == list(code_segments(text, 60))

@@ -22,10 +22,10 @@ from transforms.schemas.operations import CORPUS_MEASURES
 from transforms.schemas.relations import THREAD_TREE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 
-ASKED = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
-QUESTION = f"{ASKED[0]} {ASKED[1]}\nI saw pauses of a second.\n"
+QUOTED_LINES = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
+QUESTION = f"{QUOTED_LINES[0]} {QUOTED_LINES[1]}\nI saw pauses of a second.\n"
 COPY = "No, it never does that, not even once.\n"
-ANSWER = f"> {ASKED[0]}\n> {ASKED[1]}\n{COPY}"
+ANSWER = f"> {QUOTED_LINES[0]}\n> {QUOTED_LINES[1]}\n{COPY}"
 INVENTED = (
     "> A line that nobody has written anywhere before\nStrange, where does this come from in the end?\n"
 )
@@ -64,7 +64,7 @@ def values() -> dict[str, tuple[int, int]]:
         measured = corpus_measures.corpus_measures(
             tables,
             corpus_measures.quoted_lines(pairs, bodies, quotes),
-            corpus_measures.anchors_found(pairs, bodies, chunks),
+            corpus_measures.anchors_in_parent(pairs, bodies, chunks),
         )
     assert measured.schema.names == CORPUS_MEASURES.names
     return {r["measure"]: (r["numerator"], r["denominator"]) for r in measured.to_pylist()}
@@ -73,7 +73,7 @@ def values() -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("measure", "expected"),
     [
-        ("quoted_lines_in_parent", (2, 3)),  # the answer's are rewrapped and found, the invented one is not
+        ("quoted_lines_in_parent", (2, 3)),  # the answer's are rewrapped and match, the invented one does not
         ("anchors_in_parent", (1, 2)),
         ("anchored_replies", (2, 3)),
         ("near_duplicate_authored", (2, 4)),  # a sentence that two mails hold
@@ -100,7 +100,7 @@ def test_a_list_without_mail_has_no_measures():
         CHUNK_CONTEXT.empty(),
         ATTACHMENTS.empty(),
     )
-    none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "found": pl.Int64})
+    none = pl.DataFrame(schema={"message_id": pl.String, "lines": pl.Int64, "matching": pl.Int64})
     anchors = none.rename({"message_id": "chunk_id"})
     assert corpus_measures.corpus_measures(tables, none, anchors).num_rows == 0
 
@@ -110,14 +110,14 @@ def test_lines_are_compared_whatever_their_blanks_are(texts: list[str]):
     names = [str(number) for number in range(len(texts))]
     columns = {"chunk_id": names, "doc_id": names, "text_lex": texts, "quote_lex": [""] * len(texts)}
     chunks = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    found = corpus_measures.compared_lines(chunks.to_batches(), line_chars=3)
+    lines_table = corpus_measures.compared_lines(chunks.to_batches(), line_chars=3)
     lines = [
         (name, plain)
         for name, text in zip(names, texts, strict=True)
         for line in text.split("\n")
         if len(plain := re.sub(r"\s+", " ", line).strip()) >= 3
     ]
-    wanted = pl.DataFrame(lines, {"chunk": pl.String, "line": pl.String}, orient="row")
-    hashed = wanted.select(pl.col("chunk").hash(seed=0), pl.col("line").hash(seed=0))
-    assert found.select("chunk", "line").equals(hashed)
-    assert found["chars"].to_list() == [len(line) for _, line in lines]
+    expected = pl.DataFrame(lines, {"chunk": pl.String, "line": pl.String}, orient="row")
+    hashed = expected.select(pl.col("chunk").hash(seed=0), pl.col("line").hash(seed=0))
+    assert lines_table.select("chunk", "line").equals(hashed)
+    assert lines_table["chars"].to_list() == [len(line) for _, line in lines]

@@ -15,27 +15,27 @@ from transforms.mail.threads.inferred_quotes import (
     body_lines,
     compared_replies,
     inferred_quotes,
-    not_compared,
-    with_kept,
+    merged_quotes,
+    pairs_to_compare,
 )
 from transforms.schemas.table import SPAN
 
-SAID = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
-LONG = SAID.split("\n")[0]
+PARENT = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
+LONG = PARENT.split("\n")[0]
 
 
-def quotes(reply: str, parent: str = SAID, **given: Any) -> list[str]:
-    """The inferred quotes of a reply to a mail that says SAID."""
-    start = given.get("own_from", 0)
+def quotes(reply: str, parent: str = PARENT, **changes: Any) -> list[str]:
+    """The inferred quotes of a reply to a mail that says PARENT."""
+    start = changes.get("own_from", 0)
     mails = {
         "message_id": ["asked", "reply"],
-        "subject": ["lock", given.get("subject", "Re: lock")],
-        "from_addr": ["ada", given.get("sender", "bob")],
+        "subject": ["lock", changes.get("subject", "Re: lock")],
+        "from_addr": ["ada", changes.get("sender", "bob")],
         "body": [parent, reply],
     }
     spans = [{"byte_start": start, "byte_end": len(reply.encode()), "role": "own"}]
     chunks = pa.Table.from_pylist(
-        [{"doc_id": "reply", "spans": spans, "has_patch_markers": given.get("diff", False)}],
+        [{"doc_id": "reply", "spans": spans, "has_patch_markers": changes.get("diff", False)}],
         schema=pa.schema(
             [("doc_id", pa.string()), ("spans", pa.list_(SPAN)), ("has_patch_markers", pa.bool_())]
         ),
@@ -48,10 +48,12 @@ def quotes(reply: str, parent: str = SAID, **given: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        pytest.param(f"Agreed.\n\n{SAID}", [SAID], id="below the answer"),
-        pytest.param(SAID.replace("\n", "\n\n"), [SAID.replace("\n", "\n\n")[:-1]], id="empty lines between"),
-        pytest.param(SAID.replace(" ", "  "), [SAID.replace(" ", "  ")], id="other blanks"),
-        pytest.param(f"ü\n{SAID}Why?\n", [SAID], id="bytes, not characters"),
+        pytest.param(f"Agreed.\n\n{PARENT}", [PARENT], id="below the answer"),
+        pytest.param(
+            PARENT.replace("\n", "\n\n"), [PARENT.replace("\n", "\n\n")[:-1]], id="empty lines between"
+        ),
+        pytest.param(PARENT.replace(" ", "  "), [PARENT.replace(" ", "  ")], id="other blanks"),
+        pytest.param(f"ü\n{PARENT}Why?\n", [PARENT], id="bytes, not characters"),
         pytest.param(f"{LONG}\nI doubt it.\n{LONG}\n", [], id="one line at a time"),
         pytest.param("Yes.\nNo.\n" * 20, [], id="short lines never count"),
         pytest.param("Agreed.\n", [], id="nothing of it"),
@@ -63,24 +65,24 @@ def test_runs_of_the_parents_lines_are_quotes(reply: str, expected: list[str]):
 
 
 def test_the_parents_own_quote_marks_do_not_matter():
-    assert quotes(SAID, parent="".join(f"> {line}\n" for line in SAID.splitlines())) == [SAID]
+    assert quotes(PARENT, parent="".join(f"> {line}\n" for line in PARENT.splitlines())) == [PARENT]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "changes",
     [
         pytest.param({"sender": "ada"}, id="what somebody says again"),
         pytest.param({"subject": "[PATCH v2] lock"}, id="a patch sent again"),
         pytest.param({"diff": True}, id="a diff"),
-        pytest.param({"own_from": len(SAID)}, id="what is not the chunk's own text"),
+        pytest.param({"own_from": len(PARENT)}, id="what is not the chunk's own text"),
         pytest.param(
             {"parent": "Something else, which is long enough to count as a line.\n"}, id="not in the parent"
         ),
         pytest.param({"parent": ""}, id="an empty parent"),
     ],
 )
-def test_other_repetitions_are_not_quotes(given: dict[str, Any]):
-    assert quotes(SAID, **given) == []
+def test_other_repetitions_are_not_quotes(changes: dict[str, Any]):
+    assert quotes(PARENT, **changes) == []
 
 
 def test_trailers_are_not_quotes():
@@ -90,7 +92,7 @@ def test_trailers_are_not_quotes():
     assert quotes(trailers, parent=trailers) == []
 
 
-def tables(*replies: str, parent: str = SAID) -> tuple[pa.Table, pa.Table, pa.Table]:
+def tables(*replies: str, parent: str = PARENT) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Mails that answer one, the chunks of their bodies, and the tree."""
     bodies = [parent, *replies]
     ids = ["asked", *(f"reply{n}" for n in range(len(replies)))]
@@ -124,32 +126,32 @@ def tables(*replies: str, parent: str = SAID) -> tuple[pa.Table, pa.Table, pa.Ta
 @pytest.mark.parametrize(
     ("now", "again"),
     [
-        (tables(SAID, "Agreed."), []),
-        (tables(SAID, "Agreed.", f"Late.\n{SAID}"), ["reply2"]),
-        (tables(f"But:\n{SAID}", "Agreed."), ["reply0"]),
-        (tables(SAID, "Agreed.", parent=f"{SAID}Maybe.\n"), ["reply0", "reply1"]),
-        (tables(SAID), []),
+        (tables(PARENT, "Agreed."), []),
+        (tables(PARENT, "Agreed.", f"Late.\n{PARENT}"), ["reply2"]),
+        (tables(f"But:\n{PARENT}", "Agreed."), ["reply0"]),
+        (tables(PARENT, "Agreed.", parent=f"{PARENT}Maybe.\n"), ["reply0", "reply1"]),
+        (tables(PARENT), []),
     ],
     ids=["the same", "another reply", "a changed reply", "a changed parent", "a reply that is gone"],
 )
 def test_only_what_changed_is_compared_again_and_the_result_is_that_of_all(
     now: tuple[pa.Table, pa.Table, pa.Table], again: list[str]
 ):
-    first = tables(SAID, "Agreed.")
+    first = tables(PARENT, "Agreed.")
     before = inferred_quotes(*first)
     pairs = compared_replies(*now)
-    left = not_compared(pairs, compared_replies(*first))
-    assert sorted(left["message_id"].to_pylist()) == again
-    found = inferred_quotes(now[0], now[1], left)
-    assert with_kept(before, pairs, left, found).equals(inferred_quotes(*now))
+    remaining = pairs_to_compare(pairs, compared_replies(*first))
+    assert sorted(remaining["message_id"].to_pylist()) == again
+    new = inferred_quotes(now[0], now[1], remaining)
+    assert merged_quotes(before, pairs, remaining, new).equals(inferred_quotes(*now))
 
 
 def test_all_is_compared_again_by_other_rules_and_where_nothing_is_stored(monkeypatch: pytest.MonkeyPatch):
-    given = tables(SAID, "Agreed.")
-    before = compared_replies(*given)
-    assert not_compared(before, None).num_rows == 2
+    mail_tables = tables(PARENT, "Agreed.")
+    before = compared_replies(*mail_tables)
+    assert pairs_to_compare(before, None).num_rows == 2
     monkeypatch.setattr("transforms.mail.threads.inferred_quotes.VERSION", "another")
-    assert not_compared(compared_replies(*given), before).num_rows == 2
+    assert pairs_to_compare(compared_replies(*mail_tables), before).num_rows == 2
 
 
 @examples(60)

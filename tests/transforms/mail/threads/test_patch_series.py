@@ -42,8 +42,8 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 )
 def test_a_patch_subject_says_version_and_part(subject, version, part, parts, branch, title):
     for reply in (False, True):
-        said = patch_subjects(strings(f"Re: {subject}" if reply else subject)).row(0, named=True)
-        assert said == {
+        columns = patch_subjects(strings(f"Re: {subject}" if reply else subject)).row(0, named=True)
+        assert columns == {
             "is_reply": reply, "is_patch": True, "version": version, "part": part, "parts": parts,
             "branch": branch, "title": title,
         }  # fmt: skip
@@ -53,8 +53,8 @@ def test_a_patch_subject_says_version_and_part(subject, version, part, parts, br
     "subject", ["", "Re: ", "fix it", "[dev] fix it", "[tree:branch 2/3] fix it", "[GIT PULL] x"]
 )
 def test_other_subjects_are_no_patches(subject: str):
-    said = patch_subjects(strings(subject)).row(0, named=True)
-    assert (said["is_patch"], said["version"], said["part"]) == (False, None, None)
+    columns = patch_subjects(strings(subject)).row(0, named=True)
+    assert (columns["is_patch"], columns["version"], columns["part"]) == (False, None, None)
 
 
 def strings(*texts: str) -> pl.Series:
@@ -86,10 +86,10 @@ def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> 
 
 def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> set[frozenset[str]]:
     """The mails of each series."""
-    found: dict[str, set[str]] = {}
+    groups: dict[str, set[str]] = {}
     for row in table(mails, linked):
-        found.setdefault(row["series_id"], set()).add(row["message_id"])
-    return {frozenset(g) for g in found.values()}
+        groups.setdefault(row["series_id"], set()).add(row["message_id"])
+    return {frozenset(g) for g in groups.values()}
 
 
 SERIES = [

@@ -52,11 +52,11 @@ def references(*bodies: str) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_a_message_id_is_found_wherever_a_text_names_one(line: str, kind: str, target: Any, named: str):
-    (found,) = references(f"First line.\n{line}\nlast")
+    (reference,) = references(f"First line.\n{line}\nlast")
     written = line.split()[-1] if target is ... else target
-    assert (found["kind"], found["target"], found["named_id"]) == (kind, written, named)
+    assert (reference["kind"], reference["target"], reference["named_id"]) == (kind, written, named)
     text = f"First line.\n{line}\nlast".encode()
-    assert text[found["byte_start"] : found["byte_end"]].decode() == written
+    assert text[reference["byte_start"] : reference["byte_end"]].decode() == written
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_a_message_id_is_found_wherever_a_text_names_one(line: str, kind: str, t
     ],
 )
 def test_a_commit_is_found_with_its_title(text: str, kind: str, title: str):
-    (found,) = references(f"Why.\n\n{text}\n")
-    assert (found["kind"], found["text"], found["named_title"]) == (kind, title, title)
-    assert found["target"].startswith("0123456789ab")
+    (reference,) = references(f"Why.\n\n{text}\n")
+    assert (reference["kind"], reference["text"], reference["named_title"]) == (kind, title, title)
+    assert reference["target"].startswith("0123456789ab")
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ COLUMNS = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effecti
 
 
 def mail(
-    ident: str, reply: str | None = None, refs: str = "", at: int | None = 0, **given: Any
+    ident: str, reply: str | None = None, refs: str = "", at: int | None = 0, **columns: Any
 ) -> dict[str, Any]:
     when = None if at is None else START + timedelta(hours=at)
     row = {"message_id": ident, "in_reply_to": reply, "refs": refs.split(), "effective_at": when}
-    return {"subject": f"about {ident}", "from_addr": f"{ident}@example.org", **row, **given}
+    return {"subject": f"about {ident}", "from_addr": f"{ident}@example.org", **row, **columns}
 
 
 DAY = 24
@@ -40,10 +40,10 @@ def table(mails: list[dict[str, Any]]) -> pa.Table:
 def threads(mails: list[dict[str, Any]], days: int = 30) -> ThreadTables:
     """The threads of mails, each in the list that it names, or in `l`."""
     lists = [{"message_id": m["message_id"], "list_id": m.get("list_id", "l")} for m in mails]
-    found_in = pa.Table.from_pylist(
+    lists = pa.Table.from_pylist(
         lists, schema=pa.schema([("message_id", pa.string()), ("list_id", pa.string())])
     )
-    return build_threads(table(mails), found_in, ThreadSettings(subject_days=days))
+    return build_threads(table(mails), lists, ThreadSettings(subject_days=days))
 
 
 def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
@@ -103,34 +103,36 @@ def test_every_mail_is_placed_below_the_one_it_answers(mails, expected):
     assert links(mails) == expected
 
 
-ASKED = mail("a", subject="Slow start", at=0)
+QUESTION = mail("a", subject="Slow start", at=0)
 
 
 @pytest.mark.parametrize(
     ("mails", "expected"),
     [
-        pytest.param([ASKED, mail("b", subject="Re: slow  start", at=1)], "a", id="a reply without headers"),
         pytest.param(
-            [ASKED, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a", id="other marks and tags"
+            [QUESTION, mail("b", subject="Re: slow  start", at=1)], "a", id="a reply without headers"
         ),
         pytest.param(
-            [ASKED, mail("b", subject="Re: Slow start (fwd)", at=1)], "a", id="what stands behind it"
+            [QUESTION, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a", id="other marks and tags"
         ),
-        pytest.param([ASKED, mail("b", subject="Slow start", at=1)], None, id="not marked as a reply"),
-        pytest.param([ASKED, mail("b", subject="Fwd: Slow start", at=1)], None, id="a forwarded mail"),
-        pytest.param([ASKED, mail("b", subject="Re: Slow", at=1)], None, id="another subject"),
-        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=30 * DAY)], "a", id="the last day"),
-        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=30 * DAY + 1)], None, id="too old"),
-        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=-1)], None, id="from before"),
-        pytest.param([ASKED, mail("b", subject="Re: Slow start", at=None)], None, id="of no time"),
         pytest.param(
-            [{**ASKED, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)],
+            [QUESTION, mail("b", subject="Re: Slow start (fwd)", at=1)], "a", id="what stands behind it"
+        ),
+        pytest.param([QUESTION, mail("b", subject="Slow start", at=1)], None, id="not marked as a reply"),
+        pytest.param([QUESTION, mail("b", subject="Fwd: Slow start", at=1)], None, id="a forwarded mail"),
+        pytest.param([QUESTION, mail("b", subject="Re: Slow", at=1)], None, id="another subject"),
+        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY)], "a", id="the last day"),
+        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY + 1)], None, id="too old"),
+        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=-1)], None, id="from before"),
+        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=None)], None, id="of no time"),
+        pytest.param(
+            [{**QUESTION, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)],
             None,
             id="of another list",
         ),
         pytest.param(
             [
-                ASKED,
+                QUESTION,
                 mail("x", subject="Re: Slow start", at=1, reply="a"),
                 mail("b", subject="Re: Slow start", at=2),
             ],
@@ -138,7 +140,7 @@ ASKED = mail("a", subject="Slow start", at=0)
             id="the latest before it",
         ),
         pytest.param(
-            [ASKED, mail("b", "gone", subject="Re: Slow start", at=1)], "gone", id="headers come first"
+            [QUESTION, mail("b", "gone", subject="Re: Slow start", at=1)], "gone", id="headers come first"
         ),
         pytest.param(
             [mail("a", subject="Re:", at=0), mail("b", subject="Re:", at=1)], None, id="no subject at all"
@@ -165,7 +167,7 @@ def test_a_reply_that_names_no_mail_answers_the_latest_of_its_subject(mails, exp
 
 
 def test_links_by_subject_can_be_switched_off():
-    rows = threads([ASKED, mail("b", subject="Re: Slow start", at=1)], days=0).tree.to_pylist()
+    rows = threads([QUESTION, mail("b", subject="Re: Slow start", at=1)], days=0).tree.to_pylist()
     assert [r["link_method"] for r in rows] == ["root", "root"]
 
 
@@ -227,8 +229,8 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
         above = draw(st.none() | st.integers(0, n - 1)) if n else None
         chain = [] if above is None else [*chains[above], f"m{above}"]
         chains.append(chain)
-        kept = chain[-draw(st.integers(1, 9)) :]
-        mails.append(mail(f"m{n}", kept[-1] if kept else None, " ".join(kept), n))
+        refs = chain[-draw(st.integers(1, 9)) :]
+        mails.append(mail(f"m{n}", refs[-1] if refs else None, " ".join(refs), n))
     return mails
 
 
@@ -305,7 +307,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
         "effective_at",
     ]  # fmt: skip
     fields = {c.name: c.type for c in MESSAGES.columns}
-    made = [
+    records = [
         {
             "source": "s",
             "partition": partition,
@@ -319,7 +321,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
         }
         for partition, ident, text, at, *parts in rows
     ]
-    return ibis.memtable(pa.Table.from_pylist(made, schema=pa.schema([(n, fields[n]) for n in columns])))
+    return ibis.memtable(pa.Table.from_pylist(records, schema=pa.schema([(n, fields[n]) for n in columns])))
 
 
 @pytest.mark.parametrize(
@@ -373,9 +375,9 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
     ],
 )
 def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
-    found = memberships(stored(*rows)).to_pyarrow().to_pylist()
+    result = memberships(stored(*rows)).to_pyarrow().to_pylist()
     assert [
-        (r["message_id"], r["partition"], r["stored_message_id"], r["is_canonical"]) for r in found
+        (r["message_id"], r["partition"], r["stored_message_id"], r["is_canonical"]) for r in result
     ] == expected
 
 
@@ -387,16 +389,19 @@ def test_memberships_do_not_depend_on_the_order_of_the_rows(seed):
     ]
     rows = [(f"u{n}", "a", text * 32, 1, "".join(sorted(parts))) for n, (text, parts) in enumerate(mails)]
     shuffled = rng.sample(rows, len(rows))
-    found, other = (memberships(stored(*order)).to_pyarrow() for order in (rows, shuffled))
-    assert found.equals(other)
-    published = found.filter(found["is_canonical"])
+    result, other = (memberships(stored(*order)).to_pyarrow() for order in (rows, shuffled))
+    assert result.equals(other)
+    published = result.filter(result["is_canonical"])
     assert len(set(published["message_id"].to_pylist())) == published.num_rows
-    kept = {(text, frozenset(parts)) for text, parts in mails}
-    maximal = {(t, p) for t, p in kept if not any(t == u and p < q for u, q in kept)}
+    contents = {(text, frozenset(parts)) for text, parts in mails}
+    maximal = {(t, p) for t, p in contents if not any(t == u and p < q for u, q in contents)}
     assert published.num_rows == len(maximal)
 
 
 def test_only_canonical_rows_are_published_under_their_final_ids():
     rows = stored(("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1), ("u3", "a", "y" * 32, 1))
-    found = canonical(rows, memberships(rows)).select("message_id", "partition").to_pyarrow().to_pylist()
-    assert sorted((r["message_id"], r["partition"]) for r in found) == [("a", "u2"), ("a+xxxxxxxx", "u1")]
+    result = canonical(rows, memberships(rows)).select("message_id", "partition").to_pyarrow().to_pylist()
+    assert sorted((r["message_id"], r["partition"]) for r in result) == [
+        ("a", "u2"),
+        ("a+xxxxxxxx", "u1"),
+    ]

@@ -1,4 +1,4 @@
-"""Where long text is cut: prose, code, sections and windows of lines. Every loop advances."""
+"""Segments of long text: prose, code, sections and windows of lines, cut at natural boundaries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PARAGRAPH = re.compile(r"\n(?:[ \t>]*\n)+")
 SENTENCE = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|(?<=[。！？])")
 LINE = re.compile(r"\n")
 WORD = re.compile(r"\s+")
-# A definition begins at the left margin, behind a blank line, a closing brace or a statement's end at the margin.
+# A definition begins at the left margin: after a blank line, after a closing brace at the margin, or with a keyword.
 DEFINITION = re.compile(
     r"\n(?:[ \t]*\n)+(?=[^\s}#)])|\n[})][^\n]{0,20}\n(?=[^\s}#)])|\n(?=(?:def|class|sub) \w)"
 )
 
 
-class Piece(NamedTuple):
-    """A half-open range of characters of a text, and the diff file and hunk header it lies in."""
+class Segment(NamedTuple):
+    """A half-open range of characters of a text, and the diff file and hunk header that contain it."""
 
     start: int
     end: int
@@ -31,36 +31,53 @@ class Piece(NamedTuple):
     hunk: str = ""
 
 
-def text_pieces(
-    text: str, start: int, end: int, limit: int, overlap: int, recursive: bool, bound: int
-) -> Iterator[Piece]:
-    """Pieces of a range of text that advance and cover it, each repeating up to `overlap` characters.
+class ProseLimits(NamedTuple):
+    """Sizes of prose segments, in characters.
 
-    Cuts fall on paragraphs. A paragraph over `limit` stays whole up to `bound` characters unless
-    `recursive`; then it is cut at sentences, else lines, else words, else anywhere.
+    A segment has at most `segment` characters and repeats up to `overlap` characters of the previous
+    one. A longer paragraph stays in one segment up to `paragraph` characters unless `recursive`.
     """
-    overlap = min(overlap, limit // 4)
+
+    segment: int
+    overlap: int
+    paragraph: int
+    recursive: bool = False
+
+
+def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iterator[Segment]:
+    """Segments that cover a range of text in order.
+
+    Cuts fall on paragraphs. A paragraph over the limits is cut at sentences, else lines, else words,
+    else anywhere.
+
+    >>> text = "One two.\\n\\nThree four."
+    >>> [text[s.start : s.end] for s in prose_segments(text, 0, 21, ProseLimits(12, 0, 40))]
+    ['One two.\\n\\n', 'Three four.']
+    """
+    overlap = min(limits.overlap, limits.segment // 4)
     paragraphs = [m.end() for m in PARAGRAPH.finditer(text, start, end)]
     at = start
     while end - at > 0:
         lead = at - _overlap_start(text, start, at, overlap, paragraphs) if at > start else 0
-        cut = _cut(text, at, end, limit - lead, recursive, paragraphs, max(bound - lead, 1))
-        yield Piece(at - lead, cut)
+        room = limits._replace(segment=limits.segment - lead, paragraph=max(limits.paragraph - lead, 1))
+        cut = _prose_cut(text, at, end, room, paragraphs)
+        yield Segment(at - lead, cut)
         at = cut
 
 
-def _cut(text: str, at: int, end: int, room: int, recursive: bool, paragraphs: list[int], bound: int) -> int:
-    """Where the piece that begins at `at` ends."""
+def _prose_cut(text: str, at: int, end: int, limits: ProseLimits, paragraphs: list[int]) -> int:
+    """The end of the segment that begins at `at`."""
+    room = limits.segment
     if end - at <= room:
         return end
     aim = at + (room if end - at >= 2 * room else max((end - at + 1) // 2, 1))
     near = paragraphs[bisect_right(paragraphs, at) : bisect_right(paragraphs, at + room)]
     if near:
         return min(near, key=lambda p: abs(p - aim))
-    if not recursive:
+    if not limits.recursive:
         i = bisect_right(paragraphs, at)
         following = paragraphs[i] if i < len(paragraphs) else end
-        if following - at <= bound:
+        if following - at <= limits.paragraph:
             return following
     window = text[at : at + room]
     for boundary in (SENTENCE, LINE, WORD):
@@ -79,14 +96,18 @@ def _overlap_start(text: str, start: int, at: int, overlap: int, paragraphs: lis
         return paragraphs[i]
     window = text[low:at]
     for boundary in (SENTENCE, LINE):
-        for found in boundary.finditer(window):
-            if found.end() < len(window):
-                return low + found.end()
+        for match in boundary.finditer(window):
+            if match.end() < len(window):
+                return low + match.end()
     return at
 
 
 def line_windows(text: str, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-    """Ranges of at most `limit` characters that cover a range, cut at lines where there are any."""
+    """Ranges of at most `limit` characters that cover a range, cut at line ends if it has any.
+
+    >>> list(line_windows("ab\\ncd\\nef", 0, 8, 4))
+    [(0, 3), (3, 6), (6, 8)]
+    """
     while end - start > limit:
         cut = text.rfind("\n", start, start + limit) + 1
         if cut <= start:
@@ -97,44 +118,48 @@ def line_windows(text: str, start: int, end: int, limit: int) -> Iterator[tuple[
         yield start, end
 
 
-def section_pieces(text: str, limit: int) -> Iterator[Piece]:
-    """Blank-line sections of a text packed up to `limit` characters; a longer one is cut at lines."""
+def section_segments(text: str, limit: int) -> Iterator[Segment]:
+    """Sections between blank lines, packed up to `limit` characters; a longer section is cut at lines."""
     yield from _packed(text, [m.end() for m in PARAGRAPH.finditer(text)], limit)
 
 
-def code_pieces(text: str, limit: int) -> Iterator[Piece]:
-    """Definitions at the left margin packed up to `limit` characters; a longer one is cut at lines.
+def code_segments(text: str, limit: int) -> Iterator[Segment]:
+    """Definitions at the left margin, packed up to `limit` characters; a longer one is cut at lines.
 
-    A definition keeps the comment above it where no blank line parts them.
+    A definition includes the comment above it if no blank line separates them.
     """
     yield from _packed(text, [m.end() for m in DEFINITION.finditer(text)], limit)
 
 
-def sql_pieces(text: str, limit: int) -> Iterator[Piece]:
-    """Statements packed up to `limit` characters; one that is longer is cut at lines.
+def sql_segments(text: str, limit: int) -> Iterator[Segment]:
+    """SQL statements, packed up to `limit` characters; a longer one is cut at lines.
 
-    The tokenizer of sqlglot says which semicolons end a statement and which stand in strings, comments
-    or dollar quotes. What it cannot read is cut as other code is.
+    The tokenizer of sqlglot separates the semicolons that end a statement from those in strings,
+    comments and dollar quotes. Text that it cannot read is cut like other code.
+
+    >>> text = "select ';';\\nselect 2;"
+    >>> [text[s.start : s.end] for s in sql_segments(text, 15)]
+    ["select ';';\\n", 'select 2;']
     """
     try:
         tokens = sqlglot.tokenize(text, read="postgres")
     except TokenError:
-        yield from code_pieces(text, limit)
+        yield from code_segments(text, limit)
         return
     ends = (token.end for token in tokens if token.token_type == TokenType.SEMICOLON)
     lines = (text.find("\n", end) for end in ends)
     yield from _packed(text, sorted({at + 1 for at in lines if at >= 0}), limit)
 
 
-def _packed(text: str, edges: list[int], limit: int) -> Iterator[Piece]:
+def _packed(text: str, edges: list[int], limit: int) -> Iterator[Segment]:
     """Neighbouring ranges between edges joined up to `limit`; a longer one is cut at lines."""
     begin = 0
     for a, b in pairwise([0, *edges, len(text)]):
         if b - begin > limit and a > begin:
-            yield Piece(begin, a)
+            yield Segment(begin, a)
             begin = a
         if b - begin > limit:
-            yield from (Piece(c, d) for c, d in line_windows(text, begin, b, limit))
+            yield from (Segment(c, d) for c, d in line_windows(text, begin, b, limit))
             begin = b
     if begin < len(text):
-        yield Piece(begin, len(text))
+        yield Segment(begin, len(text))
