@@ -38,6 +38,7 @@ from dagster_project.orchestration.recovery import mark, started_at
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.search.index_faults import damage_of
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
 from transforms.errors import CheckFailedError, HistoryError, WeftError
@@ -263,8 +264,25 @@ def _index(settings: Settings) -> Iterator[Finding]:
     try:
         with duckdb.connect(str(current), read_only=True) as connection:
             yield from _index_facts(connection, current, publisher.layout, again)
-    except (duckdb.Error, ValueError) as error:
-        yield Finding("index", "fault", f"{current} cannot be read: {_first_line(error)}", again)
+    except ValueError as error:
+        yield Finding(
+            "index", "fault", f"the manifest of {current} cannot be read: {_first_line(error)}", again
+        )
+    except duckdb.Error as error:
+        yield _unopened(current, error, again)
+
+
+def _unopened(current: Path, error: duckdb.Error, again: str) -> Finding:
+    """A published file that cannot be opened; only one whose damage has been seen is to be deleted."""
+    try:
+        damage = damage_of(current)
+    except OSError as refused:
+        remedy = "look at its rights, at the disk and at other programs that open it: nothing says that it is damaged"
+        return Finding("index", "fault", f"{current} cannot be read: {refused}", remedy)
+    if damage is None:
+        what = f"{current} could not be opened ({_first_line(error)}), though all of it can be read"
+        return Finding("index", "fault", what, "weft doctor again, with fewer programs beside it")
+    return Finding("index", "fault", f"{current} cannot be read: {damage}", again)
 
 
 def _index_facts(

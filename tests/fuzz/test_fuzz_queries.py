@@ -151,7 +151,7 @@ def index(built_once: Workspace) -> Iterator[SearchIndex]:
 def asked(index: SearchIndex, seed: int, choose: random.Random) -> None:
     """Ask one query in all ways; any fault but those of a query, and any long wait, fails the test."""
     query = choose.choice(KINDS)(choose)
-    given = {choose.choice(["author", "path", "tag", "list_id", "source", "source type"]): word(choose)}
+    given = {choose.choice(["author", "path", "tag", "list_id", "source", "series"]): word(choose)}
     filters = Filters(**given) if choose.random() < 0.2 else Filters()
     case = f"seed {seed}: {query[:200]!r} ({len(query)} characters), {filters}"
     try:

@@ -40,6 +40,7 @@ from transforms.retrieval import bm25, fusion
 FORMAT = "3"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
+_READ_AT_ONCE = 1 << 22
 _VECTORS_AT_ONCE = 1 << 15
 _TERMS_PER_GUIDE = 512
 """Terms between two that are kept in memory to be searched first."""
@@ -95,26 +96,69 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     """The arrays of the published file at `index`, made first where they are missing or of another version.
 
     `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
-    temporary folder, which costs their making in each process. IndexUnavailableError if they are damaged.
+    temporary folder, which costs their making in each process. IndexUnavailableError if that fails, if they are
+    damaged, or if they cannot be read.
     """
     folder = folder_of(index)
+    made = None
     try:
-        return _opened(connection, folder, facts)
-    except (ValueError, KeyError, EOFError) as error:
+        if not fits(folder, facts):
+            made = _made(connection, folder, facts)
+    except (ValueError, KeyError) as error:
         raise IndexUnavailableError(
-            f"{folder} is damaged ({error}): delete it, and the next search makes it again"
+            f"the arrays of {index} cannot be made from it ({error}): `weft build` makes a new one"
         ) from error
+    try:
+        return made or _mapped(folder)
+    except (ValueError, KeyError, EOFError) as error:
+        raise _explained(error, folder) from error
 
 
-def _opened(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> SearchArrays:
-    if not fits(folder, facts):
+def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
+    """What a fault of opening arrays means; only a folder whose damage has been seen is to be deleted."""
+    try:
+        damage = _damage(folder, error)
+    except OSError as refused:
+        return IndexUnavailableError(
+            f"{folder} cannot be read ({refused}): look at its rights and at the disk, nothing says that it is damaged"
+        )
+    if damage is None:
+        return IndexUnavailableError(
+            f"the arrays in {folder} could not be opened ({error}), though all of them can be read: ask again; if it "
+            "fails again, `weft doctor` says what else is not well"
+        )
+    return IndexUnavailableError(
+        f"{folder} is damaged ({damage}): delete it, and the next search makes it again"
+    )
+
+
+def _damage(folder: Path, error: Exception) -> str | None:
+    """What is wrong with the files of a folder, all of which are read; None if nothing is."""
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            while file.read(_READ_AT_ONCE):
+                pass
         try:
-            write_arrays(connection, folder, facts)
-        except OSError:
-            with tempfile.TemporaryDirectory(prefix="weft-arrays-") as temporary:
-                write_arrays(connection, Path(temporary) / "arrays", facts)
-                return _mapped(Path(temporary) / "arrays")  # mapped files live on until they are let go
-    return _mapped(folder)
+            if path.suffix == ".npy":
+                _array(path)
+            elif path.suffix == ".arrow":
+                pa.ipc.open_file(pa.memory_map(str(path)))
+        except (ValueError, EOFError) as found:
+            return f"{path.name}: {found}"
+    if isinstance(error, KeyError) and not (folder / f"{error.args[0]}.npy").exists():
+        return f"{error.args[0]}.npy is missing"
+    return None
+
+
+def _made(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> SearchArrays | None:
+    """Make the arrays; those of a temporary folder, where `folder` cannot be written to, else None."""
+    try:
+        write_arrays(connection, folder, facts)
+    except OSError:
+        with tempfile.TemporaryDirectory(prefix="weft-arrays-") as temporary:
+            write_arrays(connection, Path(temporary) / "arrays", facts)
+            return _mapped(Path(temporary) / "arrays")  # mapped files live on until they are let go
+    return None
 
 
 def write_arrays(

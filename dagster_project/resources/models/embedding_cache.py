@@ -6,6 +6,7 @@ import fcntl
 import os
 import secrets
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -347,7 +348,8 @@ class ParquetEmbeddingCache:
         if key not in self._claims:
             folder = self._folder(*key)
             folder.mkdir(parents=True, exist_ok=True)
-            self._claims[key] = (folder / _CLAIMS).open("ab")
+            claims = self._claims[key] = (folder / _CLAIMS).open("ab")
+            weakref.finalize(self, claims.close)
         return self._claims[key]
 
 
@@ -357,6 +359,7 @@ class LaidOutVectors:
     def __init__(self, file: IO[bytes], names: Sequence[str], dimensions: int):
         """`names` are the hashes of the texts at all places; `file` is written to, and closed when nobody needs it."""
         self.file, self.names, self.dimensions = file, names, dimensions
+        weakref.finalize(self, file.close)
         self._rows = 0
         self._parts: dict[int, list[tuple[int, np.ndarray]]] = {}
         """By block of places the parts of the file that hold vectors of it: the first row there, and the place of each."""

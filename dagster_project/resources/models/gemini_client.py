@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tenacity
 
+from dagster_project.resources.models.bounded_answers import bounded_connections
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import EmbeddingError, ServiceError, SettingsError, UnansweredError
@@ -255,8 +256,7 @@ class GeminiService:
         except ImportError as error:
             raise not_installed(error, "gemini") from error
         name, key = _key()
-        limits = httpx2.Limits(max_connections=self.settings.concurrency)
-        connections = httpx2.AsyncClient(limits=limits, timeout=self.settings.timeout_seconds)
+        connections = bounded_connections(self.settings)
         # The client would make connections of its own for the calls that do not wait, which are not used.
         unused = httpx2.Client(verify=False)
         options = HttpOptions(

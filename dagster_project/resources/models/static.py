@@ -17,6 +17,7 @@ from dagster_project.resources.models.piece_tokens import PieceTokenizer
 from dagster_project.resources.system.prefetch import made_ahead
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
+from transforms.retrieval.query_language import storable
 from transforms.settings.models import EmbeddingSettings, SafetySettings
 
 _CAPITALS = string.ascii_uppercase.encode()
@@ -116,7 +117,8 @@ def load_tokenizer() -> Any:
 
 
 def _cased(text: str) -> str:
-    """`text`, in lower case where most of its first letters are capitals (of those of ASCII)."""
+    """`text` as `storable`, in lower case where most of its first letters are capitals (of those of ASCII)."""
+    text = storable(text)
     head = text[:400].encode("ascii", "ignore")
     letters = len(head) - len(head.translate(None, _LETTERS))
     capitals = len(head) - len(head.translate(None, _CAPITALS))

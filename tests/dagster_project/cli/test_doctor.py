@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -104,6 +106,20 @@ def test_what_is_wrong_is_found_and_comes_with_a_remedy(
     assert finding.state == state
     assert words in f"{finding.found} {finding.remedy}"
     assert finding.remedy
+
+
+def test_an_index_that_another_program_writes_to_is_not_to_be_deleted(built: Workspace):
+    writer = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", writer, str((built.index / "CURRENT").resolve())]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout and other.stdout.readline() == "open\n"
+        finding = found(built)["index"]
+        other.kill()
+    assert finding.state == "fault" and "lock" in finding.found
+    assert "delete" not in finding.remedy
+    assert found(built)["index"].state == "ok"
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ TEXTS = [
 ]
 
 
-def partition(vectors: np.ndarray) -> bool:
+def are_unit_length(vectors: np.ndarray) -> bool:
     return bool(np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6))
 
 
 def test_the_static_model_makes_unit_vectors_and_counts_what_it_cuts():
     whole = make_embedder(EmbeddingSettings())
-    assert partition(whole.embed_documents(TEXTS))
+    assert are_unit_length(whole.embed_documents(TEXTS))
     counts = whole.token_counts(TEXTS)
     (done,) = whole.embed_batches([TEXTS])
     assert (done.tokens, done.truncated) == (counts.sum(), 0)
@@ -107,7 +107,7 @@ def minilm() -> Embedder:
 def test_a_transformer_finds_the_question_to_the_text(minilm: Embedder):
     documents, (query,) = minilm.embed_documents(TEXTS[:2]), minilm.embed_queries(TEXTS[2:])
     assert documents.shape == (2, 384)
-    assert partition(documents)
+    assert are_unit_length(documents)
     assert documents @ query == pytest.approx(sorted(documents @ query, reverse=True))
 
 
@@ -164,7 +164,7 @@ def test_a_graph_gives_the_vectors_of_the_transformer(
     named = EmbeddingSettings(model="transformer", name=str(onnx_folder), dimensions=384, onnx_file=file)
     made = make_embedder(named)
     assert made.model != minilm.model
-    assert partition(made.embed_documents(TEXTS))
+    assert are_unit_length(made.embed_documents(TEXTS))
     same = (made.embed_documents(TEXTS) * minilm.embed_documents(TEXTS)).sum(axis=1)
     assert (same > least).all()
     assert (same < 1 - 1e-6).any() == (file == "model_int8.onnx")
@@ -209,3 +209,11 @@ def test_a_build_with_a_transformer_is_searched_with_it(workspace: Workspace):
     ((model, width),) = workspace.sql("SELECT DISTINCT model, len(vector::FLOAT[]) FROM embeddings")
     assert (model[:6], width) == ("model@", 384)
     assert workspace.build().published is None
+
+
+def test_a_lone_surrogate_is_embedded_as_the_question_mark_that_is_stored_for_it():
+    model = make_embedder(EmbeddingSettings())
+    odd, stored = "The compactor \ud83d stalls.", "The compactor ? stalls."
+    assert np.array_equal(model.embed_queries([odd]), model.embed_queries([stored]))
+    assert np.array_equal(model.embed_documents([odd]), model.embed_documents([stored]))
+    assert model.token_counts([odd]).tolist() == model.token_counts([stored]).tolist()

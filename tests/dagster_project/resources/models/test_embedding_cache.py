@@ -190,7 +190,6 @@ def test_prune_drops_what_is_not_used_and_other_models_when_asked(cache: Parquet
 CLAIMER = """
 import sys
 from pathlib import Path
-from dagster_project.resources import embedding_cache
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 cache = ParquetEmbeddingCache(Path(sys.argv[1]))
 cache.claim("model", 4, "document", sys.argv[2:])

@@ -183,7 +183,11 @@ def test_readiness_says_what_search_cannot_find_and_why(published: duckdb.DuckDB
 
 
 def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckDBPyConnection):
-    for kind, name in (("tables", "table_name"), ("views", "view_name"), ("columns", "table_name")):
+    for kind, name in (
+        ("tables", "table_name"),
+        ("views", "view_name"),
+        ("columns", "table_name || '.' || column_name AS name"),
+    ):
         silent = asked(
             published, f"SELECT {name} FROM duckdb_{kind}() WHERE NOT internal AND coalesce(comment, '') = ''"
         )

@@ -202,7 +202,7 @@ def test_a_broken_download_goes_on_where_it_broke(
 
 KILLED = """
 import sys
-from dagster_project.resources.remotes import SourceRemotes
+from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.config.settings import load_settings
 SourceRemotes(load_settings(sys.argv[1])).fetch("dev")
 """

@@ -38,9 +38,7 @@ def test_a_language_model_rewrites_and_rules_do_where_it_fails(
     pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     with loopback() as gemini:
-        lines = (
-            f'\n[queries]\nrewrite = "gemini"\n[gemini]\nbase_url = "{gemini.url}"\nbackoff_seconds = 0.01\n'
-        )
+        lines = f'\n[queries]\nrewrite = "gemini"\n[gemini]\nbase_url = "{gemini.url}"\n'
         built.config.write_text(built.config.read_text() + lines)
         gemini.reply = lambda prompt: json.dumps(
             {"query": "why does the compactor stall", "entities": ["load"]}

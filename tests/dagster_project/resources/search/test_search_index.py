@@ -105,6 +105,22 @@ def test_damaged_arrays_are_named_with_the_way_out(copied: SearchIndex, name: st
         again.search(QUERIES)
 
 
+def test_arrays_that_cannot_be_made_are_no_damaged_folder(copied: SearchIndex):
+    shutil.rmtree(folder_of(copied.path))
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    again.manifest = {**again.manifest, "dimensions": "many"}
+    with pytest.raises(IndexUnavailableError, match="cannot be made from it.*weft build") as fault:
+        again.search(QUERIES)
+    assert "delete" not in str(fault.value)
+
+
+def test_arrays_of_which_one_is_missing_are_named(copied: SearchIndex):
+    (folder_of(copied.path) / "starts.npy").unlink()
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    with pytest.raises(IndexUnavailableError, match=r"starts\.npy is missing.*delete"):
+        again.search(QUERIES)
+
+
 ASKED = {
     "search": lambda index: index.search(QUERIES),
     "rank": lambda index: index.rank(QUERIES),

@@ -23,7 +23,7 @@ def partitions(work: Workspace) -> dict[str, str | None]:
 
 def places(work: Workspace, partition: str) -> list[str]:
     sources = make_sources(work.settings)
-    return [m.place for m in sources.mails(sources.name(partition))]
+    return [m.place for m in sources.mails(sources.partition(partition))]
 
 
 def source(**given: str) -> dict[str, str]:
@@ -205,13 +205,13 @@ def test_what_killed_builds_left_of_the_memory_is_swept(workspace: Workspace):
 def test_a_partition_whose_files_are_gone_is_named(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     with pytest.raises(SourceError, match="dev/dev.2004-02"):
-        make_sources(workspace.settings).name("dev/dev.2004-02")
+        make_sources(workspace.settings).partition("dev/dev.2004-02")
 
 
 def test_a_file_that_vanishes_while_it_is_read_goes_to_quarantine(workspace: Workspace):
     path = workspace.write("dev.2004-01.mbox", [Mail(1)])
     sources = make_sources(workspace.settings)
-    partition = sources.name("dev/dev.2004-01")
+    partition = sources.partition("dev/dev.2004-01")
     path.unlink()
     (mail,) = sources.mails(partition)
     assert mail.fault and mail.fault.startswith("unreadable")
@@ -221,14 +221,14 @@ def test_a_file_that_vanishes_while_it_is_read_goes_to_quarantine(workspace: Wor
 def test_a_file_without_permission_goes_to_quarantine(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)]).chmod(0)
     sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.name("dev/dev.2004-01"))
+    (mail,) = sources.mails(sources.partition("dev/dev.2004-01"))
     assert mail.fault == "unreadable: no permission to read the file"
 
 
 def test_a_link_that_leads_nowhere_goes_to_quarantine(workspace: Workspace):
     (workspace.folder / "mail" / "dev.2004-01.mbox").symlink_to("elsewhere")
     sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.name("dev/dev.2004-01"))
+    (mail,) = sources.mails(sources.partition("dev/dev.2004-01"))
     assert mail.fault and mail.fault.startswith("unreadable: ")
 
 
@@ -278,7 +278,7 @@ def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_name
     one, two = (PACKERS[ending](mbox([Mail(number)])) for number in (1, 2))
     workspace.write(f"dev.2004-01.mbox{ending}", damage(one, two))
     sources = make_sources(workspace.settings)
-    mails = list(sources.mails(sources.name("dev/dev.2004-01")))
+    mails = list(sources.mails(sources.partition("dev/dev.2004-01")))
     assert len([m for m in mails if not m.fault]) == read
     assert [m.fault.partition(":")[0] for m in mails if m.fault] == ([reason] if reason else [])
 
@@ -287,7 +287,7 @@ def test_an_archive_of_xz_that_asks_for_gigabytes_is_named(workspace: Workspace)
     packed = lzma.compress(mbox([Mail(1)]), format=lzma.FORMAT_ALONE)
     workspace.write("dev.2004-01.mbox.xz", packed[:1] + (1 << 30).to_bytes(4, "little") + packed[5:])
     sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.name("dev/dev.2004-01"))
+    (mail,) = sources.mails(sources.partition("dev/dev.2004-01"))
     assert mail.fault == "broken_archive: Memory usage limit exceeded"
 
 

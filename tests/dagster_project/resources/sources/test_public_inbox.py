@@ -39,7 +39,7 @@ def test_every_commit_is_a_mail_in_the_partition_of_its_month(workspace: Workspa
     epoch.add(3)
     assert held(workspace) == {"dev/2004-01": [mail(1), mail(3)], "dev/2004-02": [mail(2)]}
     sources = make_sources(workspace.settings)
-    partition = sources.name("dev/2004-01")
+    partition = sources.partition("dev/2004-01")
     assert next(iter(sources.mails(partition))) == RawMail(f"inbox/0.git:{first}", mail(1))
     assert partition.list_id == "dev"
 
