@@ -8,7 +8,9 @@ import polars as pl
 import pyarrow as pa
 
 from assets.partitions import CONVERSATIONS, described
-from assets.protocols import Lake, PublishedIndex, TokenCounter
+from assets.protocols.lake import Lake
+from assets.protocols.models import TokenCounter
+from assets.protocols.search import PublishedIndex
 from assets.stages import reading_asset, stage_asset
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks

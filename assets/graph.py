@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from assets.embedding import query_vectors
 from assets.partitions import GRAPH, described
-from assets.protocols import Embedder, EmbeddingCache, GraphExporter
+from assets.protocols.models import Embedder, EmbeddingCache
+from assets.protocols.search import GraphExporter
 from assets.stages import Fingerprint, stage_asset
 from transforms.graph import chunk_classes as classes_transforms
 from transforms.graph import hal_export as graph_transforms

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.protocols import Lake, Partitions, Progress, Staged
+from assets.protocols.lake import Lake, Partitions, Progress, Staged
 from transforms.schemas.registry import tables_of
 from transforms.schemas.table import Table
 

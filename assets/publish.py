@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from assets import embedding
 from assets.partitions import SLOW, SOURCE_TYPES, outs
-from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
+from assets.protocols.lake import Lake, Parts, Progress
+from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
+from assets.protocols.search import Publisher
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
 from transforms.hashing import parts_hash

@@ -8,7 +8,8 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.partitions import BACKFILL, SourceType, outs, stage_partitions
-from assets.protocols import Lake, Progress, SourcePartition, Sources
+from assets.protocols.lake import Lake, Progress
+from assets.protocols.sources import SourcePartition, Sources
 from transforms.schemas.table import Table
 
 Fingerprint = Callable[..., str]

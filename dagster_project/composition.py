@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assets.protocols import LanguageModel
+from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter

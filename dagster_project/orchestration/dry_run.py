@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets

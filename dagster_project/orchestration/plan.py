@@ -22,7 +22,7 @@ from assets.partitions import (
     SOURCE_TYPES,
     SourceType,
 )
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_graph_exporter, make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets

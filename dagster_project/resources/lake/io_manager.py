@@ -17,7 +17,7 @@ from dagster import UPathIOManager
 from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
-from assets.protocols import Partitions, Parts
+from assets.protocols.lake import Partitions, Parts
 from dagster_project.resources.lake.lake import ParquetLake, StagedFile, is_local, opened
 from dagster_project.resources.lake.oversize import slow_partitions
 from dagster_project.resources.system.duckdb_types import nulls

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from upath import UPath
 
 from assets.partitions import IN_PARTS
-from assets.protocols import Loaded, Parts
+from assets.protocols.lake import Loaded, Parts
 from dagster_project.resources.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assets.protocols import Embedder
+from assets.protocols.models import Embedder
 from dagster_project.resources.models.static import StaticEmbedder
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.system.extras import not_installed

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from assets.protocols import Embedded
+from assets.protocols.models import Embedded
 from dagster_project.resources.models.piece_tokens import PieceTokenizer
 from dagster_project.resources.system.prefetch import made_ahead
 from transforms.embedding.vectors import unit_length

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from assets.partitions import GRAPH, MAIL, SOURCE_TYPES
-from assets.protocols import Readiness
+from assets.protocols.search import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import slow_hashes

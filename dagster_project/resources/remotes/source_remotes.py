@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Protocol
 
-from assets.protocols import Fetched
+from assets.protocols.sources import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote, ObjectRemote
 from dagster_project.resources.remotes.landing import Landing

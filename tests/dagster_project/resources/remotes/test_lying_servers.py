@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from assets.protocols import Fetched
+from assets.protocols.sources import Fetched
 from dagster_project.config.source_settings import HttpRemote
 from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.instance import open_instance
