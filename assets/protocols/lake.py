@@ -19,21 +19,21 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The partitions of one table, each read when it is asked for, all columns or some."""
+    """The partitions of one table; `read` reads all columns of a partition or some."""
 
     table: str
     read: Callable[[str, Sequence[str] | None], Loaded]
 
 
 class Staged(Protocol):
-    """A partition that is written beside its place and not yet visible."""
+    """A partition that is written but not yet visible."""
 
     content_hash: str
     row_count: int
 
 
 class Footer(Protocol):
-    """What a stored table says of itself."""
+    """Metadata of a stored table."""
 
     code_version: str
     inputs: Mapping[str, str]
@@ -42,20 +42,20 @@ class Footer(Protocol):
 
 @dataclass(frozen=True)
 class Parts:
-    """A table over the whole lake that is stored in parts, one for each partition that has rows of it.
+    """A table over the whole lake, stored in parts, one for each partition that has rows of it.
 
-    `kept` stay as they are, `made` are the new ones: name, what it was made from, its rows. All others go.
+    Parts that are neither `retained` nor `new` are deleted; `new` gives each part's name, its inputs' hashes, its rows.
     """
 
-    kept: Collection[str]
-    made: Iterable[tuple[str, Mapping[str, str], Iterable[pa.Table]]]
+    retained: Collection[str]
+    new: Iterable[tuple[str, Mapping[str, str], Iterable[pa.Table]]]
 
 
 class Lake(Protocol):
-    """Where tables are kept."""
+    """Stores tables."""
 
     def footer(self, table: str, partition: str | None = None) -> Footer | None:
-        """What the stored table says of itself; None if there is none or it is damaged."""
+        """The footer of the stored table; None if it does not exist or is damaged."""
 
     def stage(
         self,
@@ -66,20 +66,20 @@ class Lake(Protocol):
         code_version: str,
         inputs: Mapping[str, str],
     ) -> Staged:
-        """`data`, in one piece or several, checked against the table's schema and written beside its place."""
+        """Write `data`, one table or several, beside its place, after checking it against the table's schema."""
 
     def ids(self, table: str, partition: str) -> set[str]:
-        """The first column of the table that is stored for the partition; empty if there is none."""
+        """The first column of the stored partition of a table; empty if it does not exist."""
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
-        """Columns of a stored table, or of one partition of it; None if there is none or it is damaged."""
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
 
 
 class Progress(Protocol):
-    """Is told how far a stage has come."""
+    """Reports the progress of stages."""
 
     def expect(self, stage: str, rows: int) -> None:
-        """`rows` rows of `stage` are to be done; the rate and the time left are told from now on."""
+        """Announce that `stage` has `rows` rows to do; from now on its rate and the remaining time are reported."""
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
-        """`rows` more rows of `stage` are done."""
+        """Count `rows` more rows of `stage` as done."""
