@@ -281,7 +281,7 @@ def _find_context(
 def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
     """What has to run."""
     lake = make_lake(settings)
-    plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).left())
+    plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).remaining())
     make_seen_partitions(settings).note(plan.partitions, lake)
     sync_partitions(instance, plan, lake)
     return plan

@@ -74,7 +74,7 @@ class Outlook:
 def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
     lake, sources = make_lake(settings), make_sources(settings)
-    left = make_backlog(settings).left()
+    left = make_backlog(settings).remaining()
     plan = make_plan(settings, sources, lake, left)
     sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
     guess = _Rows(lake, plan.partitions, sizes)
