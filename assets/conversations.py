@@ -8,13 +8,15 @@ import polars as pl
 import pyarrow as pa
 
 from assets.partitions import CONVERSATIONS, described
-from assets.protocols import Lake, PublishedIndex, TokenCounter
-from assets.stages import reading_asset, stage_asset
+from assets.protocols.lake import Lake
+from assets.protocols.models import TokenCounter
+from assets.protocols.search import PublishedIndex
+from assets.stages import Stage, reading_asset, stage_asset, terms_asset
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, TERMS
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.schemas.conversations import (
     CONVERSATION_CANDIDATES,
     CONVERSATION_CONTEXT,
@@ -27,7 +29,6 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.conversations import ContextSettings, ConversationSettings
 from transforms.settings.search import TermSettings
-from transforms.text import terms
 from transforms.text.markdown_tables import table
 
 _PREVIEW_ROWS = 10
@@ -51,39 +52,39 @@ def conversation_assets(
         ),
         stage_asset(
             CONVERSATIONS,
-            "consolidate_conversations",
-            {"conversation_markdown": CONVERSATION_WINDOWS},
-            ["conversations"],
-            conversations.VERSION,
-            lambda partition, turns: (conversations.conversation_markdown(turns),),
-        ),
-        stage_asset(
-            CONVERSATIONS,
-            "cut_query_chunks",
-            {"conversation_query_chunks": CONVERSATION_QUERY_CHUNKS},
-            ["conversation_markdown"],
-            f"{query_chunks.VERSION}-{cutting}",
-            lambda partition, windows: (
-                query_chunks.conversation_query_chunks(windows, settings, tokens.counts),
+            Stage(
+                "consolidate_conversations",
+                {"conversation_markdown": CONVERSATION_WINDOWS},
+                ["conversations"],
+                conversations.VERSION,
+                lambda partition, turns: (conversations.conversation_markdown(turns),),
             ),
         ),
         stage_asset(
             CONVERSATIONS,
-            "chunk_conversations",
-            {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
-            ["conversations"],
-            f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{cutting}",
-            lambda partition, turns: conversation_chunks.conversation_chunks(turns, settings, tokens.counts),
+            Stage(
+                "cut_query_chunks",
+                {"conversation_query_chunks": CONVERSATION_QUERY_CHUNKS},
+                ["conversation_markdown"],
+                f"{query_chunks.VERSION}-{cutting}",
+                lambda partition, windows: (
+                    query_chunks.conversation_query_chunks(windows, settings, tokens.counts),
+                ),
+            ),
         ),
         stage_asset(
             CONVERSATIONS,
-            "conversation_terms",
-            {"conversation_terms": TERMS},
-            ["conversation_chunks"],
-            f"{terms.VERSION}-{term_settings.digest()}",
-            lambda partition, table: (terms.chunk_terms(table, term_settings),),
-            columns=terms.CHUNK_COLUMNS,
+            Stage(
+                "chunk_conversations",
+                {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
+                ["conversations"],
+                f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{cutting}",
+                lambda partition, turns: conversation_chunks.conversation_chunks(
+                    turns, settings, tokens.counts
+                ),
+            ),
         ),
+        terms_asset(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
     ]
 
 

@@ -7,18 +7,17 @@ from collections.abc import Mapping
 import dagster as dg
 
 from assets.partitions import DOCUMENTS
-from assets.stages import reading_asset, stage_asset
+from assets.stages import Stage, reading_asset, stage_asset, terms_asset
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
 from transforms.documents.chunks import table as document_chunks
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, TERMS
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENT_REFERENCES
 from transforms.schemas.documents import DOCUMENTS as DOCUMENTS_SCHEMA
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.base import digest_of
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.search import TermSettings
-from transforms.text import terms
 
 
 def document_assets(
@@ -37,37 +36,35 @@ def document_assets(
         ),
         stage_asset(
             DOCUMENTS,
-            "document_nodes",
-            {"document_nodes": DOCUMENT_NODES},
-            ["documents"],
-            nodes.VERSION,
-            lambda partition, table: (nodes.document_nodes(table),),
-        ),
-        stage_asset(
-            DOCUMENTS,
-            "document_references",
-            {"document_references": DOCUMENT_REFERENCES},
-            ["documents"],
-            links.VERSION,
-            lambda partition, table: (links.document_references(table),),
-        ),
-        stage_asset(
-            DOCUMENTS,
-            "chunk_documents",
-            {"document_chunks": CHUNKS, "document_exclusions": EXCLUSIONS},
-            ["documents", "document_nodes"],
-            f"{document_chunks.VERSION}-{digest_of(chunkers)}",
-            lambda partition, files, tree: document_chunks.document_chunks(
-                files, tree, chunkers[partition.partition("/")[0]]
+            Stage(
+                "document_nodes",
+                {"document_nodes": DOCUMENT_NODES},
+                ["documents"],
+                nodes.VERSION,
+                lambda partition, table: (nodes.document_nodes(table),),
             ),
         ),
         stage_asset(
             DOCUMENTS,
-            "document_terms",
-            {"document_terms": TERMS},
-            ["document_chunks"],
-            f"{terms.VERSION}-{term_settings.digest()}",
-            lambda partition, table: (terms.chunk_terms(table, term_settings),),
-            columns=terms.CHUNK_COLUMNS,
+            Stage(
+                "document_references",
+                {"document_references": DOCUMENT_REFERENCES},
+                ["documents"],
+                links.VERSION,
+                lambda partition, table: (links.document_references(table),),
+            ),
         ),
+        stage_asset(
+            DOCUMENTS,
+            Stage(
+                "chunk_documents",
+                {"document_chunks": CHUNKS, "document_exclusions": EXCLUSIONS},
+                ["documents", "document_nodes"],
+                f"{document_chunks.VERSION}-{digest_of(chunkers)}",
+                lambda partition, files, tree: document_chunks.document_chunks(
+                    files, tree, chunkers[partition.partition("/")[0]]
+                ),
+            ),
+        ),
+        terms_asset(DOCUMENTS, "document_terms", "document_chunks", term_settings),
     ]

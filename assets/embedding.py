@@ -10,7 +10,8 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from assets.protocols import Embedded, Embedder, EmbeddingCache, FoundVectors, Progress
+from assets.protocols.lake import Progress
+from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors
 from transforms.embedding import vectors
 from transforms.embedding.batches import batches
 from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.protocols import Fetched, Remotes
+from assets.protocols.sources import Fetched, Remotes
 from transforms.errors import FetchError, FetchInterruptedError
 
 GROUP = "fetch"

@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 
 from assets.embedding import query_vectors
 from assets.partitions import GRAPH, described
-from assets.protocols import Embedder, EmbeddingCache, GraphExporter
-from assets.stages import Fingerprint, stage_asset
+from assets.protocols.models import Embedder, EmbeddingCache
+from assets.protocols.search import GraphExporter
+from assets.stages import Fingerprint, Stage, stage_asset
 from transforms.graph import chunk_classes as classes_transforms
 from transforms.graph import hal_export as graph_transforms
 from transforms.graph import keywords as keyword_transforms
@@ -57,11 +58,15 @@ def chunk_classes_asset(settings: GraphSettings) -> dg.AssetsDefinition:
     """The asset `chunk_classes`."""
     return stage_asset(
         GRAPH,
-        "classify_chunks",
-        {"chunk_classes": CHUNK_CLASSES},
-        ["documents", "document_chunks"],
-        f"{classes_transforms.VERSION}-{settings.digest()}",
-        lambda partition, documents, chunks: (classes_transforms.chunk_classes(documents, chunks, settings),),
+        Stage(
+            "classify_chunks",
+            {"chunk_classes": CHUNK_CLASSES},
+            ["documents", "document_chunks"],
+            f"{classes_transforms.VERSION}-{settings.digest()}",
+            lambda partition, documents, chunks: (
+                classes_transforms.chunk_classes(documents, chunks, settings),
+            ),
+        ),
     )
 
 
@@ -69,17 +74,19 @@ def stripes_asset(settings: GraphSettings, vectors_version: str) -> dg.AssetsDef
     """The multi-asset `chunk_similarities`, `stripe_orders`."""
     return stage_asset(
         GRAPH,
-        "build_stripes",
-        {"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
-        ["document_chunks", "chunk_classes"],
-        f"{stripes.VERSION}-{settings.digest()}",
-        lambda partition, chunks, classes, context, embeddings: stripes.stripes_of(
-            chunks, classes, context, embeddings, settings
+        Stage(
+            "build_stripes",
+            {"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
+            ["document_chunks", "chunk_classes"],
+            f"{stripes.VERSION}-{settings.digest()}",
+            lambda partition, chunks, classes, context, embeddings: stripes.stripes_of(
+                chunks, classes, context, embeddings, settings
+            ),
+            whole={
+                "chunk_context": FINGERPRINTS["chunk_context"],
+                "embeddings": lambda *_: vectors_version,
+            },
         ),
-        whole={
-            "chunk_context": FINGERPRINTS["chunk_context"],
-            "embeddings": lambda *_: vectors_version,
-        },
     )
 
 
@@ -99,14 +106,18 @@ def chunk_keywords_asset(term_settings: TermSettings) -> dg.AssetsDefinition:
     """The asset `chunk_keywords`."""
     return stage_asset(
         GRAPH,
-        "find_keywords",
-        {"chunk_keywords": CHUNK_KEYWORDS},
-        ["document_chunks", "documents"],
-        f"{keyword_transforms.VERSION}-{term_settings.digest()}",
-        lambda partition, chunks, documents, words: (
-            keyword_transforms.chunk_keywords(chunks, documents, _of_source(words, partition), term_settings),
+        Stage(
+            "find_keywords",
+            {"chunk_keywords": CHUNK_KEYWORDS},
+            ["document_chunks", "documents"],
+            f"{keyword_transforms.VERSION}-{term_settings.digest()}",
+            lambda partition, chunks, documents, words: (
+                keyword_transforms.chunk_keywords(
+                    chunks, documents, _of_source(words, partition), term_settings
+                ),
+            ),
+            whole={"keywords": FINGERPRINTS["keywords"]},
         ),
-        whole={"keywords": FINGERPRINTS["keywords"]},
     )
 
 

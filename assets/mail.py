@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets.partitions import MAIL, SLOW, SLOW_POOL
-from assets.stages import reading_asset, stage_asset
+from assets.partitions import MAIL, SLOW
+from assets.stages import Stage, reading_asset, stage_asset, terms_asset
 from transforms.mail import messages
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
 from transforms.mail.chunks import table as chunks
 from transforms.mail.threads import references
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, SLOW_QUEUE, TERMS
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, SLOW_QUEUE
 from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGE_REFERENCES, MESSAGES
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 from transforms.settings.search import TermSettings
-from transforms.text import terms
 
 
 def mail_assets(
@@ -46,40 +45,40 @@ def mail_assets(
         ),
         stage_asset(
             MAIL,
-            "message_blocks",
-            {"message_blocks": MESSAGE_BLOCKS},
-            ["messages"],
-            f"{blocks.VERSION}-{block_settings.digest()}",
-            lambda partition, mails: (blocks.message_blocks(mails, block_settings),),
+            Stage(
+                "message_blocks",
+                {"message_blocks": MESSAGE_BLOCKS},
+                ["messages"],
+                f"{blocks.VERSION}-{block_settings.digest()}",
+                lambda partition, mails: (blocks.message_blocks(mails, block_settings),),
+            ),
         ),
         stage_asset(
             MAIL,
-            "chunk_messages",
-            {
-                "message_chunks": CHUNKS,
-                "message_exclusions": EXCLUSIONS,
-                "slow_queue": SLOW_QUEUE,
-            },
-            ["messages", "message_blocks", "attachments"],
-            f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
-            lambda partition, mails, runs, parts: oversize.fast_chunks(mails, runs, parts, chunk_settings),
+            Stage(
+                "chunk_messages",
+                {
+                    "message_chunks": CHUNKS,
+                    "message_exclusions": EXCLUSIONS,
+                    "slow_queue": SLOW_QUEUE,
+                },
+                ["messages", "message_blocks", "attachments"],
+                f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
+                lambda partition, mails, runs, parts: oversize.fast_chunks(
+                    mails, runs, parts, chunk_settings
+                ),
+            ),
         ),
+        terms_asset(MAIL, "message_terms", "message_chunks", term_settings),
         stage_asset(
             MAIL,
-            "message_terms",
-            {"message_terms": TERMS},
-            ["message_chunks"],
-            f"{terms.VERSION}-{term_settings.digest()}",
-            lambda partition, table: (terms.chunk_terms(table, term_settings),),
-            columns=terms.CHUNK_COLUMNS,
-        ),
-        stage_asset(
-            MAIL,
-            "message_references",
-            {"message_references": MESSAGE_REFERENCES},
-            ["messages"],
-            references.VERSION,
-            lambda partition, mails: (references.message_references(mails),),
+            Stage(
+                "message_references",
+                {"message_references": MESSAGE_REFERENCES},
+                ["messages"],
+                references.VERSION,
+                lambda partition, mails: (references.message_references(mails),),
+            ),
         ),
     ]
 
@@ -89,23 +88,15 @@ def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
     return [
         stage_asset(
             SLOW,
-            "chunk_slow_messages",
-            {"slow_chunks": CHUNKS, "slow_exclusions": EXCLUSIONS},
-            ["slow_queue", "messages", "message_blocks", "attachments"],
-            f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
-            lambda partition, queue, mails, runs, parts: oversize.slow_chunks(
-                queue, mails, runs, parts, chunk_settings
+            Stage(
+                "chunk_slow_messages",
+                {"slow_chunks": CHUNKS, "slow_exclusions": EXCLUSIONS},
+                ["slow_queue", "messages", "message_blocks", "attachments"],
+                f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
+                lambda partition, queue, mails, runs, parts: oversize.slow_chunks(
+                    queue, mails, runs, parts, chunk_settings
+                ),
             ),
-            pool=SLOW_POOL,
         ),
-        stage_asset(
-            SLOW,
-            "slow_terms",
-            {"slow_terms": TERMS},
-            ["slow_chunks"],
-            f"{terms.VERSION}-{term_settings.digest()}",
-            lambda partition, table: (terms.chunk_terms(table, term_settings),),
-            pool=SLOW_POOL,
-            columns=terms.CHUNK_COLUMNS,
-        ),
+        terms_asset(SLOW, "slow_terms", "slow_chunks", term_settings),
     ]

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.protocols import OperationsHistory
+from assets.protocols.search import OperationsHistory
 
 GROUP = "operations"
 

@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from assets import embedding
 from assets.partitions import SLOW, SOURCE_TYPES, outs
-from assets.protocols import Embedder, EmbeddingCache, FoundVectors, Lake, Parts, Progress, Publisher
+from assets.protocols.lake import Lake, Parts, Progress
+from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
+from assets.protocols.search import Publisher
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
 from transforms.hashing import parts_hash
@@ -70,18 +72,18 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         mails, documents, windows = (
             table.filter(table.partition.isin(parts.partitions())) for table in chunks
         )
-        texts = parts.texts_to_make(published_texts(mails, documents, windows, memberships, chunk_context))
+        texts = parts.stale_texts(published_texts(mails, documents, windows, memberships, chunk_context))
         model = embedder.model, embedder.dimensions
         before = parts.texts_before(embedder.model)
         found, report = embedding.vectors_of(texts, parts.names(), embedder, embedding_cache, progress)
-        report.texts += parts.kept_rows
+        report.texts += parts.retained_rows
         cached = len(embedding_cache.hashes(*model, embedding.TASK))
         embedding_cache.forget()  # what is published next needs the room
-        live = (found.count + parts.kept_rows) / max(cached, 1)
+        live = (found.count + parts.retained_rows) / max(cached, 1)
         facts = report.metadata() | {LIVE_SHARE: round(live, 6)}
         yield dg.Output(parts.filled(found, *model), "embeddings", metadata=facts)
         yield dg.Output(vectors.embedding_refusals(report.refused, *model), "embedding_refusals")
-        share = report.reuse_of(before, parts.kept_rows)
+        share = report.reuse_of(before, parts.retained_rows)
         yield _warning(REUSE, share >= _LEAST_REUSE, {"reuse_ratio": share})
         yield _warning(REFUSED, not report.refused, {"reasons": sorted(set(report.refused.values()))[:5]})
 
@@ -89,65 +91,63 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
 
 
 class VectorParts:
-    """The parts of the table `embeddings`: those that are right, and those to be made.
+    """The parts of the table `embeddings`: those that are up to date, and the stale ones.
 
-    A text belongs to the first partition that has it. A part is right if it was made by this code version and has the
-    vector of each of its texts: one that lacks some, because the model refused them, is looked at again each time.
+    A text belongs to the first partition that has it. A part is up to date if this code version made it and it has the
+    vector of each of its texts; a part that lacks refused texts is checked again by each run.
     """
 
     def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
         """`texts` has the partition and text_hash of all that is published."""
         self.lake = lake
         texts_of = _by_partition(texts_by_partition(texts).to_pyarrow())
-        self.made_from = {
-            name: {"texts": parts_hash(hashes.to_pylist())} for name, hashes in texts_of.items()
-        }
-        self.kept_rows = 0
-        self.to_make: dict[str, pa.Array] = {}
+        self.inputs = {name: {"texts": parts_hash(hashes.to_pylist())} for name, hashes in texts_of.items()}
+        self.retained_rows = 0
+        self.stale: dict[str, pa.Array] = {}
         for name, hashes in texts_of.items():
             stored = lake.footer("embeddings", name)
-            is_right = stored and (stored.code_version, stored.inputs, stored.row_count) == (
+            is_current = stored and (stored.code_version, stored.inputs, stored.row_count) == (
                 code_version,
-                self.made_from[name],
+                self.inputs[name],
                 len(hashes),
             )
-            if is_right:
-                self.kept_rows += len(hashes)
+            if is_current:
+                self.retained_rows += len(hashes)
             else:
-                self.to_make[name] = hashes
+                self.stale[name] = hashes
 
     def partitions(self) -> list[str]:
-        """The partitions whose parts are to be made."""
-        return sorted(self.to_make)
+        """The partitions whose parts are stale."""
+        return sorted(self.stale)
 
     def names(self) -> list[str]:
-        """The hashes of the texts of all parts to be made, in their order."""
-        return [name for hashes in self.to_make.values() for name in hashes.to_pylist()]
+        """The hashes of the texts of all stale parts, in their order."""
+        return [name for hashes in self.stale.values() for name in hashes.to_pylist()]
 
-    def texts_to_make(self, texts: ibis.Table) -> ibis.Table:
-        """Those of `texts` that the parts to be made hold."""
-        if len(self.to_make) == len(self.made_from):
+    def stale_texts(self, texts: ibis.Table) -> ibis.Table:
+        """Those of `texts` that belong to stale parts."""
+        if len(self.stale) == len(self.inputs):
             return texts
-        hashes = pa.chunked_array(list(self.to_make.values()), pa.string())
+        hashes = pa.chunked_array(list(self.stale.values()), pa.string())
         return texts.filter(texts.text_hash.isin(ibis.memtable(pa.table({"text_hash": hashes})).text_hash))
 
     def texts_before(self, model: str) -> set[str]:
-        """The hashes of texts that had a vector of `model` in the parts to be made."""
+        """The hashes of texts that had a vector of `model` in the stale parts."""
         columns = ["text_hash", "model"]
-        stored = (self.lake.stored("embeddings", columns, name) for name in self.to_make)
+        stored = (self.lake.stored("embeddings", columns, name) for name in self.stale)
         return set().union(*(vectors.text_hashes(table, model) for table in stored))
 
-    def filled(self, found: FoundVectors, model: str, dimensions: int) -> Parts:
-        """All parts; `found` has the vectors of those to be made."""
+    def filled(self, table: FoundVectors, model: str, dimensions: int) -> Parts:
+        """All parts; `table` has the vectors of the stale ones."""
 
-        def made() -> Iterator[tuple[str, Mapping[str, str], Iterable[pa.Table]]]:
+        def new_parts() -> Iterator[tuple[str, Mapping[str, str], Iterable[pa.Table]]]:
             first = 0
-            for name, hashes in self.to_make.items():
-                rows = found.between(first, first + len(hashes))
-                yield name, self.made_from[name], (vectors.embeddings(t, model, dimensions) for t in rows)
+            for name, hashes in self.stale.items():
+                rows = table.between(first, first + len(hashes))
+                yield name, self.inputs[name], (vectors.embeddings(t, model, dimensions) for t in rows)
                 first += len(hashes)
 
-        return Parts(self.made_from.keys() - self.to_make.keys(), made())
+        return Parts(self.inputs.keys() - self.stale.keys(), new_parts())
 
 
 def _by_partition(texts: pa.Table) -> dict[str, pa.Array]:

@@ -8,7 +8,8 @@ import dagster as dg
 import polars as pl
 
 from assets.partitions import described
-from assets.protocols import Lake, Publisher
+from assets.protocols.lake import Lake
+from assets.protocols.search import Publisher
 from transforms.operations import readiness as measures
 from transforms.schemas.operations import READINESS
 from transforms.settings.operations import OperationsSettings

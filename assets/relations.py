@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.partitions import described, outs
-from assets.protocols import AnswerCache, Lake, LanguageModel
+from assets.protocols.lake import Lake
+from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
 from transforms.documents import links
 from transforms.embedding import context_sentences

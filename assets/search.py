@@ -7,7 +7,8 @@ import dagster as dg
 import polars as pl
 
 from assets.partitions import table_metadata
-from assets.protocols import Lake, Searcher
+from assets.protocols.lake import Lake
+from assets.protocols.search import Searcher
 from transforms.retrieval import saved_searches
 from transforms.schemas.search import SEARCH_RESULTS
 

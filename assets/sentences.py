@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.protocols import AnswerCache, LanguageModel
+from assets.protocols.models import AnswerCache, LanguageModel
 from transforms.embedding import context_sentences
 from transforms.settings.models import SafetySettings
 

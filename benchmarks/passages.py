@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 from tasks import ranker
 
-from assets.protocols import Embedder
+from assets.protocols.models import Embedder
 from dagster_project.resources.models.embedders import make_embedder
 from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.partitions import IN_PARTS, MAIL
-from assets.protocols import Parts
+from assets.protocols.lake import Parts
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.lake.lake import ParquetLake

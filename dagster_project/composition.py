@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assets.protocols import LanguageModel
+from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
@@ -20,6 +20,7 @@ from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
 from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
+from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.context_index import open_versions
 from dagster_project.resources.search.opened_index import open_index
@@ -105,13 +106,15 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     return DuckDBPublisher(
         lake,
         settings.root / "index",
-        settings.index,
-        settings.embedding,
-        settings.terms,
-        settings.search,
-        recorded,
+        PublishSettings(
+            settings.index,
+            settings.embedding,
+            settings.terms,
+            settings.search,
+            recorded,
+            has_graph=settings.graph.enabled,
+        ),
         guard=make_quality_guard(settings),
-        has_graph=settings.graph.enabled,
         seen=make_seen_partitions(settings),
     )
 

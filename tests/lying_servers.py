@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assets.protocols import Fetched
+from assets.protocols.sources import Fetched
 from tests.archives import Mail, mbox
 
 SECRET = "s3cret-Pass/w+rd 1"

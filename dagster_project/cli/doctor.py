@@ -36,7 +36,8 @@ from dagster_project.orchestration.names import BACKFILL
 from dagster_project.orchestration.outcomes import BUILD, WORKS
 from dagster_project.orchestration.recovery import mark, started_at
 from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
-from dagster_project.resources.lake.lake import SPOILED, ParquetLake, is_local
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.search.index_faults import damage_of
 from dagster_project.resources.system.duckdb_extensions import load_vss
@@ -242,8 +243,8 @@ def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
     if unread := [str(lake.path(*place)) for place in places if lake.footer(*place) is None]:
         what = f"{len(unread)} of {len(places)} files are truncated or of another schema, such as {unread[0]}"
         yield Finding("lake", "fault", what, "weft build, which makes them again")
-    if corrupt := [str(lake.path(*place)) for place in lake.spoiled()]:
-        what = f"{len(corrupt)} of {len(places)} files are {SPOILED}, such as {corrupt[0]}"
+    if corrupt := [str(lake.path(*place)) for place in lake.corrupt_files()]:
+        what = f"{len(corrupt)} of {len(places)} files are {CORRUPT}, such as {corrupt[0]}"
         yield Finding("lake", "fault", what, "weft build --verify, which makes them again")
     if not places:
         yield Finding("lake", "ok", "nothing is stored yet")

@@ -12,7 +12,7 @@ import ibis
 
 from assets.embedding import PAID_TWICE, embed_missing
 from assets.partitions import CHUNKS_OF, SOURCE_TYPES
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.composition import (
     make_backlog,
     make_embedding_cache,

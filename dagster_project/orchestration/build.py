@@ -85,7 +85,7 @@ def build(
     with alerting(settings.alerts, settings.root), translate_disk_faults(settings.root):
         with only_build(settings.root), build_in_progress(settings, instance) as interrupted:
             fetched = fetch_sources(settings, instance, tell=tell) if options.fetch else {}
-            spoiled = make_lake(settings).discard_spoiled() if options.verify else {}
+            spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
             result = _build_of_whole_files(settings, instance, progress, on_plan, spoiled)
         if options.slow:
             result = _with_slow_lane(settings, instance, progress, result)
@@ -218,7 +218,7 @@ def _build_of_whole_files(
     except WeftError as fault:
         if type(fault) not in (WeftError, LakeDamageError) or is_of_full_disk(fault):
             raise
-        found = make_lake(settings).discard_spoiled()
+        found = make_lake(settings).discard_corrupt()
         if not found:
             raise
     return _build(settings, instance, progress, on_plan, {**spoiled, **found})
@@ -281,7 +281,7 @@ def _find_context(
 def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
     """What has to run."""
     lake = make_lake(settings)
-    plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).left())
+    plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).remaining())
     make_seen_partitions(settings).note(plan.partitions, lake)
     sync_partitions(instance, plan, lake)
     return plan

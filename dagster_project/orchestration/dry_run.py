@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_backlog, make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
@@ -74,7 +74,7 @@ class Outlook:
 def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
     lake, sources = make_lake(settings), make_sources(settings)
-    left = make_backlog(settings).left()
+    left = make_backlog(settings).remaining()
     plan = make_plan(settings, sources, lake, left)
     sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
     guess = _Rows(lake, plan.partitions, sizes)

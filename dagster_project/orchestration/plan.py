@@ -22,12 +22,13 @@ from assets.partitions import (
     SOURCE_TYPES,
     SourceType,
 )
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_graph_exporter, make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
-from dagster_project.resources.lake.lake import MISSING, OTHER_SCHEMA, Footer, ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
+from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA, Footer
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.versions import CURRENT, version_of
@@ -94,7 +95,7 @@ def stages(settings: Settings) -> list[Stage]:
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
         (source_type,) = (f for f in (*SOURCE_TYPES, GRAPH, SLOW) if set(tables) <= set(f.tables))
         inputs = tuple(
-            sorted(source_type.made_from(k.path[-1] for k in definition.keys_by_input_name.values()))
+            sorted(source_type.compared_inputs(k.path[-1] for k in definition.keys_by_input_name.values()))
         )
         versions = set(definition.code_versions_by_key.values())
         assert len(versions) == 1, f"{tables} must share one code version"

@@ -145,7 +145,7 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             with not_building(settings.root):
                 if any(source.remote for source in settings.sources):
                     return dg.RunRequest(tags={"weft/fetch": "true"})
-                backlog = make_backlog(settings).left()
+                backlog = make_backlog(settings).remaining()
                 plan = make_plan(settings, make_sources(settings), make_lake(settings), backlog)
         except BusyError as busy:
             return dg.SkipReason(str(busy))

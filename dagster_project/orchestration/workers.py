@@ -16,7 +16,8 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import SourceType
-from assets.protocols import Progress, SourcePartition
+from assets.protocols.lake import Progress
+from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions

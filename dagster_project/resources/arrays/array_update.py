@@ -128,7 +128,7 @@ def _update_vectors(
 ) -> None:
     old, old_codes = (np.load(before / f"{name}.npy", mmap_mode="r") for name in ("vectors", "vector_codes"))
     count, dimensions = len(source), old.shape[1]
-    anew = connection.execute(_EMBEDDED_ANEW).fetchnumpy()["chunk_no"]
+    anew = connection.execute(_REEMBEDDED).fetchnumpy()["chunk_no"]
     made = np.zeros((len(anew), dimensions), dtype=np.float32)
     table = connection.execute(_VECTORS_ANEW).to_arrow_table()
     made[np.searchsorted(anew, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
@@ -153,9 +153,9 @@ SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FR
 """
 _CAME = "SELECT term, df FROM came_to_terms ORDER BY term"
 _ADDED = f"SELECT chunk_no, {FREQUENCIES} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
-_EMBEDDED_ANEW = "SELECT chunk_no FROM chunks WHERE chunk_id IN (FROM embedded_anew) ORDER BY chunk_no"
+_REEMBEDDED = "SELECT chunk_no FROM chunks WHERE chunk_id IN (FROM reembedded) ORDER BY chunk_no"
 # By the numbers of rows: else all vectors would be read before the rows are chosen.
 _VECTORS_ANEW = """
 SELECT chunk_no, vector FROM embeddings
-WHERE rowid IN (SELECT rowid FROM embeddings WHERE chunk_id IN (FROM embedded_anew))
+WHERE rowid IN (SELECT rowid FROM embeddings WHERE chunk_id IN (FROM reembedded))
 """

@@ -107,7 +107,7 @@ def update_hit_rows(
     """Write what HitRows reads, taking over what `before`, the folder of the version before, has of it.
 
     `source` has the number that each chunk had there, -1 for none. Written are the rows of the documents that the
-    temporary tables `retold` and `restored` name, of these also their texts. Files of the version before are
+    temporary tables `changed_facts` and `changed_texts` name, of these also their texts. Files of the version before are
     shared; when there are many, those that came onto the first are made one.
     """
     starts = {name: np.load(before / f"{name}_starts.npy").tolist() for name in (_CHUNKS, _TEXTS)}
@@ -216,8 +216,8 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, end - start)
 
 
-_RETOLD = "doc_id IN (FROM retold)"
-_RESTORED = "doc_id IN (FROM restored)"
+_RETOLD = "doc_id IN (FROM changed_facts)"
+_RESTORED = "doc_id IN (FROM changed_texts)"
 
 _STORED = """
 SELECT key, text FROM (

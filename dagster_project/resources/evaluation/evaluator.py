@@ -149,7 +149,7 @@ def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.
 
 
 class IndexEvaluator:
-    """Evaluates the published index of some settings; see `assets.protocols.Evaluator`."""
+    """Evaluates the published index of some settings; see `assets.protocols.search.Evaluator`."""
 
     def __init__(
         self,

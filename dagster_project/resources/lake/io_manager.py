@@ -17,9 +17,10 @@ from dagster import UPathIOManager
 from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
-from assets.protocols import Partitions, Parts
-from dagster_project.resources.lake.lake import ParquetLake, StagedFile, is_local, opened
+from assets.protocols.lake import Partitions, Parts
+from dagster_project.resources.lake.lake import ParquetLake, StagedFile
 from dagster_project.resources.lake.oversize import slow_partitions
+from dagster_project.resources.lake.parquet_files import is_local, opened
 from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.processes import give_memory_back
 

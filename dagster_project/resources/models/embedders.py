@@ -1,10 +1,11 @@
-"""The embedding model that the settings name; what a model needs is imported when it is chosen."""
+"""The embedding model that the settings name; the packages of an extra are imported when its model is chosen."""
 
 from __future__ import annotations
 
-from assets.protocols import Embedder
+from assets.protocols.models import Embedder
 from dagster_project.resources.models.static import StaticEmbedder
 from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.models.transformer import TransformerEmbedder
 from dagster_project.resources.system.extras import not_installed
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
@@ -23,7 +24,5 @@ def make_embedder(
             raise not_installed(error, "gemini") from error
         return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":
-        from dagster_project.resources.models.transformer import TransformerEmbedder
-
         return TransformerEmbedder(settings)
     return StaticEmbedder(settings)

@@ -1,16 +1,12 @@
-"""Vectors addressed by content, so that no text with a vector is embedded again; what is asked for is noted first."""
+"""The embedding cache: vectors by hash of their text, so that no text is embedded twice; requests are noted first."""
 
 from __future__ import annotations
 
 import fcntl
-import os
-import secrets
 import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
@@ -18,21 +14,25 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dagster_project.resources.models.answer_cache import Damage, SQLiteAnswerCache
+from dagster_project.resources.models.laid_out_vectors import LaidOutVectors
+from dagster_project.resources.models.vector_segments import (
+    TEMPORARY,
+    damage_of,
+    matches_in,
+    read_segment,
+    size_of,
+    table_of,
+    write_segment,
+)
 from dagster_project.resources.system.processes import is_left_over
-from transforms.embedding.vectors import require_usable, stacked
-from transforms.errors import EmbeddingError
+from transforms.embedding.vectors import require_usable
 
 _COMPACT_SEGMENTS = 64
 _SMALL_BYTES = 64 << 20
 """A segment of this size is not merged any more."""
 _MERGED_BYTES = 256 << 20
-_ROW_GROUP = 16384
-"""Vectors that are read at once: some 16 MB."""
-_TABLE_ROWS = 1 << 16
-_TEMPORARY = ".tmp-"
 _CLAIMS = ".claims"
 _SET_ASIDE = ".damaged"
 Key = tuple[str, int, str]
@@ -41,7 +41,7 @@ Key = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Holding:
-    """What the cache holds of one model, width and task."""
+    """What the cache holds for one model, number of dimensions and task."""
 
     model: str
     dimensions: int
@@ -53,7 +53,7 @@ class Holding:
 
 @dataclass
 class _Known:
-    """The segments that were read, and the hashes in them."""
+    """The segments read so far, and the hashes in them."""
 
     segments: set[str] = field(default_factory=set)
     hashes: set[str] = field(default_factory=set)
@@ -67,9 +67,9 @@ class ParquetEmbeddingCache:
     Equal hashes in two segments carry equal vectors. Many small segments are merged now and then.
     Pages carry checksums, so a flipped bit is damage and not a wrong vector.
 
-    A claim is a lock on one byte of the file `.claims`, at an offset made of the hash: the system
-    gives it back when its process ends, however it ends. Why texts were refused is kept in one file
-    for all models, and in another one which texts are asked for and have no answer yet.
+    A claim is a lock on one byte of the file `.claims`, at an offset computed from the hash: the system
+    releases it when the process ends, however it ends. One file for all models stores why texts were
+    refused, another one which texts were requested and have no answer yet.
     """
 
     def __init__(self, root: Path):
@@ -95,7 +95,7 @@ class ParquetEmbeddingCache:
             return known.hashes
 
     def forget(self) -> None:
-        """Let go of the hashes that were read: a quarter of a gigabyte of two million."""
+        """Free the memory of the hashes that were read: a quarter of a gigabyte for two million."""
         self._known.clear()
 
     def store(
@@ -108,16 +108,16 @@ class ParquetEmbeddingCache:
         if not hashes:
             return
         require_usable(vectors, len(hashes), dimensions)
-        self._write(
-            self._folder(model, dimensions, task), _table(pa.array(list(hashes), pa.string()), vectors)
+        write_segment(
+            self._folder(model, dimensions, task), table_of(pa.array(list(hashes), pa.string()), vectors)
         )
 
     def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
         """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
-        wanted = sorted(set(hashes))
+        names = sorted(set(hashes))
         while True:
             try:
-                return self._gathered((model, dimensions, task), wanted)
+                return self._collected((model, dimensions, task), names)
             except FileNotFoundError:
                 continue  # merged meanwhile
 
@@ -125,11 +125,11 @@ class ParquetEmbeddingCache:
         """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
         self.root.mkdir(parents=True, exist_ok=True)
         while True:
-            found = LaidOutVectors(tempfile.TemporaryFile(dir=self.root), hashes, dimensions)  # noqa: SIM115
+            vectors = LaidOutVectors(tempfile.TemporaryFile(dir=self.root), hashes, dimensions)  # noqa: SIM115
             try:
-                for places, rows in self._found((model, dimensions, task), hashes):
-                    found.add(places, rows)
-                return found
+                for indexes, rows in self._matches((model, dimensions, task), hashes):
+                    vectors.add(indexes, rows)
+                return vectors
             except FileNotFoundError:
                 continue  # merged meanwhile
 
@@ -140,8 +140,8 @@ class ParquetEmbeddingCache:
 
     def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
         """Why those of `hashes` that the model refused have no vector."""
-        found = self._refusals.known([_entry((model, dimensions, task), name) for name in hashes])
-        return {key.rpartition("/")[2]: why for key, why in found.items()}
+        refusals = self._refusals.known([_entry((model, dimensions, task), name) for name in hashes])
+        return {key.rpartition("/")[2]: reason for key, reason in refusals.items()}
 
     def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
         """Note texts, which this process claims, before they are sent; durable when the call returns.
@@ -158,13 +158,13 @@ class ParquetEmbeddingCache:
 
     def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
         """Those of `hashes` that were sent, or about to be, and of which no answer is known."""
-        found = self._requests.known([_entry((model, dimensions, task), name) for name in hashes])
-        return {key.rpartition("/")[2] for key in found}
+        requests = self._requests.known([_entry((model, dimensions, task), name) for name in hashes])
+        return {key.rpartition("/")[2] for key in requests}
 
     def refusal_counts(self) -> Counter[Key]:
         """How many texts each model refused, by model, width and task."""
-        found = (key.rsplit("/", 3) for key in self._refusals.all_keys())
-        return Counter((model, int(dimensions), task) for model, dimensions, task, _ in found)
+        keys = (key.rsplit("/", 3) for key in self._refusals.all_keys())
+        return Counter((model, int(dimensions), task) for model, dimensions, task, _ in keys)
 
     def forget_refusals(self) -> int:
         """Let every refused text be asked for again; returns how many there were."""
@@ -183,7 +183,7 @@ class ParquetEmbeddingCache:
         return claimed
 
     def release(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
-        """Give claims back."""
+        """Release claims."""
         claims = self._claims_file((model, dimensions, task))
         for name in hashes:
             fcntl.lockf(claims, fcntl.LOCK_UN, 1, _offset(name))
@@ -196,38 +196,38 @@ class ParquetEmbeddingCache:
             fcntl.lockf(claims, fcntl.LOCK_UN, 1, _offset(name))
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
-        """Merge the small segments where they are many; readers see all vectors at any moment."""
+        """Merge small segments if there are many; readers see all vectors at any moment."""
         while True:
-            small = [s for s in self._segments(model, dimensions, task) if _size(s) < _SMALL_BYTES]
+            small = [s for s in self._segments(model, dimensions, task) if size_of(s) < _SMALL_BYTES]
             if len(small) <= _COMPACT_SEGMENTS:
                 return
             chosen: list[Path] = []
             for segment in small:
-                if sum(map(_size, chosen)) + _size(segment) <= _MERGED_BYTES:
+                if sum(map(size_of, chosen)) + size_of(segment) <= _MERGED_BYTES:
                     chosen.append(segment)
             if not self._merge(chosen, self._folder(model, dimensions, task)):
                 return
 
     def verify(self) -> list[Damage]:
-        """Every file that cannot be read whole, or holds a vector of wrong width or length, with the reason."""
-        found = self._refusals.verify() + self._requests.verify()
+        """Every file that cannot be read or holds a vector of wrong width or length, with the reason."""
+        damages = self._refusals.verify() + self._requests.verify()
         for key in self._keys():
             folder = self._folder(*key)
-            found += [Damage(s, "set aside as damaged") for s in sorted(folder.glob(f"*{_SET_ASIDE}"))]
+            damages += [Damage(s, "set aside as damaged") for s in sorted(folder.glob(f"*{_SET_ASIDE}"))]
             for segment in self._segments(*key):
-                if reason := _damage(segment, key[1]):
-                    found.append(Damage(segment, reason))
-        return found
+                if reason := damage_of(segment, key[1]):
+                    damages.append(Damage(segment, reason))
+        return damages
 
     def stats(self) -> list[Holding]:
-        """What is held of each model, width and task, sorted."""
-        found = []
+        """What the cache holds for each model, width and task, sorted."""
+        holdings = []
         for key in self._keys():
             segments = self._segments(*key)
             if segments:
-                size = sum(map(_size, segments))
-                found.append(Holding(*key, len(self.hashes(*key)), len(segments), size))
-        return found
+                size = sum(map(size_of, segments))
+                holdings.append(Holding(*key, len(self.hashes(*key)), len(segments), size))
+        return holdings
 
     def prune(self, keep: Iterable[str], models: Iterable[str] | None = None) -> int:
         """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
@@ -240,7 +240,7 @@ class ParquetEmbeddingCache:
         dropped = 0
         for key in self._keys():
             for segment in self._segments(*key):
-                table = _read(segment)
+                table = read_segment(segment)
                 if table is None:
                     continue
                 used = pc.is_in(table.column("text_hash"), value_set=wanted)
@@ -248,24 +248,24 @@ class ParquetEmbeddingCache:
                 dropped += table.num_rows - kept.num_rows
                 if kept.num_rows < table.num_rows:
                     if kept.num_rows:
-                        self._write(self._folder(*key), kept)
+                        write_segment(self._folder(*key), kept)
                     segment.unlink()
         for notes in (self._refusals, self._requests):
             _prune_notes(notes, set(wanted.to_pylist()), allowed)
         return dropped
 
     def sweep(self) -> int:
-        """Delete what killed processes left of batches in flight; the number of files."""
+        """Delete the temporary files of killed processes; returns their number."""
         count = 0
-        for left in self.root.rglob(f"{_TEMPORARY}*"):
-            pid = left.name.removeprefix(_TEMPORARY).split("-")[0]
+        for orphan in self.root.rglob(f"{TEMPORARY}*"):
+            pid = orphan.name.removeprefix(TEMPORARY).split("-")[0]
             if is_left_over(pid):
-                left.unlink(missing_ok=True)
+                orphan.unlink(missing_ok=True)
                 count += 1
         return count
 
     def _keys(self) -> list[Key]:
-        """Model, dimensions and task of every folder that is there, sorted."""
+        """Model, dimensions and task of every folder, sorted."""
         folders = sorted(f for f in self.root.glob("*/*/*") if f.is_dir() and f.parent.name.isdigit())
         return [(unquote(f.parents[1].name), int(f.parent.name), f.name) for f in folders]
 
@@ -276,75 +276,53 @@ class ParquetEmbeddingCache:
         return sorted(self._folder(model, dimensions, task).glob("*.parquet"))
 
     def _hashes_of(self, segment: Path) -> set[str]:
-        table = _read(segment, ["text_hash"])
+        table = read_segment(segment, ["text_hash"])
         return set(table.column("text_hash").to_pylist() if table else ())
 
-    def _gathered(self, key: Key, wanted: list[str]) -> pa.Table:
-        """The vectors of `wanted` that are there, in memory once; FileNotFoundError if a segment vanished."""
-        matrix = np.empty((len(wanted), key[1]), dtype=np.float32)
-        is_found = np.zeros(len(wanted), dtype=bool)
-        for places, rows in self._found(key, wanted):
-            matrix[places] = rows
-            is_found[places] = True
-        if not is_found.all():
-            matrix = matrix[is_found]
-        return _table(pa.array(wanted, pa.string()).filter(pa.array(is_found)), matrix)
+    def _collected(self, key: Key, names: list[str]) -> pa.Table:
+        """The stored vectors of `names` in one matrix; FileNotFoundError if a segment vanished."""
+        matrix = np.empty((len(names), key[1]), dtype=np.float32)
+        has_vector = np.zeros(len(names), dtype=bool)
+        for indexes, rows in self._matches(key, names):
+            matrix[indexes] = rows
+            has_vector[indexes] = True
+        if not has_vector.all():
+            matrix = matrix[has_vector]
+        return table_of(pa.array(names, pa.string()).filter(pa.array(has_vector)), matrix)
 
-    def _found(self, key: Key, wanted: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Places among `wanted` and the vectors of these, segment by segment; FileNotFoundError if one vanished.
+    def _matches(self, key: Key, names: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Indexes among `names` and their vectors, segment by segment; FileNotFoundError if a segment vanished.
 
         A damaged segment is set aside; its texts count as never embedded.
         """
-        place_of = {name: place for place, name in enumerate(wanted)}
+        index_of = {name: index for index, name in enumerate(names)}
         for segment in self._segments(*key):
             try:
-                yield from _found_in(segment, place_of, key[1])
+                yield from matches_in(segment, index_of, key[1])
             except FileNotFoundError:
                 raise
             except (pa.ArrowException, OSError):
                 segment.replace(segment.with_suffix(_SET_ASIDE))
 
     def _merge(self, segments: Sequence[Path], folder: Path) -> bool:
-        """One segment in place of many; False if another process is at it or nothing was won."""
+        """Replace many segments by one; False if another process does so already or there is nothing to merge."""
         try:
-            tables = {s: _read(s) for s in segments}
+            tables = {s: read_segment(s) for s in segments}
         except FileNotFoundError:
             return False
-        whole = {s: t for s, t in tables.items() if t is not None}
-        if len(whole) < 2:
+        valid = {s: t for s, t in tables.items() if t is not None}
+        if len(valid) < 2:
             return False
-        merged = pa.concat_tables(whole.values())
+        merged = pa.concat_tables(valid.values())
         hashes = merged.column("text_hash").combine_chunks()
         first = pc.index_in(pc.unique(hashes), value_set=hashes)
-        self._write(folder, merged.take(first))
-        for segment in whole:
+        write_segment(folder, merged.take(first))
+        for segment in valid:
             segment.unlink(missing_ok=True)
         return True
 
-    def _write(self, folder: Path, table: pa.Table) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{os.getpid()}-{secrets.token_hex(8)}"
-        temporary = folder / f"{_TEMPORARY}{name}"
-        with temporary.open("wb") as stream:
-            pq.write_table(
-                table,
-                stream,
-                row_group_size=_ROW_GROUP,
-                compression="none",
-                use_dictionary=False,
-                write_page_checksum=True,
-            )
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(folder / f"{name}.parquet")
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
     def _claims_file(self, key: Key) -> IO[bytes]:
-        """The one open handle: closing any other of the same file would give all claims back."""
+        """The only open handle of the file: closing another one would release all claims."""
         if key not in self._claims:
             folder = self._folder(*key)
             folder.mkdir(parents=True, exist_ok=True)
@@ -353,59 +331,8 @@ class ParquetEmbeddingCache:
         return self._claims[key]
 
 
-class LaidOutVectors:
-    """Vectors that come in any order, laid down in a file and taken up again in the order of their places."""
-
-    def __init__(self, file: IO[bytes], names: Sequence[str], dimensions: int):
-        """`names` are the hashes of the texts at all places; `file` is written to, and closed when nobody needs it."""
-        self.file, self.names, self.dimensions = file, names, dimensions
-        weakref.finalize(self, file.close)
-        self._rows = 0
-        self._parts: dict[int, list[tuple[int, np.ndarray]]] = {}
-        """By block of places the parts of the file that hold vectors of it: the first row there, and the place of each."""
-        self._block = lru_cache(1)(self._taken_up)
-
-    def add(self, places: np.ndarray, vectors: np.ndarray) -> None:
-        """Lay down the vectors of some places; equal places have equal vectors."""
-        order = np.argsort(places, kind="stable")
-        places = places[order]
-        self.file.write(np.ascontiguousarray(vectors[order], dtype=np.float32).data)
-        numbers = places // _TABLE_ROWS
-        for number in np.unique(numbers).tolist():
-            first, last = np.searchsorted(numbers, [number, number + 1])
-            self._parts.setdefault(number, []).append((self._rows + int(first), places[first:last]))
-        self._rows += len(places)
-
-    @property
-    def count(self) -> int:
-        """How many places have a vector."""
-        parts = ([places for _, places in held] for held in self._parts.values())
-        return sum(len(np.unique(np.concatenate(held))) for held in parts)
-
-    def between(self, first: int, end: int) -> Iterator[pa.Table]:
-        """Columns `text_hash` and `vector` of those of the places `first` to `end` - 1 that have one."""
-        for number in range(first // _TABLE_ROWS, -(-end // _TABLE_ROWS)):
-            start = number * _TABLE_ROWS
-            low, high = max(first, start), min(end, start + _TABLE_ROWS)
-            made, is_found = (held[low - start : high - start] for held in self._block(number))
-            own = pa.array(self.names[low:high], pa.string())
-            yield _table(own.filter(pa.array(is_found)), made if is_found.all() else made[is_found])
-
-    def _taken_up(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The vectors of a block of places, and which of these have one."""
-        self.file.flush()
-        start, width = number * _TABLE_ROWS, 4 * self.dimensions
-        made = np.empty((min(_TABLE_ROWS, len(self.names) - start), self.dimensions), dtype=np.float32)
-        is_found = np.zeros(len(made), dtype=bool)
-        for first, places in self._parts.get(number, []):
-            read = os.pread(self.file.fileno(), len(places) * width, first * width)
-            made[places - start] = np.frombuffer(read, dtype=np.float32).reshape(-1, self.dimensions)
-            is_found[places - start] = True
-        return made, is_found
-
-
 def _entry(key: Key, text_hash: str) -> str:
-    """What a text is called in the notes on all models."""
+    """The key of a text in the notes on all models."""
     model, dimensions, task = key
     return f"{model}/{dimensions}/{task}/{text_hash}"
 
@@ -420,73 +347,6 @@ def _prune_notes(notes: SQLiteAnswerCache, wanted: set[str], models: set[str] | 
     )
 
 
-def _schema(dimensions: int) -> pa.Schema:
-    return pa.schema([("text_hash", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))])
-
-
-def _table(hashes: pa.Array, vectors: np.ndarray) -> pa.Table:
-    """`hashes` with the rows of a float32 matrix, which is not copied where it is in one piece."""
-    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
-    vector = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-    return pa.table({"text_hash": hashes, "vector": vector})
-
-
 def _offset(text_hash: str) -> int:
     """The byte of the claims file that stands for a text: 60 bits of its hash."""
     return int(text_hash[:15], 16)
-
-
-def _size(segment: Path) -> int:
-    try:
-        return segment.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _read(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
-    """The columns of a segment; None if it is damaged, FileNotFoundError if it vanished in a merge."""
-    try:
-        # A file of Python's would be let go of by Arrow's threads, perhaps when Python has ended (see `lake.py`).
-        with pa.OSFile(str(segment)) as file:
-            return pq.ParquetFile(file, page_checksum_verification=True).read(columns)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError):
-        return None
-
-
-def _found_in(
-    segment: Path, place_of: Mapping[str, int], dimensions: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The places of those texts that a segment has, and their vectors, of row groups that have some.
-
-    ArrowException or OSError if it is damaged, FileNotFoundError if it vanished in a merge.
-    """
-    with pa.OSFile(str(segment)) as file:
-        parquet = pq.ParquetFile(file, page_checksum_verification=True)
-        if not parquet.schema_arrow.equals(_schema(dimensions)):
-            raise pa.ArrowInvalid(f"{segment} holds other columns than a cache of vectors")
-        for number in range(parquet.num_row_groups):
-            names = parquet.read_row_group(number, ["text_hash"]).column(0).to_pylist()
-            places = np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
-            rows = np.flatnonzero(places >= 0)
-            if len(rows):
-                yield places[rows], stacked(parquet.read_row_group(number, ["vector"]), dimensions)[rows]
-
-
-def _damage(segment: Path, dimensions: int) -> str | None:
-    """Why a segment cannot be trusted; None if it can, or is gone."""
-    try:
-        table = _read(segment)
-    except FileNotFoundError:
-        return None
-    if table is None:
-        return "truncated or corrupt"
-    if not table.schema.equals(_schema(dimensions)):
-        return f"holds other columns than text_hash and a vector of width {dimensions}"
-    flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    try:
-        require_usable(flat.reshape(-1, dimensions), table.num_rows, dimensions)
-    except EmbeddingError as error:
-        return str(error)
-    return None

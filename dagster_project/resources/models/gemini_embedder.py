@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assets.protocols import Embedded
+from assets.protocols.models import Embedded
 from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
 from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assets.protocols import Answer, LanguageModel, Shape
+from assets.protocols.models import Answer, LanguageModel, Shape
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from assets.protocols import LanguageModel
+from assets.protocols.models import LanguageModel
 from dagster_project.resources.models.cross_encoder import CrossEncoderScorer
 from dagster_project.resources.models.rerank_scores import PassageScorer, RerankScores
 from dagster_project.resources.system.extras import not_installed

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from assets.protocols import Embedded
+from assets.protocols.models import Embedded
 from dagster_project.resources.models.piece_tokens import PieceTokenizer
-from dagster_project.resources.system.prefetch import made_ahead
+from dagster_project.resources.system.prefetch import ordered_map
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
 from transforms.retrieval.query_language import storable
@@ -57,7 +57,7 @@ class StaticEmbedder:
         """The batches in their order, a few at once on a processor each."""
         tokenizer, _ = _model(self.dimensions)  # by one thread
         try:
-            yield from made_ahead(
+            yield from ordered_map(
                 lambda numbered: self._embedded(*numbered), enumerate(batches), _MOST_AT_ONCE
             )
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,6 @@ class PackagedTokenCounter:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from importlib.util import find_spec
-
         from tokenizers import Tokenizer
 
         spec = find_spec("wordllama")

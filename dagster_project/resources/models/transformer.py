@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assets.protocols import Embedded
+from assets.protocols.models import Embedded
 from dagster_project.resources.models.onnx_graph import run_by_onnx
 from dagster_project.resources.system.extras import not_installed
 from transforms.embedding.vectors import unit_length

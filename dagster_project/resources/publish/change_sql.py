@@ -1,4 +1,4 @@
-"""What one version of the published file differs in from the one before, as DuckDB statements on a copy of that one."""
+"""DuckDB statements that turn a copy of an earlier version of the published file into the next version."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ KEYS = {
     "chunks": "chunk_id",
     "readiness": "doc_id",
 }
-"""A column without nulls by which the rows of each table are taken over or replaced, all that share a value together."""
+"""The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
 
-# Rows are compared by their hashes, so that no text is held: those of a key that are equal cancel out.
+# Rows are compared by their hashes, so that no text is in memory: equal rows of a key cancel out.
 DIFFERING = """
 CREATE TEMP TABLE differing_{table} AS
 SELECT key FROM (
@@ -46,10 +46,10 @@ REMOVED = "DELETE FROM {table} WHERE {scope} AND {key} IN (FROM differing_{table
 INSERTED = "INSERT INTO {table} BY NAME SELECT {columns} FROM rows_of_{table} WHERE {key} IN (FROM differing_{table})"
 
 OF_TOUCHED = "partition IN (FROM touched)"
-"""The rows of a table that can differ: of partitions that changed or are gone."""
+"""The rows of a table that can differ: those of changed or removed partitions."""
 
-# Partitions whose rows come from the lake: their files changed, which of their mails are canonical did, or what a
-# join adds to one of their chunks.
+# Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
+# relations of one of their chunks changed.
 CHANGED = """
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
@@ -73,7 +73,7 @@ CREATE TEMP TABLE touched AS
 FROM changed UNION SELECT partition FROM partitions WHERE partition NOT IN (SELECT partition FROM partitions_now)
 """
 
-# By the numbers of rows: else the texts of all chunks would be read before the rows are chosen.
+# Selecting by rowid: otherwise DuckDB reads the texts of all chunks before it filters.
 TEXTS_NOW = f"""
 {table_sql.TEXTS} chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
 """
@@ -89,7 +89,7 @@ UPDATE quarantine q SET first_seen = coalesce((
     AND b.bytes_sha256 IS NOT DISTINCT FROM q.bytes_sha256), $now) WHERE first_seen IS NULL
 """
 
-# A quote that no mark shows is counted as one: another quote in a mail changes the counts of its chunks.
+# Inferred quotes count as quotes: another one in a mail changes the counts of its chunks.
 RECOUNTED = f"""
 CREATE TEMP TABLE recounted AS
 SELECT chunk_id, {key_of("chunk_id")} AS chunk_key FROM (
@@ -104,7 +104,7 @@ SELECT chunk_id, chunk_key, partition FROM chunks WHERE chunk_id IN (SELECT chun
 
 _GONE = "chunk_key IN (SELECT chunk_key FROM recounted)"
 UNPOSTED = f"DELETE FROM postings WHERE {_GONE} RETURNING term_id"
-"""Deletes the postings of recounted chunks; returned are those that the rest of INVERTED finds as `gone_postings`."""
+"""Deletes the postings of recounted chunks and returns them; INVERTED reads them as `gone_postings`."""
 INVERTED = (
     """
 CREATE TEMP TABLE gone_from_terms AS SELECT term_id, count(*)::INTEGER AS df FROM gone_postings GROUP BY term_id
@@ -128,22 +128,22 @@ ORDER BY term_id, chunk_key
     f"DELETE FROM chunk_lengths WHERE {_GONE}",
     f"INSERT INTO chunk_lengths {table_sql.ADDED_LENGTHS}",
 )
-"""What brings the inverted index from the chunks before to those of now."""
+"""The statements that update the inverted index for the recounted chunks."""
 MOVED_POSTINGS = "SELECT (SELECT count(*) FROM added) + (SELECT coalesce(sum(df), 0) FROM gone_from_terms)"
 
-TOLD = (
+CHANGED_DOCUMENTS = (
     """
-CREATE TEMP TABLE restored AS
+CREATE TEMP TABLE changed_texts AS
 SELECT key AS doc_id FROM differing_messages UNION FROM differing_documents UNION FROM differing_conversation_windows
 UNION FROM differing_attachments UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunks)
 """,
     """
-CREATE TEMP TABLE retold AS
-FROM restored UNION FROM differing_blocks UNION FROM differing_nodes UNION FROM differing_thread_tree
+CREATE TEMP TABLE changed_facts AS
+FROM changed_texts UNION FROM differing_blocks UNION FROM differing_nodes UNION FROM differing_thread_tree
 UNION SELECT message_id FROM thread_tree WHERE thread_id IN (FROM differing_threads)
 """,
 )
-"""The documents whose texts are to be stored for hits, and those of whose chunks something else is told, too."""
+"""The documents whose texts in the arrays change, and those of which any fact about a hit changes."""
 
 FORMS = (
     """
@@ -156,17 +156,17 @@ FROM (SELECT form, term, texts FROM added_forms UNION ALL SELECT form, term, -te
     "DELETE FROM term_forms WHERE chunk_count <= 0",
 )
 
-EMBEDDED_ANEW = """
-CREATE TEMP TABLE embedded_anew AS
+REEMBEDDED = """
+CREATE TEMP TABLE reembedded AS
 SELECT chunk_id FROM recounted UNION SELECT chunk_id FROM refused_before
 UNION SELECT chunk_id FROM embedding_refusals
 """
 REFUSED_BEFORE = "CREATE TEMP TABLE refused_before AS SELECT chunk_id FROM embedding_refusals"
 RENUMBERED = (
-    "DELETE FROM embeddings WHERE chunk_id IN (FROM embedded_anew)",
+    "DELETE FROM embeddings WHERE chunk_id IN (FROM reembedded)",
     "UPDATE embeddings SET chunk_no = new_no FROM numbers WHERE old_no = embeddings.chunk_no AND old_no <> new_no",
 )
 FILES_WITH_TEXTS = """
 SELECT DISTINCT _file FROM lake_embeddings SEMI JOIN embedded_texts USING (text_hash) ORDER BY _file
 """
-CHUNKS_EMBEDDED_ANEW = "FROM chunks WHERE chunk_id IN (FROM embedded_anew)"
+CHUNKS_REEMBEDDED = "FROM chunks WHERE chunk_id IN (FROM reembedded)"

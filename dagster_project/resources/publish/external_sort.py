@@ -1,4 +1,4 @@
-"""The inverted index of a whole lake, made by way of sorted runs of postings in files beside the new version."""
+"""External sort of all postings of a lake, by sorted runs in files beside the new version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_project.resources.system.prefetch import made_ahead
+from dagster_project.resources.system.prefetch import ordered_map
 from transforms.retrieval import bm25
 from transforms.retrieval.posting_runs import (
     Range,
@@ -40,7 +40,7 @@ class _Stored(NamedTuple):
 
 
 class PostingFiles:
-    """Runs of postings in a folder; `add` all terms, `number` them, take `batches`; then `terms` and `lengths` are known."""
+    """Runs of postings in a folder; to be called in this order: `add`, `number`, `batches`, `terms`, `chunk_lengths`."""
 
     def __init__(self, folder: Path, chunk_count: int):
         folder.mkdir()
@@ -48,10 +48,10 @@ class PostingFiles:
         self.lengths = np.zeros((len(bm25.FIELDS), chunk_count), dtype=np.int32)
         self._runs: list[_Stored] = []
         self._names, self._numbers = term_numbers([])
-        self._held = np.zeros(0, dtype=np.int64)
+        self._frequencies = np.zeros(0, dtype=np.int64)
 
     def add(self, file: Path, chunks: pa.Table, restated: pa.Array) -> None:
-        """Take in those rows of a stored `terms` table that are of `chunks` (chunk_id, chunk_no).
+        """Add those rows of a stored `terms` table that belong to `chunks` (chunk_id, chunk_no).
 
         Text and quote of the chunks `restated` are left out.
         """
@@ -65,22 +65,22 @@ class PostingFiles:
     def number(self) -> None:
         """Number all terms."""
         self._names, self._numbers = term_numbers([run.terms for run in self._runs])
-        self._held = np.zeros(len(self._names), dtype=np.int64)
+        self._frequencies = np.zeros(len(self._names), dtype=np.int64)
         self._runs = [run._replace(terms=_NO_TERMS) for run in self._runs]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All postings in order of term and chunk: term_id, chunk_no and the frequency in each field."""
         yield no_postings()
         parts = ranges(len(self._names), self._numbers, [run.starts for run in self._runs])
-        for batch in made_ahead(self._of_range, parts, _MOST_AT_ONCE):
-            self._held += np.bincount(batch.column("term_id").to_numpy(), minlength=len(self._names))
+        for batch in ordered_map(self._of_range, parts, _MOST_AT_ONCE):
+            self._frequencies += np.bincount(batch.column("term_id").to_numpy(), minlength=len(self._names))
             yield batch
 
     def terms(self) -> pa.Table:
         """Columns term_id, term and df (chunks that hold it) of all terms, once the postings were taken."""
         numbers = np.arange(len(self._names), dtype=np.int32)
         return pa.table(
-            {"term_id": numbers, "term": self._names.to_arrow(), "df": self._held.astype(np.int32)}
+            {"term_id": numbers, "term": self._names.to_arrow(), "df": self._frequencies.astype(np.int32)}
         )
 
     def chunk_lengths(self) -> pa.Table:
@@ -107,7 +107,7 @@ class PostingFiles:
 
 
 def _rows(run: _Stored, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """Chunks and counts of the terms from place `low` to `high` of a run."""
+    """Chunks and counts of the terms from index `low` to `high` of a run."""
     begin, count = int(run.starts[low]), int(run.starts[high] - run.starts[low])
     with run.file.open("rb") as file:
         file.seek(begin * _CHUNK_BYTES)

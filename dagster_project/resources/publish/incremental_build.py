@@ -1,4 +1,4 @@
-"""One version of the published file being made of an earlier one, in which what differs is replaced."""
+"""The incremental build of a published file on an earlier version, in which it replaces the rows that differ."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
 from dagster_project.resources.publish import change_sql, readiness_sql, table_sql
 from dagster_project.resources.publish.change_sql import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
-from dagster_project.resources.publish.full_build import IndexBuild, Ingredients
+from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
+from dagster_project.resources.publish.version_inputs import VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
 
 class IndexUpdate(IndexBuild):
-    """The file at `place`, which is a copy of `previous` or an older version that nobody needs.
+    """Updates `file`, which is a copy of `previous` or of an older version that nobody needs.
 
-    What its rows cost is what changed: new numbers and statistics reach all rows, but in narrow columns alone.
+    The cost depends on what changed: of unchanged rows, only the narrow columns of numbers and statistics are updated.
     """
 
     _is_update = True
     _threads = 0
     _memory_limit = "3GB"
-    """More than from nothing: rows deleted here and there cannot be spilled."""
-    _told_to_arrays = (
-        "numbers", "recounted", "came_to_terms", "added", "embedded_anew", "retold", "restored",
+    """More than in a full rebuild: scattered deletions cannot be spilled."""
+    _change_tables = (
+        "numbers", "recounted", "came_to_terms", "added", "reembedded", "changed_facts", "changed_texts",
     )  # fmt: skip
 
-    def __init__(self, made_of: Ingredients, place: Path, previous: Path, arrays: Path):
-        """`previous` is the version before this one, `arrays` the folder with those of what is at `place` now."""
-        super().__init__(made_of, place)
+    def __init__(self, inputs: VersionInputs, file: Path, previous: Path, arrays: Path):
+        """`previous` is the current version, `arrays` the folder with the arrays of the version that `file` holds now."""
+        super().__init__(inputs, file)
         self.previous, self.arrays = previous, arrays
 
     def _fill(self) -> list[str]:
@@ -59,7 +60,7 @@ class IndexUpdate(IndexBuild):
         self._inverted_index()
         self._term_forms()
         self._vectors()
-        for statement in change_sql.TOLD:
+        for statement in change_sql.CHANGED_DOCUMENTS:
             run(statement)
         return changed
 
@@ -97,7 +98,7 @@ class IndexUpdate(IndexBuild):
         return [r[0] for r in run("SELECT partition FROM changed ORDER BY partition").fetchall()]
 
     def _readiness(self, changed: Sequence[str]) -> None:
-        """What is there keeps its times."""
+        """Rows of the previous version keep their times."""
         run = self.connection.execute
         self._stored_readiness()
         run(readiness_sql.SCOPE)
@@ -116,7 +117,7 @@ class IndexUpdate(IndexBuild):
         self._replace("readiness", IN_SCOPE)
 
     def _of_previous(self, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:
-        """What only the version before knows, which is that at `place` or a later one: when things came about."""
+        """Times that only the previous version knows, which is the one in `file` or a later one."""
         with duckdb.connect(str(self.previous), read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             return connection.execute(statement, values or {}).to_arrow_table()
@@ -142,13 +143,13 @@ class IndexUpdate(IndexBuild):
         run = self.connection.execute
         run(change_sql.REFUSED_BEFORE)
         run(table_sql.REFUSALS)
-        run(change_sql.EMBEDDED_ANEW)
+        run(change_sql.REEMBEDDED)
         for statement in change_sql.RENUMBERED:
             run(statement)
-        run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_EMBEDDED_ANEW))
-        # The vectors of a few parts are read, and of the others the hashes of their texts.
+        run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))
+        # Of most parts only the hashes of the texts are read; of the few with new texts, the vectors too.
         files = [file for (file,) in run(change_sql.FILES_WITH_TEXTS).fetchall()]
-        self._from_parts("needed_embeddings", "embeddings", files)
+        self.views.of_parts(self.connection, "needed_embeddings", "embeddings", files)
         run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
@@ -156,11 +157,11 @@ class IndexUpdate(IndexBuild):
         return int(self.before["postings_since_rebuild"]) + int(moved)
 
     def _write_arrays(self) -> None:
-        """Those of the version before are taken over where they are there and whole."""
+        """Update the arrays of the earlier version if they exist and are valid, else write all of them."""
         version = self.before["version"]
         try:
             if fits(self.arrays, self.before):
-                return update_arrays(self.connection, folder_of(self.place), self.facts, self.arrays)
+                return update_arrays(self.connection, folder_of(self.file), self.facts, self.arrays)
             self._unusable = f"the arrays of version {version} are missing, or of another one"
         except (OSError, EOFError, ValueError, LookupError, pa.ArrowException) as error:
             if is_of_full_disk(error):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import duckdb
+
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
@@ -155,6 +157,17 @@ def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Mac
     }
 
 
+def create(
+    connection: duckdb.DuckDBPyConnection, search: SearchSettings, term_settings: TermSettings
+) -> None:
+    """Create or replace the views and the macros, with the macros' comments."""
+    for name, statement in VIEWS.items():
+        connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {statement}')
+    for name, macro in macros(search, term_settings).items():
+        connection.execute(f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}')
+        connection.execute(f'COMMENT ON MACRO TABLE "{name}" IS {_literal(macro.comment)}')
+
+
 def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
     """BM25 of `bm25.bm25_scores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
     weights = bm25.field_weights(search)
@@ -169,17 +182,39 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
     frequency = " + ".join(f"{field}_weight * p.{field}_tf" for field in weights)
     length = " + ".join(f"{field}_weight * l.{field}_length" for field in weights)
     mean = " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights)
-    stop = ", ".join(_literal(word) for word in terms.stems(list(search.stopwords), term_settings))
-    cut = terms.MAX_TERM_CHARS
-    humps = "word"
-    for hump in terms.HUMPS:
-        humps = f"regexp_replace({humps}, {_literal(hump)}, '\\1_\\2', 'g')"
     return Macro(
         ", ".join(parameters),
         "The k best chunks for some words by BM25 with the weights and constants of this version's settings, "
         "each of which is a named parameter; the lexical half of a search.",
         f"""
-WITH words AS (SELECT unnest(regexp_extract_all(asked, {_literal(terms.WORD)})) AS word),
+{_query_terms(search, term_settings)},
+corpus AS (SELECT count(*) AS chunk_count, {mean} AS mean_length FROM chunk_lengths l),
+found AS (
+  SELECT p.chunk_key, t.df, {frequency} AS tf
+  FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)
+),
+scored AS (
+  SELECT f.chunk_key, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
+    * f.tf / (f.tf + k1 * (1 - b + b * ({length}) / o.mean_length))) AS score
+  FROM found f JOIN chunk_lengths l USING (chunk_key) CROSS JOIN corpus o
+  WHERE f.tf > 0
+  GROUP BY f.chunk_key ORDER BY score DESC, f.chunk_key LIMIT k
+)
+SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_key) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
+  c.title, c.text_display
+FROM scored s JOIN chunks c USING (chunk_key) ORDER BY rank
+""",
+    )
+
+
+def _query_terms(search: SearchSettings, term_settings: TermSettings) -> str:
+    """The common table expressions from the words of the query to `telling`, the terms that are searched for."""
+    stop = ", ".join(_literal(word) for word in terms.stems(list(search.stopwords), term_settings))
+    cut = terms.MAX_TERM_CHARS
+    humps = "word"
+    for hump in terms.HUMPS:
+        humps = f"regexp_replace({humps}, {_literal(hump)}, '\\1_\\2', 'g')"
+    return f"""WITH words AS (SELECT unnest(regexp_extract_all(asked, {_literal(terms.WORD)})) AS word),
 humps AS (SELECT word, list_filter(string_split({humps}, '_'), lambda part: part <> '') AS parts FROM words),
 split AS (
   SELECT word,
@@ -206,24 +241,7 @@ telling AS (
   SELECT term FROM every_term
   WHERE NOT list_contains([{stop}]::VARCHAR[], term)
     OR (SELECT bool_and(list_contains([{stop}]::VARCHAR[], term)) FROM every_term)
-),
-corpus AS (SELECT count(*) AS chunk_count, {mean} AS mean_length FROM chunk_lengths l),
-found AS (
-  SELECT p.chunk_key, t.df, {frequency} AS tf
-  FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)
-),
-scored AS (
-  SELECT f.chunk_key, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
-    * f.tf / (f.tf + k1 * (1 - b + b * ({length}) / o.mean_length))) AS score
-  FROM found f JOIN chunk_lengths l USING (chunk_key) CROSS JOIN corpus o
-  WHERE f.tf > 0
-  GROUP BY f.chunk_key ORDER BY score DESC, f.chunk_key LIMIT k
-)
-SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_key) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
-  c.title, c.text_display
-FROM scored s JOIN chunks c USING (chunk_key) ORDER BY rank
-""",
-    )
+)"""
 
 
 def _double(value: float) -> str:

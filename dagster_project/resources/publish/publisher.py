@@ -17,20 +17,21 @@ from typing import Any
 import duckdb
 
 from assets.partitions import GRAPH, MAIL, SOURCE_TYPES
-from assets.protocols import Readiness
+from assets.protocols.search import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import slow_hashes
-from dagster_project.resources.publish.full_build import (
+from dagster_project.resources.publish.full_build import IndexBuild
+from dagster_project.resources.publish.incremental_build import IndexUpdate
+from dagster_project.resources.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from
+from dagster_project.resources.publish.version_inputs import (
     TABLES,
     WHOLE,
-    IndexBuild,
-    Ingredients,
     Published,
+    PublishSettings,
+    VersionInputs,
     whole_parts,
 )
-from dagster_project.resources.publish.incremental_build import IndexUpdate
-from dagster_project.resources.publish.spare_version import begun, drop_spare, keep_as_spare, spare_of
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
@@ -42,16 +43,13 @@ from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash
 from transforms.schemas.operations import READINESS
 from transforms.schemas.registry import GRAPH_TABLES
-from transforms.settings.models import EmbeddingSettings
-from transforms.settings.operations import IndexSettings
-from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _REBUILD_SHARE = 0.25
-"""Share of the postings; when more came or went since all tables were built in full, the next publish builds them so
-again, which puts the inverted index in order and frees what is unused."""
+"""Share of the postings; if more changed since the last full rebuild, the next publish is a full rebuild, which
+restores the order of the inverted index and frees unused space."""
 _LEAST_REBUILT = 600_000
-"""Postings, a few row groups: as long as no more came since the last rebuild, they cost a query nothing."""
+"""Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
 
 
 class DuckDBPublisher:
@@ -61,39 +59,34 @@ class DuckDBPublisher:
         self,
         lake: ParquetLake,
         folder: Path,
-        index: IndexSettings,
-        embedding: EmbeddingSettings,
-        term_settings: TermSettings,
-        search: SearchSettings,
-        recorded: Mapping[str, object],
+        settings: PublishSettings,
         *,
-        has_graph: bool = False,
         seen: SeenPartitions | None = None,
         guard: Callable[[Path, Path | None], None] | None = None,
     ):
-        """`search` gives the SQL macros their defaults, `seen` says when the partitions of the lake were found.
+        """`seen` knows when the partitions of the lake were first seen.
 
-        `guard` is shown each new file before it is published, and the current one; it may refuse.
+        `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
         """
-        self.guard, self.seen = guard, seen
-        self.lake, self.folder = lake, folder
-        self.index, self.embedding, self.terms = index, embedding, term_settings
-        self.recorded, self.search = recorded, search
-        self.whole = (*WHOLE, *GRAPH_TABLES) if has_graph else WHOLE
+        self.lake, self.folder, self.settings = lake, folder, settings
+        self.seen, self.guard = seen, guard
+        self.whole = (*WHOLE, *GRAPH_TABLES) if settings.has_graph else WHOLE
 
     @property
     def layout(self) -> str:
-        """Hash of what must be equal for rows of an older version to be taken over."""
-        made_by = (terms.VERSION, embedded_text.VERSION)
-        return parts_hash([LAYOUT, *made_by, self.terms.digest(), self.embedding.digest()])[:16]
+        """Hash of everything that must be equal for rows of an older version to be reused."""
+        code_versions = (terms.VERSION, embedded_text.VERSION)
+        return parts_hash(
+            [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
+        )[:16]
 
     def publish(self, partitions: Mapping[str, str]) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
 
-        Nothing is built when the current version holds just that. What differs from the current version
-        is replaced in a copy of it; where it cannot be used, or enough came to it, all is made from the
-        lake. A crash at any point leaves the current version as it is. CheckFailedError names the rule
-        that the new file breaks.
+        If the current version holds just that, nothing is built. An incremental build replaces the rows that differ
+        in a copy of the current version; if that cannot be used, or much changed since the last full rebuild, all is
+        built from the lake. A crash at any point leaves the current version unchanged. CheckFailedError names the
+        rule that the new file breaks.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock():
@@ -104,71 +97,65 @@ class DuckDBPublisher:
             previous = self._usable_previous()
             if previous and previous.name == place.name:
                 return Published(version, place, False, len(partitions), 0, True)
-            gc.collect()  # what relations leave in cycles, half a gigabyte of a quarter of a million mails
+            gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
-            result = self._built(self._ingredients(partitions, hashes, version), previous, place)
+            result = self._build_on_best_base(self._inputs(partitions, hashes, version), previous, place)
             self._prune(keep=place)
             return result
 
-    def _built(self, made_of: Ingredients, previous: Path | None, place: Path) -> Published:
-        """The version, made of an earlier one if that can be; one that is damaged where its manifest is not is told."""
+    def _build_on_best_base(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
+        """Build the version on an earlier one if possible; the result says which earlier one proved corrupt, if any."""
         unusable = None
         for base in self._bases(previous):
             try:
-                made = self._build(made_of, base, previous, place)
-                return replace(made, unusable=unusable or made.unusable)
+                result = self._build(inputs, base, previous, place)
+                return replace(result, unusable=unusable or result.unusable)
             except duckdb.Error as error:
                 if is_of_full_disk(error):
                     raise
                 unusable = str(error).splitlines()[0]
-        return replace(self._build(made_of, None, None, place), unusable=unusable)
+        return replace(self._build(inputs, None, None, place), unusable=unusable)
 
     def _bases(self, previous: Path | None) -> Iterator[Path]:
-        """The earlier versions that the next one can be made of, the one first that need not be copied."""
-        if previous and self._can_go_on(previous):
+        """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
+        if previous and self._can_be_updated(previous):
             spare = spare_of(self.folder)
-            if spare and self._is_usable(spare) and self._can_go_on(spare):
+            if spare and self._is_usable(spare) and self._can_be_updated(spare):
                 yield spare
             yield previous
 
-    def _ingredients(
+    def _inputs(
         self, partitions: Mapping[str, str], hashes: Mapping[str, Mapping[str, str]], version: str
-    ) -> Ingredients:
-        settings = json.dumps(self.recorded, sort_keys=True)
+    ) -> VersionInputs:
+        settings = json.dumps(self.settings.recorded, sort_keys=True)
         facts = {"version": version, "layout": self.layout, "settings": settings}
-        return Ingredients(
-            self.lake,
-            partitions,
-            hashes,
-            self.seen,
-            self.index,
-            self.embedding,
-            self.terms,
-            self.search,
-            facts,
-        )
+        return VersionInputs(self.lake, partitions, hashes, self.seen, self.settings, facts)
 
-    def _can_go_on(self, previous: Path) -> bool:
-        """False if all is to be made anew: an HNSW index must be, and an inverted index that is out of order."""
+    def _can_be_updated(self, previous: Path) -> bool:
+        """False if a full rebuild is due: always with an HNSW index, and when enough postings changed since the last one."""
         with _opened(previous) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
         since = int(facts["postings_since_rebuild"])
-        much = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
-        return facts["vector_search"] != "hnsw" and self.index.ann_min_vectors is None and since <= much
+        limit = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
+        return (
+            facts["vector_search"] != "hnsw"
+            and self.settings.index.ann_min_vectors is None
+            and since <= limit
+        )
 
     def _build(
-        self, made_of: Ingredients, base: Path | None, previous: Path | None, place: Path
+        self, inputs: VersionInputs, base: Path | None, previous: Path | None, place: Path
     ) -> Published:
-        """Build a version aside, of `base` if there is one, and switch to it."""
+        """Build a version aside, on `base` if there is one, and switch to it."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         try:
             if base and previous:
                 is_spare = base != previous
-                arrays = begun(base, building, in_place=is_spare)
-                made = IndexUpdate(made_of, building, previous, arrays).run()
-                result = replace(made, path=place, in_place=is_spare)
+                arrays = start_from(base, building, in_place=is_spare)
+                update = IndexUpdate(inputs, building, previous, arrays).run()
+                result = replace(update, path=place, in_place=is_spare)
             else:
-                result = replace(IndexBuild(made_of, building).run(), path=place)
+                result = replace(IndexBuild(inputs, building).run(), path=place)
             if self.guard:
                 self.guard(building, self.current())
             _durable(building)
@@ -192,8 +179,8 @@ class DuckDBPublisher:
         return previous.name == f"weft-{self._version(hashes)}.duckdb"
 
     def _version(self, hashes: Mapping[str, Mapping[str, str]]) -> str:
-        made_from = json.dumps([self.recorded, hashes], sort_keys=True)
-        return parts_hash([self.layout, self.index.digest(), made_from])[:16]
+        contents = json.dumps([self.settings.recorded, hashes], sort_keys=True)
+        return parts_hash([self.layout, self.settings.index.digest(), contents])[:16]
 
     def current(self) -> Path | None:
         """The file that `CURRENT` names; None if nothing is published."""
@@ -201,7 +188,7 @@ class DuckDBPublisher:
         return link.resolve() if link.is_symlink() and link.exists() else None
 
     def damage(self) -> str | None:
-        """What is wrong with the file that `CURRENT` names; None if it opens, or nothing was ever published."""
+        """The fault of the file that `CURRENT` names; None if it opens, or nothing was ever published."""
         link = self.folder / CURRENT
         if not link.is_symlink():
             return None
@@ -215,7 +202,7 @@ class DuckDBPublisher:
         return None
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """Content hash of every table of every partition, and of what is published whole under the key ''."""
+        """Content hash of every table of every partition, and under the key '' of the tables without partitions."""
         hashes = {p: {t: self._content_hash(t, p) for t in TABLES[partitions[p]]} for p in sorted(partitions)}
         for partition in (p for p in hashes if partitions[p] == MAIL.name):
             hashes[partition] |= slow_hashes(self.lake, partition)
@@ -234,7 +221,7 @@ class DuckDBPublisher:
         return footer.content_hash
 
     def fits_settings(self) -> bool:
-        """True unless what is published is of another layout, tokenizer or model than the settings."""
+        """True unless the published version has another layout, tokenizer or model than the settings."""
         return self.current() is None or self._usable_previous() is not None
 
     def published_partitions(self) -> set[str]:
@@ -248,7 +235,7 @@ class DuckDBPublisher:
             }
 
     def _usable_previous(self) -> Path | None:
-        """The current version if its rows can be taken over."""
+        """The current version if its rows can be reused."""
         current = self.current()
         return current if current and self._is_usable(current) else None
 
@@ -269,8 +256,11 @@ class DuckDBPublisher:
 
     def _prune(self, keep: Path) -> None:
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
-        old = versions[: -self.index.keep_versions]
-        if self.index.ann_min_vectors is None and keep.stat().st_size >= self.index.spare_min_bytes:
+        old = versions[: -self.settings.index.keep_versions]
+        if (
+            self.settings.index.ann_min_vectors is None
+            and keep.stat().st_size >= self.settings.index.spare_min_bytes
+        ):
             if old:
                 keep_as_spare(old.pop())
         else:
@@ -281,7 +271,7 @@ class DuckDBPublisher:
         _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
 
     def sweep(self) -> int:
-        """Remove what killed publishes left, the number of files and folders; 0 while another publishes."""
+        """Remove the files and folders of killed publishes; returns their number, 0 while another process publishes."""
         if not self.folder.is_dir():
             return 0
         with contextlib.suppress(BlockingIOError), self._lock(fcntl.LOCK_NB):
@@ -289,16 +279,16 @@ class DuckDBPublisher:
         return 0
 
     def _sweep(self) -> int:
-        """Remove what killed publishes left; the lock says that none is running."""
-        left = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
-        arrays = self.folder.glob(".weft-*.arrays-*")  # which searches make
-        left += [p for p in arrays if is_left_over(p.name.rsplit("-", 2)[1])]
-        _remove(left)
-        return len(left)
+        """Remove the files and folders of killed publishes; the caller holds the lock, so that none is running."""
+        orphans = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
+        arrays = self.folder.glob(".weft-*.arrays-*")  # which searches write
+        orphans += [p for p in arrays if is_left_over(p.name.rsplit("-", 2)[1])]
+        _remove(orphans)
+        return len(orphans)
 
     @contextlib.contextmanager
     def _lock(self, how: int = 0) -> Iterator[None]:
-        """One publish at a time; the lock goes with the process that holds it.
+        """Allow one publish at a time; the system releases the lock when the process ends.
 
         With LOCK_NB, BlockingIOError if another publishes.
         """
@@ -309,14 +299,14 @@ class DuckDBPublisher:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A published file, read-only; duckdb.IOException if its end is missing."""
+    """Open a published file read-only; duckdb.IOException if its end is missing."""
     with duckdb.connect(str(file), read_only=True) as connection:
         require_whole(connection, file)
         yield connection
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Delete files, and the folders that DuckDB spills to."""
+    """Delete files and folders."""
     for path in list(paths):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -335,7 +325,7 @@ def _durable(path: Path) -> None:
 class PartitionPublisher:
     """The publisher as the assets see it: publishes the partitions that the sources have now.
 
-    A partition that turned up after the run began is left for the next one, one that a backfill has begun for that.
+    Partitions that appeared after the run began are left to the next run, those of a backfill to the backfill.
     """
 
     def __init__(self, publisher: DuckDBPublisher, sources: FileSources, backlog: Backlog):
@@ -344,13 +334,13 @@ class PartitionPublisher:
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
         lake = self.publisher.lake
-        made = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
-        made |= self.publisher.published_partitions()
-        left = self.backlog.left() or ()
+        stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
+        stored |= self.publisher.published_partitions()
+        backlog = self.backlog.remaining() or ()
         partitions = {
-            u.key: u.source_type
-            for u in self.sources.discover()
-            if u.key in made and (u.key not in left or lake.has_tables(TABLES[u.source_type], u.key))
+            s.key: s.source_type
+            for s in self.sources.discover()
+            if s.key in stored and (s.key not in backlog or lake.has_tables(TABLES[s.source_type], s.key))
         }
         done = self.publisher.publish(partitions)
         return {

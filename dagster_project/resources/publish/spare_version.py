@@ -1,4 +1,4 @@
-"""A published version that nobody needs any more, kept to become the next one: changing it spares copying a large file."""
+"""The spare version: an old version kept to become the next one, as changing it spares copying a large file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
 
 
 def spare_of(folder: Path) -> Path | None:
-    """The spare version in the folder of the published files, if there is one that can be changed unseen.
+    """The spare version in the folder of the published files, if it exists and no one can see a change of it.
 
-    Not if any process, this one included, has it open, or it has another name, such as in a backup of hard links.
+    None if any process, this one included, has it open, or if it has another hard link, such as in a backup.
     """
     spare = folder / _FILE
     try:
@@ -32,7 +32,7 @@ def spare_of(folder: Path) -> Path | None:
 
 
 def keep_as_spare(version: Path) -> None:
-    """Make a version the spare one, with its arrays, in place of the one that was."""
+    """Make a version the spare one, with its arrays; the previous spare version is deleted."""
     drop_spare(version.parent)
     spare = version.with_name(_FILE)
     if folder_of(version).exists():
@@ -47,8 +47,8 @@ def drop_spare(folder: Path) -> None:
     spare.unlink(missing_ok=True)
 
 
-def begun(base: Path, building: Path, *, in_place: bool) -> Path:
-    """Let a version that is built begin as `base`, a copy of it or itself; where the arrays of that are."""
+def start_from(base: Path, building: Path, *, in_place: bool) -> Path:
+    """Start a new version from `base`, by copying or moving it; returns the folder of its arrays."""
     arrays = folder_of(base)
     if not in_place:
         _copy(base, building)
@@ -62,30 +62,30 @@ def begun(base: Path, building: Path, *, in_place: bool) -> Path:
 def _copy(source: Path, target: Path) -> None:
     """Copy a file; where the file system can, the copy shares its blocks until they are written to."""
     with source.open("rb") as read, target.open("xb") as write:
-        left = source.stat().st_size
+        remaining = source.stat().st_size
         try:
-            while left and (done := os.copy_file_range(read.fileno(), write.fileno(), left)):
-                left -= done
+            while remaining and (copied := os.copy_file_range(read.fileno(), write.fileno(), remaining)):
+                remaining -= copied
         except OSError:
-            if left != source.stat().st_size:
+            if remaining != source.stat().st_size:
                 raise
             shutil.copyfileobj(read, write, _AT_ONCE)
 
 
 def _is_open(file: Path) -> bool:
-    """True if any process has the file open; raises OSError or AttributeError where that cannot be asked.
+    """True if any process has the file open; OSError or AttributeError if the system cannot tell.
 
-    Who reads it holds a lock, which shows readers of other users and machines. But a process loses its lock when it
-    opens the file once more and closes it: of the processes that this one may look into, the open files are asked for.
+    A reader holds a lock on the file, which shows readers of other users and machines. But a process loses its lock
+    when it opens the file a second time and closes it; so the open files of all visible processes are checked too.
     """
     with file.open("r+b") as handle:
         try:
             fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _WHOLE_FILE)
         except (BlockingIOError, PermissionError):
             return True
-    wanted = file.stat()
+    identity = file.stat()
     own = list((_PROCESSES / "self" / "fd").iterdir())
-    return any(_is_same(path, wanted) for path in (*own, *_open_files()))
+    return any(_is_same(path, identity) for path in (*own, *_open_files()))
 
 
 def _open_files() -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""What is known of a published file: its name, how the current one is found, its layout, and whether it is whole."""
+"""The names, the layout version and the integrity check of published files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HEADERS = 3 * 4096
 CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
 LAYOUT = "10"
-"""Version of the published tables; rows of a file of another layout are not taken over."""
+"""Version of the published tables; rows of a file of another layout are not reused."""
 
 
 def version_of(file: Path) -> str:
@@ -20,9 +20,9 @@ def version_of(file: Path) -> str:
 
 
 def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
-    """duckdb.IOException if the open file is too short for what it holds, which DuckDB meets only when it reads there.
+    """duckdb.IOException if the open file is truncated, which DuckDB itself notices only when it reads the missing end.
 
-    Free blocks do not count: those at the end need not be there.
+    Free blocks do not count: the file need not have those at its end.
     """
     (blocks,) = connection.execute(
         "SELECT block_size * used_blocks FROM pragma_database_size() WHERE database_name = current_database()"

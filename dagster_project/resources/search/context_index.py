@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from assets.embedding import query_vectors
-from assets.protocols import ContextIndex, Embedder, EmbeddingCache
+from assets.protocols.models import Embedder, EmbeddingCache
+from assets.protocols.search import ContextIndex
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache

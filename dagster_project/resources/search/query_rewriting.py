@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assets.protocols import LanguageModel
+from assets.protocols.models import LanguageModel
 from dagster_project.resources.models.language_models import make_language_model
 from transforms.errors import WeftError
 from transforms.retrieval import query_rewriting

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from assets.protocols import Embedder
+from assets.protocols.models import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
 from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.resources.sources.chat_exports import (
     BROKEN,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,

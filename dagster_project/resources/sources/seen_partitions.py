@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assets.partitions import SOURCE_TYPES
-from assets.protocols import SourcePartition
+from assets.protocols.sources import SourcePartition
 from dagster_project.resources.lake.lake import ParquetLake
 
 _FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}

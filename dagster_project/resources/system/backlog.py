@@ -1,4 +1,4 @@
-"""What a backfill has taken on and not made yet, so that builds beside it leave that to it."""
+"""The partitions of a running backfill, which concurrent builds leave to it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dagster_project.resources.system.locks import is_held
 
 
 class Backlog:
-    """The partitions that a living backfill is yet to make; it counts as ended when its process is gone."""
+    """The partitions that a running backfill has not made yet; a backfill whose process ended counts as ended."""
 
     def __init__(self, lock: Path, memory: Path):
-        """`lock` is held by the backfill as long as it lives, `memory` names what it has taken on."""
+        """The backfill holds `lock` as long as it runs; the file `memory` names its partitions."""
         self.lock, self.memory = lock, memory
 
-    def left(self) -> frozenset[str] | None:
-        """The partitions that builds leave alone; None while no backfill makes any."""
+    def remaining(self) -> frozenset[str] | None:
+        """The partitions that builds must not make; None while no backfill runs."""
         if not self.memory.exists() or not is_held(self.lock):
             return None
         try:
@@ -28,12 +28,12 @@ class Backlog:
             return None
 
     def note(self, partitions: Iterable[str]) -> None:
-        """Take these on, and no others."""
+        """Replace the backfill's partitions by these."""
         self.memory.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
         temporary.write_text(json.dumps(sorted(partitions)))
         temporary.replace(self.memory)
 
     def clear(self) -> None:
-        """All is made: what is left to do, builds may do."""
+        """Forget the backfill's partitions: builds may make all."""
         self.memory.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Credentials of remotes: read from the environment when they are needed, and masked in whatever is said."""
+"""Credentials of remotes: read from the environment when needed, and masked in every message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_IN_WORDS = 6
 
 @dataclass(frozen=True)
 class Credentials:
-    """Name, password and token as the environment has them, and what else of a remote is secret; none is ever shown."""
+    """User, password and token from the environment, and the other secrets of a remote; none is ever shown."""
 
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
@@ -36,15 +36,15 @@ class Credentials:
             "password": remote.password_variable,
             "token": remote.token_variable,
         }
-        found = {part: os.environ.get(name, "").strip() for part, name in named.items() if name}
-        for part, value in found.items():
+        values = {part: os.environ.get(name, "").strip() for part, name in named.items() if name}
+        for part, value in values.items():
             if not value:
                 raise FetchError(f"source {source}: the environment variable {named[part]} is not set")
             if not value.isprintable() or (part == "token" and not value.isascii()):
                 raise FetchError(
                     f"source {source}: the environment variable {named[part]} holds signs that cannot be sent"
                 )
-        return cls(**found, others=_others(remote))
+        return cls(**values, others=_others(remote))
 
     @property
     def authorization(self) -> str | None:
@@ -61,8 +61,8 @@ class Credentials:
         """`text` without anything secret, on one line and not too long."""
         return shown(text, self._secrets, most)
 
-    def told(self, fault: FetchError) -> FetchError:
-        """A fault of a remote as it may leave the fetch."""
+    def masked_fault(self, fault: FetchError) -> FetchError:
+        """A fault of a remote with secrets masked, as it may leave the fetch."""
         reason = self.hidden(str(fault), FAULT_CHARS)
         if isinstance(fault, FetchInterruptedError):
             return FetchInterruptedError(reason, fault.pause)
@@ -78,15 +78,15 @@ class Credentials:
 
 
 def _others(remote: RemoteSettings) -> tuple[str, ...]:
-    """What else is secret: keys in the queries of addresses, passwords of proxies, what an object store reads itself."""
-    found = []
+    """Other secrets: keys in the queries of addresses, passwords of proxies, credentials of object stores."""
+    secrets = []
     for url in (getattr(remote, "url", None), getattr(remote, "endpoint", None)):
         values = [v for _, v in parse_qsl(urlsplit(url or "").query) if "{" not in v]
-        found += [v for v in values if len(v) >= _LEAST_IN_QUERY]
+        secrets += [v for v in values if len(v) >= _LEAST_IN_QUERY]
     for name, value in os.environ.items():
         if name.lower().endswith("_proxy"):
             _, at, _ = value.rpartition("@")
-            found += [value.rpartition("@")[0].partition("://")[2].partition(":")[2]] if at else []
+            secrets += [value.rpartition("@")[0].partition("://")[2].partition(":")[2]] if at else []
     if isinstance(remote, ObjectRemote):
-        found += [os.environ.get(name, "") for name in _OF_STORES]
-    return tuple(filter(None, found))
+        secrets += [os.environ.get(name, "") for name in _OF_STORES]
+    return tuple(filter(None, secrets))

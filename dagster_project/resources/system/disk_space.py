@@ -12,26 +12,26 @@ from transforms.errors import UnwritableError
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
 IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
-"""Faults of something that stands where a file or folder of another kind belongs."""
+"""Errors raised when a file stands where a folder belongs, or the reverse."""
 _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
 
 
 def is_of_full_disk(error: BaseException) -> bool:
-    """True if a fault says that a disk, a quota or the largest size of a file is reached."""
+    """True if an error says that a disk is full, or that a quota or the maximum file size is reached."""
     if isinstance(error, OSError):
         return error.errno in _NUMBERS or any(text in str(error) for text in _TEXTS)
     return any(text in str(error) for text in _TEXTS)
 
 
 def is_of_no_writing(error: BaseException) -> bool:
-    """True if a fault says that a disk is mounted read-only, or that the right to write a file is missing."""
+    """True if an error says that a disk is mounted read-only, or that the right to write a file is missing."""
     if isinstance(error, OSError):
         return error.errno in NO_WRITING
     return any(text in str(error) for text in _TEXTS_OF_NO_WRITING)
 
 
 def unwritable(error: BaseException, root: Path) -> UnwritableError:
-    """What to tell of a file that cannot be written, and of the storage root where the fault names none."""
+    """The error for a file that cannot be written, or for the storage root if the error names no file."""
     named = error.filename if isinstance(error, OSError) else None
     refused = "used" if isinstance(error, PermissionError) else "written"
     return UnwritableError(
@@ -41,12 +41,12 @@ def unwritable(error: BaseException, root: Path) -> UnwritableError:
 
 
 def may_be_written(folder: Path) -> bool:
-    """False for a folder that is there and may not be written."""
+    """False for a folder that exists and may not be written."""
     return not folder.exists() or os.access(folder, os.W_OK | os.X_OK)
 
 
 def require_writable(folder: Path, root: Path) -> None:
-    """UnwritableError if the folder is there and may not be written."""
+    """UnwritableError if the folder exists and may not be written."""
     if not may_be_written(folder):
         reason = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
         raise unwritable(OSError(reason, os.strerror(reason), str(folder)), root)

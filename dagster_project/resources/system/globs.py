@@ -1,4 +1,4 @@
-"""Where sources lie: globs to paths, what is at a path, paths to names, names to partition keys; and notes about them."""
+"""Paths of sources: matching globs, inspecting paths, naming partitions, storing notes about them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from transforms.hashing import text_hash
 
 _KEY_CHARACTERS = 150
-"""Of a partition key's part: file systems allow a name 255 bytes, of which tables and windows need some."""
+"""Limit of one half of a partition key: file systems allow names of 255 bytes, of which windows need some."""
 NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""What the system says where a disk is mounted read-only or the right to write is missing."""
+"""Error numbers of a disk that is mounted read-only, and of a missing right to write."""
 
 
 def remember(memory: Path, text: str) -> None:
-    """Keep a text that spares work the next time, whole or not at all; where nothing may be written it is not kept."""
+    """Store a text that saves work the next time, atomically; if the folder may not be written, do nothing."""
     temporary = memory.with_name(f"{memory.name}.{os.getpid()}")
     try:
         memory.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def remember(memory: Path, text: str) -> None:
 
 
 def matching_paths(pattern: Path, base: Path) -> list[Path]:
-    """What a glob matches; signs in the name of the settings file's folder are no part of it."""
+    """The paths that a glob matches; wildcards in the name of the settings file's folder are taken literally."""
     if pattern.is_relative_to(base):
         return [base / p for p in sorted(glob.glob(str(pattern.relative_to(base)), root_dir=base))]
     return [Path(p) for p in sorted(glob.glob(str(pattern)))]
@@ -44,17 +44,17 @@ def fixed_folder(pattern: Path) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """True if there is something at a path, behind links; False where it cannot be looked at."""
+    """True if a path exists, behind links; False if it cannot be inspected."""
     return _mode(path) != 0
 
 
 def is_folder(path: Path) -> bool:
-    """True for a folder or a link to one; False where that cannot be looked at."""
+    """True for a folder or a link to one; False if it cannot be inspected."""
     return stat.S_ISDIR(_mode(path))
 
 
 def is_file(path: Path) -> bool:
-    """True for a regular file or a link to one; False where that cannot be looked at."""
+    """True for a regular file or a link to one; False if it cannot be inspected."""
     return stat.S_ISREG(_mode(path))
 
 
@@ -83,7 +83,7 @@ def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
 
 
 def valid_text(path: Path) -> str:
-    """A file name as valid text: bytes that are no UTF-8 are written as escapes."""
+    """A file name as valid text: bytes that are not UTF-8 are written as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

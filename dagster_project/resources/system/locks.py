@@ -1,4 +1,4 @@
-"""Who may change what Weft made: one build at a time, one process per lane, and turns at the lake between them."""
+"""Locks of a storage root: one build at a time, one process per queue, and turns at the lake between them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import IO
 
 from transforms.errors import BusyError
 
-_LOOKS, _LONGEST_LOOK = 3, 0.02
-"""Who looks whether a lock is held has it for less than so many seconds: it is asked for so many times."""
+_TRIES, _PAUSE = 3, 0.02
+"""`is_held` takes a lock for a moment, so a locker tries so many times, so many seconds apart."""
 BUILD_LOCK, LAKE_LOCK, DOOR_LOCK = ".build.lock", ".lake.lock", ".door.lock"
 
 
@@ -20,7 +20,7 @@ BUILD_LOCK, LAKE_LOCK, DOOR_LOCK = ".build.lock", ".lake.lock", ".door.lock"
 def only_build(root: Path) -> Iterator[None]:
     """Hold the build lock of a storage root and a turn at its lake; BusyError if another build holds the lock.
 
-    Locks belong to the process and go with it, however it ends.
+    The system releases locks when their process ends, however it ends.
     """
     with _held(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"), turn(root):
         yield
@@ -28,25 +28,25 @@ def only_build(root: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_building(root: Path) -> Iterator[None]:
-    """Hold the build lock for a look around, without a turn at the lake; BusyError if a build holds it."""
+    """Hold the build lock without a turn at the lake, in order to read; BusyError if a build holds it."""
     with _held(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"):
         yield
 
 
 @contextlib.contextmanager
 def only_lane(root: Path, lane: str) -> Iterator[None]:
-    """Hold the lock of the work called `lane`, beside which builds go on; BusyError if another process holds it."""
+    """Hold the lock of the work called `lane`, which runs beside builds; BusyError if another process holds it."""
     with _held(lane_lock(root, lane), f"the {lane} work of {root} is under way already; wait for it to end"):
         yield
 
 
 def lane_lock(root: Path, lane: str) -> Path:
-    """The file behind `only_lane`."""
+    """The lock file of `only_lane`."""
     return root / f".{lane}.lock"
 
 
 def is_held(lock: Path) -> bool:
-    """True if a living process holds the lock; looks and leaves no trace, on a disk that is mounted read-only too."""
+    """True if a living process holds the lock; works on a disk that is mounted read-only, too."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -59,15 +59,15 @@ def is_held(lock: Path) -> bool:
 
 @contextlib.contextmanager
 def turn(root: Path) -> Iterator[None]:
-    """Wait for a turn at the lake of a storage root and keep it.
+    """Wait for a turn at the lake of a storage root and hold it.
 
-    Who waits keeps the door, so that what works in many short turns lets a build in after the one it is at.
+    A waiter holds the queue lock, so that a worker taking many short turns cannot starve a waiting build.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with (root / DOOR_LOCK).open("a") as door, (root / LAKE_LOCK).open("a") as lake:
-        fcntl.flock(door, fcntl.LOCK_EX)
+    with (root / DOOR_LOCK).open("a") as queue, (root / LAKE_LOCK).open("a") as lake:
+        fcntl.flock(queue, fcntl.LOCK_EX)
         fcntl.flock(lake, fcntl.LOCK_EX)
-        fcntl.flock(door, fcntl.LOCK_UN)
+        fcntl.flock(queue, fcntl.LOCK_UN)
         yield
 
 
@@ -75,13 +75,13 @@ def turn(root: Path) -> Iterator[None]:
 def _held(lock: Path, busy: str) -> Iterator[IO[str]]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as file:
-        for looks_left in reversed(range(_LOOKS)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                if not looks_left:
+                if not tries_left:
                     raise BusyError(busy) from error
-                time.sleep(_LONGEST_LOOK)
+                time.sleep(_PAUSE)
             else:
                 break
         yield file

@@ -1,4 +1,4 @@
-"""What came from the network as it may be shown: masked, on one line, without control characters, and bounded."""
+"""Text from the network made safe to show: masked, on one line, without control characters, and bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 MASK = "[secret]"
 SERVER_CHARS = 300
-"""Characters that are shown of what a server said."""
+"""Characters of a server's message that are shown."""
 FAULT_CHARS = 1500
 """Characters of a whole fault: what a server said, with addresses, file names and the remedy."""
 _LEAST_BASE64 = 6

@@ -1,4 +1,4 @@
-"""Work on a few things at once by threads, for code that lets others run meanwhile, as Polars, NumPy and Arrow do."""
+"""Mapping over an iterable by a few threads, for functions that release the GIL, as Polars, NumPy and Arrow do."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def made_ahead(make: Callable[[Given], Made], given: Iterable[Given], most: int) -> Iterator[Made]:
-    """`make` of each of `given`, in order; as many at once as there are processors, `most` at most."""
-    at_once = min(os.cpu_count() or 1, most)
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], limit: int) -> Iterator[Result]:
+    """`function` of each item, in order; at most `limit` calls run at once, and no more than there are processors."""
+    at_once = min(os.cpu_count() or 1, limit)
     with ThreadPoolExecutor(at_once) as pool:
-        under_way: deque[Future[Made]] = deque()
-        for each in given:
-            under_way.append(pool.submit(make, each))
-            if len(under_way) > at_once:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+        pending: deque[Future[Result]] = deque()
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > at_once:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

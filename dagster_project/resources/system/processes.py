@@ -1,4 +1,4 @@
-"""Other processes: whether one that left a file behind lives, which this one started; and what this one holds of memory."""
+"""Other processes, whether they live and which this one started; and the unused memory of this one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 _PROCESSES = Path("/proc")
 
 
 def is_left_over(pid: str) -> bool:
-    """True for the pid of a process that is gone, or of this one, which has nothing in flight yet."""
+    """True for the pid of a process that has ended, or of this one, which has no files in flight yet."""
     if not pid.isdigit() or int(pid) == os.getpid():
         return True
     try:
@@ -26,7 +28,7 @@ def is_left_over(pid: str) -> bool:
 
 
 def end_started() -> None:
-    """End the processes that this one started and those that they did, sessions of their own among them."""
+    """Kill all descendants of this process, including those in sessions of their own."""
     for pid in list(_started_by(os.getpid(), _parents())):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -40,18 +42,18 @@ def _started_by(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 def _parents() -> dict[int, int]:
     """The parent of every process; none where the system does not list them."""
-    found = {}
+    parents = {}
     for stat in _PROCESSES.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name of a program, in parentheses, may hold anything.
-            found[int(stat.parent.name)] = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
-    return found
+            parents[int(stat.parent.name)] = int(
+                stat.read_text(errors="replace").rpartition(")")[2].split()[1]
+            )
+    return parents
 
 
 def give_memory_back() -> None:
-    """Give the system what this process holds of memory without using it: gigabytes after millions of texts."""
-    import pyarrow as pa
-
+    """Return unused memory of this process to the system: gigabytes after millions of texts."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # of the GNU library alone
         ctypes.CDLL(None).malloc_trim(0)

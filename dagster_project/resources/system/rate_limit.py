@@ -1,4 +1,4 @@
-"""How fast a service may be asked: requests and tokens in a window of time."""
+"""Rate limit of a service: requests and tokens per window of time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 _WINDOW = 61.0
-"""Seconds in which the quota of a minute is spent; the one above it covers requests that travel faster."""
+"""Seconds that share the quota of a minute; the extra second covers requests that travel faster."""
 
 
 class Quota:
@@ -30,23 +30,23 @@ class Quota:
         self.requests, self.tokens, self.window = requests, tokens, window
         self._clock, self._sleep = clock, sleep
         self._spent: deque[tuple[float, int, int]] = deque()
-        self._held_until = 0.0
+        self._closed_until = 0.0
 
     async def take(self, requests: int, tokens: int) -> None:
-        """Return when that much may be spent; what is above the whole quota waits for an empty window."""
+        """Return when so much may be spent; a request above the whole quota waits for an empty window."""
         requests, tokens = min(requests, self.requests), min(tokens, self.tokens)
         while (pause := self._pause(requests, tokens)) > 0:
             await self._sleep(pause)
         self._spent.append((self._clock(), requests, tokens))
 
     def hold(self, seconds: float) -> None:
-        """Let nothing through for some seconds: the service asked for a pause."""
-        self._held_until = max(self._held_until, self._clock() + seconds)
+        """Block all requests for some seconds, as the service requested a pause."""
+        self._closed_until = max(self._closed_until, self._clock() + seconds)
 
     def _pause(self, requests: int, tokens: int) -> float:
         now = self._clock()
-        if now < self._held_until:
-            return self._held_until - now
+        if now < self._closed_until:
+            return self._closed_until - now
         while self._spent and self._spent[0][0] + self.window <= now:
             self._spent.popleft()
         requests += sum(s[1] for s in self._spent) - self.requests

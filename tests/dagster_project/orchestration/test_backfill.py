@@ -40,7 +40,7 @@ def test_a_build_ends_while_a_backfill_is_under_way(archives: Workspace, tmp_pat
             with archives.instance() as other:
                 assert build(archives.settings, other).published
             seen.append(archives.column(partitions))
-            assert make_backlog(archives.settings).left() == {f"dev/{name}" for name in MONTHS[:3]}
+            assert make_backlog(archives.settings).remaining() == {f"dev/{name}" for name in MONTHS[:3]}
 
     with archives.instance() as instance:
         done = backfill(archives.settings, instance, tell=meanwhile)
@@ -51,7 +51,7 @@ def test_a_build_ends_while_a_backfill_is_under_way(archives: Workspace, tmp_pat
     outlook = [partition for stage, partition in told if stage == BACKFILL]
     assert outlook[-1] and outlook[-1].startswith(f"of {done.bytes:,}, ") and outlook[-1].endswith(" left")
     assert archives.plan().is_empty
-    assert make_backlog(archives.settings).left() is None
+    assert make_backlog(archives.settings).remaining() is None
 
 
 def test_a_backfill_goes_on_where_it_was_ended_and_equals_a_build(archives: Workspace, tmp_path: Path):
@@ -65,7 +65,7 @@ def test_a_backfill_goes_on_where_it_was_ended_and_equals_a_build(archives: Work
     with archives.instance() as instance:
         with pytest.raises(EndedError):
             backfill(archives.settings, instance, tell=end)
-        assert make_backlog(archives.settings).left() is None, "nobody is at it"
+        assert make_backlog(archives.settings).remaining() is None, "nobody is at it"
         half_made = archives.lake.path("message_terms", "dev/dev.2004-01")
         done = backfill(archives.settings, instance)
     assert half_made.exists()
@@ -109,9 +109,9 @@ def test_what_a_dead_backfill_took_on_is_nobodys(tmp_path: Path, archives: Works
     backlog = make_backlog(archives.settings)
     backlog.note(["dev/dev.2004-01"])
     assert json.loads(backlog.memory.read_text()) == ["dev/dev.2004-01"]
-    assert backlog.left() is None
+    assert backlog.remaining() is None
     with only_lane(archives.settings.root, BACKFILL):
-        assert backlog.left() == {"dev/dev.2004-01"}
+        assert backlog.remaining() == {"dev/dev.2004-01"}
 
 
 def test_who_works_in_many_turns_lets_a_build_in_after_the_one_it_is_at(tmp_path: Path):

@@ -22,7 +22,7 @@ from dagster_project.cli.render.builds import BuildView
 from dagster_project.orchestration.outcomes import BUILD, BuildResult, Interrupted
 from dagster_project.orchestration.plan import Plan
 from dagster_project.resources.evaluation.evaluate import open_index
-from dagster_project.resources.lake.lake import SPOILED
+from dagster_project.resources.lake.parquet_files import CORRUPT
 from dagster_project.resources.publish.versions import CURRENT
 from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
 from tests.processes import weft
@@ -112,7 +112,7 @@ def test_what_is_damaged_inside_is_told_by_the_doctor_and_made_again_by_one_comm
     assert told.state == "fault" and told.found.startswith(f"{len(files)} of") and "--verify" in told.remedy
     done = weft(built.folder, "build", "--verify", "--json", "--config", built.config)
     assert done.code == 0, done.err
-    assert done.told["damaged"] == dict.fromkeys(files, SPOILED)
+    assert done.told["damaged"] == dict.fromkeys(files, CORRUPT)
     assert_undisturbed(built, built_once)
 
 
@@ -121,7 +121,7 @@ def test_a_build_that_reads_what_is_damaged_inside_makes_it_again(built: Workspa
     (built.index / CURRENT).resolve().unlink()
     spoiled = Path(str(built.lake.path("message_terms", "dev/dev.2004-01")))
     flip(spoiled)
-    assert built.build().plan.damaged[str(spoiled)] == SPOILED
+    assert built.build().plan.damaged[str(spoiled)] == CORRUPT
     assert_undisturbed(built, built_once)
 
 

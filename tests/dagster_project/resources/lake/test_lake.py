@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.resources.lake import lake as lake_module
+from dagster_project.resources.lake import parquet_files
 from dagster_project.resources.lake.io_manager import LakeIOManager
-from dagster_project.resources.lake.lake import SPOILED, ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.parquet_files import CORRUPT
 from tests.archives import flip
 from transforms.errors import LakeDamageError, SchemaError
 from transforms.schemas.chunks import CHUNKS, TERMS
@@ -115,7 +116,7 @@ def test_a_table_that_is_not_as_declared_is_refused(lake: ParquetLake, wrong: pa
 
 
 def test_tables_that_come_one_by_one_are_written_as_one(lake: ParquetLake, monkeypatch):
-    monkeypatch.setattr(lake_module, "_ROW_GROUP", 4)
+    monkeypatch.setattr(parquet_files, "_ROW_GROUP", 4)
     whole = pa.table({"chunk_id": [f"c{n}" for n in range(11)], "field": ["text"] * 11, "term": ["t"] * 11,
                       "tf": pa.array(range(11), pa.int32())})  # fmt: skip
 
@@ -207,6 +208,6 @@ def test_a_flipped_bit_is_found_by_who_reads_the_file_and_by_who_looks_for_it(la
         read("terms", "dev/2004-01")
         with pytest.raises(LakeDamageError, match=r"2004-02.*weft build --verify"):
             read("terms", "dev/2004-02")
-    assert lake.spoiled() == [("terms", "dev/2004-02")]
-    assert lake.discard_spoiled() == {str(lake.path("terms", "dev/2004-02")): SPOILED}
+    assert lake.corrupt_files() == [("terms", "dev/2004-02")]
+    assert lake.discard_corrupt() == {str(lake.path("terms", "dev/2004-02")): CORRUPT}
     assert lake.places() == [("terms", "dev/2004-01")]

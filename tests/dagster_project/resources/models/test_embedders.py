@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from assets.protocols import Embedder
+from assets.protocols.models import Embedder
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.models.embedders import make_embedder
 from tests.archives import Workspace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assets.protocols import Fetched
+from assets.protocols.sources import Fetched
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Workspace
 from tests.http_loopback import Archives, served_archives

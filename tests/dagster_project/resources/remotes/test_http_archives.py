@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from assets.protocols import Fetched
+from assets.protocols.sources import Fetched
 from dagster_project.config.source_settings import HttpRemote
 from dagster_project.resources.remotes.http_archives import archives, is_due, mbox_ending
 from dagster_project.resources.remotes.source_remotes import SourceRemotes

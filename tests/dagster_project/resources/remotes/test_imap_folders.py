@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assets.protocols import Fetched
+from assets.protocols.sources import Fetched
 from dagster_project.composition import make_sources
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace

@@ -1,0 +1,85 @@
+"""Protocols of the lake, which stores tables, and of the progress of the stages that fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A table read from the lake, with the hash of its content."""
+
+    table: pa.Table
+    content_hash: str
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of one table; `read` reads all columns of a partition or some."""
+
+    table: str
+    read: Callable[[str, Sequence[str] | None], Loaded]
+
+
+class Staged(Protocol):
+    """A partition that is written but not yet visible."""
+
+    content_hash: str
+    row_count: int
+
+
+class Footer(Protocol):
+    """Metadata of a stored table."""
+
+    code_version: str
+    inputs: Mapping[str, str]
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A table over the whole lake, stored in parts, one for each partition that has rows of it.
+
+    Parts that are neither `retained` nor `new` are deleted; `new` gives each part's name, its inputs' hashes, its rows.
+    """
+
+    retained: Collection[str]
+    new: Iterable[tuple[str, Mapping[str, str], Iterable[pa.Table]]]
+
+
+class Lake(Protocol):
+    """Stores tables."""
+
+    def footer(self, table: str, partition: str | None = None) -> Footer | None:
+        """The footer of the stored table; None if it does not exist or is damaged."""
+
+    def stage(
+        self,
+        table: str,
+        partition: str | None,
+        data: pa.Table | Iterable[pa.Table],
+        *,
+        code_version: str,
+        inputs: Mapping[str, str],
+    ) -> Staged:
+        """Write `data`, one table or several, beside its place, after checking it against the table's schema."""
+
+    def ids(self, table: str, partition: str) -> set[str]:
+        """The first column of the stored partition of a table; empty if it does not exist."""
+
+    def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
+
+
+class Progress(Protocol):
+    """Reports the progress of stages."""
+
+    def expect(self, stage: str, rows: int) -> None:
+        """Announce that `stage` has `rows` rows to do; from now on its rate and the remaining time are reported."""
+
+    def step(self, stage: str, partition: str | None, rows: int) -> None:
+        """Count `rows` more rows of `stage` as done."""

@@ -1,0 +1,183 @@
+"""Protocols of embedders and language models, and of the caches of what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel
+
+# A search knows the protocols and nothing of what makes an index, which takes seconds to import.
+if TYPE_CHECKING:
+    from transforms.settings.models import SafetySettings
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What became of one batch of texts.
+
+    `batch` is its number in the order in which batches were asked for, `vectors` are float32 of
+    shape (texts, dimensions), `refused` names the texts that the model will not embed, by place in
+    the batch: their vectors are worthless. `calls` are requests to a service.
+    """
+
+    batch: int
+    vectors: np.ndarray
+    tokens: int
+    truncated: int = 0
+    calls: int = 0
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+
+class Embedder(Protocol):
+    """Makes unit-length vectors of texts.
+
+    A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
+    A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
+    What `is_paid` costs `price` US dollars per million tokens.
+    `safety` says how texts are screened before they leave this machine; None where they stay on it.
+    """
+
+    model: str
+    dimensions: int
+    batch_texts: int
+    batch_tokens: int | None
+    is_paid: bool
+    price: float
+    safety: SafetySettings | None
+
+    @property
+    def budget(self) -> int | None:
+        """Tokens that a run may still take; None where nothing is paid."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of a text that are embedded."""
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text before it is cut, int64; an upper estimate where the model is elsewhere."""
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches as they are done, in any order; each is asked for when there is room for it."""
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of texts that are searched, float32 of shape (texts, dimensions)."""
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of texts that are searched with, float32 of shape (texts, dimensions).
+
+        RefusedTextError names the texts that the model will not embed.
+        """
+
+
+class TokenCounter(Protocol):
+    """Counts tokens as a model does."""
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+
+
+class FoundVectors(Protocol):
+    """Vectors of some texts in a given order, few of which are in memory at a time."""
+
+    @property
+    def count(self) -> int:
+        """How many of the texts have a vector."""
+
+    def between(self, first: int, end: int) -> Iterator[pa.Table]:
+        """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
+
+
+class EmbeddingCache(Protocol):
+    """Vectors by hash of text, model, dimensions and task."""
+
+    def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
+        """The text hashes that have a vector."""
+
+    def claim(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` that no other process has claimed; they are this one's until released."""
+
+    def release(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Give claims back; those of a process that ends are given back by themselves."""
+
+    def await_others(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Return when no other process claims any of `hashes`."""
+
+    def store(
+        self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
+    ) -> None:
+        """Keep vectors; durable when the call returns. EmbeddingError for one that is not of unit length."""
+
+    def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
+        """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
+
+    def laid_out(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> FoundVectors:
+        """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
+
+    def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
+        """Keep why the model will not embed texts, by their hash; durable when the call returns."""
+
+    def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
+        """Why those of `hashes` that the model refused have no vector."""
+
+    def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Note claimed texts before they are sent, durably; returns those of which an earlier request has no answer."""
+
+    def finish(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+        """Take texts off the notes of `begin`: their vectors are kept, or nothing was answered."""
+
+    def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` that were sent, or about to be, and of which no answer is known."""
+
+    def compact(self, model: str, dimensions: int, task: str) -> None:
+        """Merge what is stored in many small pieces."""
+
+    def forget(self) -> None:
+        """Let go of the memory in which `hashes` keeps what it read; it reads again when it is asked again."""
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Shape]):
+    """The answer to one prompt: its number, the value, or the reason why there is none, and what it took.
+
+    `calls` are requests to the service, `dollars` US dollars by its list price.
+    """
+
+    prompt: int
+    value: Shape | None
+    refusal: str | None
+    tokens: int
+    calls: int = 1
+    dollars: float = 0.0
+
+
+class LanguageModel(Protocol):
+    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.embedding.prompts` says."""
+
+    model: str
+
+    def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
+        """The tokens and the US dollars that answering prompts takes at most."""
+
+    def answers(
+        self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str
+    ) -> Iterator[Answer[Shape]]:
+        """One answer per prompt as it comes, in any order, valid for the pydantic model `shape`.
+
+        BudgetError before the first call if the prompts need more tokens than the budget of a run.
+        """
+
+
+class AnswerCache(Protocol):
+    """Answers of language models by what was asked."""
+
+    def known(self, keys: Sequence[str]) -> dict[str, str]:
+        """The answers to those of `keys` that have one."""
+
+    def store(self, answers: Mapping[str, str]) -> None:
+        """Keep answers; durable when the call returns."""

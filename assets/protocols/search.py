@@ -1,0 +1,113 @@
+"""Protocols of the published index: who builds it, who searches it and who measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+# A search knows the protocols and nothing of what makes an index, which takes seconds to import.
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from transforms.context.block import Passage
+    from transforms.evaluation.judgements import Contents
+    from transforms.graph.hal_export import Folder
+    from transforms.operations.figures import Figures
+    from transforms.retrieval.saved_searches import Answers
+    from transforms.settings.conversations import ContextSettings
+
+
+class ContextIndex(Protocol):
+    """The published index as conversations ask it."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What names the index in a manifest: index_version, model and dimensions."""
+
+    def candidates(
+        self,
+        queries: pl.DataFrame,
+        settings: ContextSettings,
+        own: Mapping[str, Sequence[str]] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
+
+        A query does not find its own window, or in place of it the documents that `own` names.
+        """
+
+    def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
+        """The vector of each chunk; zeros for one that has none."""
+
+    def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
+        """The chunks as a reader sees them."""
+
+
+class PublishedIndex(Protocol):
+    """Opens what is published."""
+
+    def open(self) -> AbstractContextManager[ContextIndex]:
+        """The current version, closed on leaving."""
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The table `readiness` of a published version, with the version's name."""
+
+    version: str
+    table: pa.Table
+
+
+class Publisher(Protocol):
+    """Builds and switches the published index."""
+
+    def publish(self) -> Mapping[str, Any]:
+        """Publish what the lake holds; returns version, row counts and what was reused."""
+
+    def readiness(self) -> Readiness:
+        """What the current version says of every text: `schemas.READINESS`."""
+
+
+class OperationsHistory(Protocol):
+    """What the runs of the last time did, and what is published."""
+
+    def figures(self, instance: dg.DagsterInstance) -> Figures:
+        """The figures of the report on how the system does."""
+
+
+class GraphExporter(Protocol):
+    """Keeps the exported graph of documents."""
+
+    def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
+        """Make the export consist of `folders`; the files as `schemas.DOCUMENT_GRAPH`, and what was done."""
+
+
+class Searcher(Protocol):
+    """The published index as saved searches ask it."""
+
+    def search(self, queries: Sequence[str], filters: Mapping[str, Any], limit: int) -> Answers:
+        """The hits of each query; `filters` by name, those that are None left open."""
+
+
+class Evaluator(Protocol):
+    """The published index as evaluation sees it."""
+
+    def ground_truth(self) -> tuple[pa.Table, pa.Table]:
+        """The configured queries and their right answers, as `transforms.evaluation.ground_truth.GroundTruth`."""
+
+    def run(self, queries: pa.Table) -> pa.Table:
+        """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
+
+    def contents(self, relevance: pa.Table) -> Contents:
+        """What the index holds of what right answers can name."""
+
+    def facts(self) -> pl.DataFrame:
+        """What the index says of each chunk, see `transforms.evaluation.report.retrieved_measures`."""
+
+    def save(self, report: Mapping[str, Any]) -> Mapping[str, str]:
+        """Write a report; returns the paths of its files by their kind."""

@@ -1,0 +1,70 @@
+"""Temporary DuckDB views over the files of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.oversize import files_of
+from dagster_project.resources.system.duckdb_types import nulls
+from transforms.schemas.registry import REGISTRY
+
+
+class LakeViews:
+    """Creates views over stored files; `statements` recreate them on another connection, as each has its own views."""
+
+    def __init__(self, lake: ParquetLake, hashes: Mapping[str, Mapping[str, str]]):
+        """`hashes` has the content hashes of the tables of each partition, which decide what files hold a table."""
+        self.lake, self.hashes = lake, hashes
+        self.statements: list[str] = []
+
+    def of_partitions(
+        self, connection: duckdb.DuckDBPyConnection, view: str, table: str, partitions: Sequence[str | None]
+    ) -> None:
+        """Create a view over the stored files of a table; those of partitions get the column `partition`."""
+        declared = self.lake.tables[table]
+        adds = "partition" not in declared.names and REGISTRY[table].partitions is not None
+        files = [
+            (p, self.lake.verified(file, p) if p else self.lake.local(file))
+            for p in partitions
+            for file in files_of(table, self.hashes.get(p or "", {}))
+        ]
+        columns = ", ".join(f'"{c.name}"' for c in declared.columns)
+        selects = [
+            f"SELECT {columns}{_constant(p) if adds else ''} FROM read_parquet('{quoted(file)}')"
+            for p, file in files
+        ]
+        no_rows = f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
+        self._create(connection, view, " UNION ALL ".join(selects) or no_rows)
+
+    def of_parts(
+        self, connection: duckdb.DuckDBPyConnection, view: str, table: str, files: Sequence[str | Path]
+    ) -> None:
+        """Create a view over the files of some parts of a table, with the column `_file`.
+
+        It is a single scan: of several scans, each would keep its read buffers until the last one ends.
+        """
+        declared = self.lake.tables[table]
+        names = ", ".join(f'"{name}"' for name in declared.names)
+        paths = ", ".join(f"'{quoted(file)}'" for file in files)
+        rows = f"SELECT {names}, _file FROM read_parquet([{paths}], filename = '_file')"
+        if not files:
+            rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
+        self._create(connection, view, rows)
+
+    def _create(self, connection: duckdb.DuckDBPyConnection, view: str, rows: str) -> None:
+        self.statements.append(f"CREATE TEMP VIEW {view} AS {rows}")
+        connection.execute(self.statements[-1])
+
+
+def _constant(partition: str | None) -> str:
+    """A column with the name of the partition."""
+    return f", '{quoted(partition or '')}' AS partition"
+
+
+def quoted(value: object) -> str:
+    """A value inside a SQL string literal."""
+    return str(value).replace("'", "''")

@@ -1,0 +1,77 @@
+"""What a published version is built from, which tables those are, and what a build returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assets.partitions import DOCUMENTS, GRAPH, SOURCE_TYPES
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.sources.seen_partitions import SeenPartitions
+from transforms.schemas.registry import lake_wide_inputs
+from transforms.settings.models import EmbeddingSettings
+from transforms.settings.operations import IndexSettings
+from transforms.settings.search import SearchSettings, TermSettings
+
+WHOLE = lake_wide_inputs()
+"""The lake's tables without partitions that each version is built from; the graph's tables are added if it is enabled."""
+TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
+"""The tables of the partitions of each source type."""
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """The settings that a version depends on; `search` gives the SQL macros their defaults.
+
+    `recorded` are the settings that the manifest records, `has_graph` says whether the graph is published.
+    """
+
+    index: IndexSettings
+    embedding: EmbeddingSettings
+    terms: TermSettings
+    search: SearchSettings
+    recorded: Mapping[str, object]
+    has_graph: bool = False
+
+
+@dataclass(frozen=True)
+class Published:
+    """The result of a publish."""
+
+    version: str
+    path: Path
+    is_new: bool
+    partitions: int
+    changed: int
+    reused: bool
+    rows: Mapping[str, int] = field(default_factory=dict)
+    vector_search: str = "exact"
+    unusable: str | None = None
+    """What of the previous version could not be reused, and why."""
+    in_place: bool = False
+    """True if the build changed the spare version in place, which spares copying the previous version."""
+
+
+@dataclass(frozen=True)
+class VersionInputs:
+    """What a version is built from: the lake, the partitions in it with their source types, hashes and settings.
+
+    `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
+    `seen` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
+    file itself does not give: version, layout, settings as JSON.
+    """
+
+    lake: ParquetLake
+    partitions: Mapping[str, str]
+    hashes: Mapping[str, Mapping[str, str]]
+    seen: SeenPartitions | None
+    settings: PublishSettings
+    facts: Mapping[str, str]
+
+
+def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:
+    """The files of a table without partitions: one, or for the graph one per partition of documents."""
+    if table not in GRAPH.tables:
+        return [None]
+    return [p for p in sorted(partitions) if partitions[p] == DOCUMENTS.name]
