@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -23,7 +23,6 @@ class LaidOutVectors:
         """`names` are the hashes of the texts at all indexes; `file` is closed together with this object."""
         self.file, self.names, self.dimensions = file, names, dimensions
         weakref.finalize(self, file.close)
-        weakref.finalize(self, file.close)
         self._rows = 0
         self._parts: dict[int, list[tuple[int, np.ndarray]]] = {}
         """By block of indexes, the parts of the file with vectors of it: the first row, and the index of each row."""
