@@ -43,6 +43,7 @@ def telling(work: Workspace, kind: str, url: str = "", more: str = "") -> Worksp
     return work
 
 
+@pytest.mark.exhaustive
 def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: Workspace, tmp_path: Path):
     telling(built, "structural")
     built.write("dev/dev.2004-03.mbox", discussion(800, 3, "planner"))
@@ -111,6 +112,7 @@ def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
     assert {kind for is_first, kind in rows if not is_first} == {"gemini"}
 
 
+@pytest.mark.exhaustive
 def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(built: Workspace, gemini: Loopback):
     telling(built, "gemini", gemini.url)
 

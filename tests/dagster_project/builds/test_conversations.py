@@ -144,6 +144,7 @@ def test_every_window_gets_its_context_and_never_itself(made_once: Workspace):
     assert {f"notes:{t}.md" for t in TOPICS} <= found
 
 
+@pytest.mark.exhaustive
 def test_more_messages_make_the_last_window_alone_again_and_every_context_anew(made: Workspace):
     assert made.plan().is_empty
     before = contexts(made)[0]["index_version"]

@@ -55,6 +55,7 @@ def answer(result: Result) -> Mapping:
     return json.loads(result.stdout)
 
 
+@pytest.mark.exhaustive
 def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tmp_path: Path):
     static = built.config.read_text()
     with_gemini(built, gemini.url)
@@ -111,6 +112,7 @@ def test_a_mail_with_an_address_is_masked_sent_and_published(workspace: Workspac
     assert (again["texts_to_embed"], again["price_usd"]) == (0, 0)
 
 
+@pytest.mark.exhaustive
 def test_a_backfill_and_the_build_after_it_ask_for_a_masked_text_once(workspace: Workspace, gemini: Loopback):
     with_gemini(workspace, gemini.url)
     workspace.write("dev.2004-01.mbox", [Mail(1, "Write to ann@example.org.")])
@@ -186,6 +188,7 @@ def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace
         publisher.publish(dict.fromkeys(built.lake.partitions("messages"), "mail"))
 
 
+@pytest.mark.exhaustive
 def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace):
     key = dg.AssetCheckKey(dg.AssetKey("embeddings"), REUSE)
 
@@ -279,6 +282,7 @@ def files_of_vectors(work: Workspace) -> dict[str, tuple[int, bytes]]:
     return {name: (path.stat().st_mtime_ns, path.read_bytes()) for name, path in paths.items()}
 
 
+@pytest.mark.exhaustive
 def test_a_table_of_vectors_in_one_file_is_parted_without_a_call(built: Workspace):
     whole = built.lake.read("embeddings").table
     for name in built.lake.parts("embeddings"):

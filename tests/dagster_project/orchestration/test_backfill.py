@@ -28,6 +28,7 @@ def archives(workspace: Workspace) -> Workspace:
     return workspace
 
 
+@pytest.mark.exhaustive
 def test_a_build_ends_while_a_backfill_is_under_way(archives: Workspace, tmp_path: Path):
     told: list[tuple[str, str | None]] = []
     seen: list[list[str]] = []

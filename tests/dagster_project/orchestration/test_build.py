@@ -108,6 +108,7 @@ def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(built: Wor
     assert kinds.get("m821@example.org") not in ("unquoted", "parent_unquoted")
 
 
+@pytest.mark.exhaustive
 def test_what_goes_and_changes_is_published_as_if_it_had_never_been_otherwise(
     built: Workspace, tmp_path: Path
 ):
@@ -148,6 +149,7 @@ def test_all_is_made_anew_once_enough_came(built: Workspace):
     assert built.column(since) == ["0"]
 
 
+@pytest.mark.exhaustive
 def test_arrays_that_are_gone_are_made_of_a_file_that_is_out_of_order(built: Workspace, tmp_path: Path):
     built.write("dev/dev.2004-03.mbox", [Mail(800, "Aardvarks among compactors.", "more")])
     result = built.build()
@@ -188,6 +190,7 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
     assert publisher.publish(source_types).is_new
 
 
+@pytest.mark.exhaustive
 def test_damaged_arrays_are_made_anew_and_told(built: Workspace):
     (folder_of((built.index / "CURRENT").resolve()) / "starts.npy").write_bytes(b"")
     built.write("dev/dev.2004-03.mbox", [Mail(800, "Aardvarks among compactors.", "more")])
@@ -233,6 +236,7 @@ def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     assert built.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_with_grain_auto_a_year_that_ends_is_put_together_and_taken_apart_again(tmp_path: Path):
     """A list that grows over New Year, and loses what came then: incremental equals full each time."""
     work = Workspace(tmp_path / "work").configure(

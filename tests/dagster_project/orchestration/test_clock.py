@@ -18,6 +18,8 @@ from tests.archives import Workspace, differences, lake_hashes, rebuilt
 from tests.dagster_project.orchestration.test_killed_builds import change
 from tests.processes import weft
 
+pytestmark = pytest.mark.exhaustive
+
 LATE = 240
 
 

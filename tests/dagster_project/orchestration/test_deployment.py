@@ -148,6 +148,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         shutil.rmtree(folder)
 
 
+@pytest.mark.exhaustive
 def test_dagster_keeps_its_state_in_postgres(
     postgres: None, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -187,6 +187,7 @@ def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
         assert again.search(query).hits.to_pylist() == found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", [truncated, emptied])
 def test_a_published_file_that_is_damaged_would_be_published_again(
     built: Workspace, damage: Callable[[Path], None]
@@ -196,6 +197,7 @@ def test_a_published_file_that_is_damaged_would_be_published_again(
     assert plan.publish and "cannot be read" in plan.damaged[str(built.index / CURRENT)]
 
 
+@pytest.mark.exhaustive
 def test_a_clock_that_is_set_back_changes_nothing_but_times(built: Workspace, built_once: Workspace):
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     file = built.folder / "mail/dev/dev.2004-01.mbox"
@@ -213,6 +215,7 @@ def test_a_clock_that_is_set_back_changes_nothing_but_times(built: Workspace, bu
     assert built.sql("SELECT count(*) FROM readiness WHERE lag_seconds < 0") == [(0,)]
 
 
+@pytest.mark.exhaustive
 def test_a_partition_that_is_lost_while_it_is_read_and_comes_back_is_read_again(
     workspace: Workspace, tmp_path: Path
 ):
@@ -258,6 +261,7 @@ def used(folder: Path) -> int:
     return sum(-(-p.lstat().st_size // 4096) * 4 for p in folder.rglob("*") if p.is_file())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("point", range(DISK_POINTS))
 def test_a_full_disk_is_told_and_with_room_the_next_build_goes_on(
     built_once: Workspace, tmp_path: Path, point: int

@@ -98,6 +98,7 @@ def _unpublish(work: Workspace) -> None:
     (work.index / "CURRENT").symlink_to(older.name)
 
 
+@pytest.mark.exhaustive
 def test_the_ways_of_building_come_to_the_same(undisturbed: Undisturbed):
     folder = undisturbed.after.folder.parent
     for way in ("run", "publish"):
@@ -106,6 +107,7 @@ def test_the_ways_of_building_come_to_the_same(undisturbed: Undisturbed):
         assert lake_hashes(timed) == lake_hashes(undisturbed.after)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("way", "kill"), [(WAYS[i % len(WAYS)], i) for i in range(KILLS)], ids=lambda v: str(v)
 )

@@ -18,6 +18,8 @@ from tests.archives import Mail, Workspace
 from tests.processes import weft
 from transforms.errors import WeftError
 
+pytestmark = pytest.mark.exhaustive
+
 PUBLISHES = 2
 PAUSE = 0.5
 """Seconds between two questions of a reader."""

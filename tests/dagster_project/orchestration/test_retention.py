@@ -31,6 +31,7 @@ def checks_told(instance: dg.DagsterInstance, check: str) -> int:
     return len(instance.event_log_storage.get_asset_check_execution_history(key, limit=10))
 
 
+@pytest.mark.exhaustive
 def test_old_runs_go_unless_they_are_the_last_that_made_something(
     built: Workspace, monkeypatch: pytest.MonkeyPatch
 ):

@@ -26,6 +26,8 @@ from dagster_project.orchestration.build import make_report
 from tests.archives import Workspace
 from tests.dagster_project.servers.test_own_pages import status
 
+pytestmark = pytest.mark.exhaustive
+
 LOADED_WITHIN, ENDED_WITHIN, SHOWN_WITHIN = 120, 120, 60
 """Seconds until the server has loaded Weft, until a run ended, until a page shows what is waited for."""
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or Path(__file__).parents[3] / ".screenshots")

@@ -12,6 +12,8 @@ import pytest
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
 
+pytestmark = pytest.mark.exhaustive
+
 BUCKET = "weft-lake"
 
 

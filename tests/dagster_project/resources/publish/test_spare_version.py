@@ -90,6 +90,7 @@ def test_versions_are_changed_in_place_and_equal_one_that_is_made_from_nothing(
     assert files[0] == ".spare.duckdb" and len(files) == 3
 
 
+@pytest.mark.exhaustive
 def test_times_are_those_of_the_version_before_not_of_the_one_that_is_changed(work: Workspace):
     work.write("dev.2004-03.mbox", BROKEN)
     work.build()
@@ -112,6 +113,7 @@ def test_a_version_that_this_process_reads_is_left_alone(work: Workspace):
     assert published(work, 8)["changed_in_place"]
 
 
+@pytest.mark.exhaustive
 def test_a_version_that_this_process_reads_without_a_lock_is_left_alone(work: Workspace):
     with duckdb.connect(str(spare(work)), read_only=True) as reader:
         spare(work).read_bytes()  # whoever closes a file loses its locks
@@ -119,6 +121,7 @@ def test_a_version_that_this_process_reads_without_a_lock_is_left_alone(work: Wo
         assert reader.execute("SELECT count(body) FROM messages").fetchone() == (7,)
 
 
+@pytest.mark.exhaustive
 def test_a_version_that_another_process_reads_is_left_alone(work: Workspace):
     command = [sys.executable, "-c", READER, str(spare(work))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
@@ -127,6 +130,7 @@ def test_a_version_that_another_process_reads_is_left_alone(work: Workspace):
         assert reader.communicate("\n")[0] == "7\n"
 
 
+@pytest.mark.exhaustive
 def test_a_version_with_another_name_is_left_alone(work: Workspace, tmp_path: Path):
     (tmp_path / "backup").hardlink_to(spare(work))
     assert not published(work, 7)["changed_in_place"]
@@ -134,6 +138,7 @@ def test_a_version_with_another_name_is_left_alone(work: Workspace, tmp_path: Pa
         assert reader.execute("SELECT count(body) FROM messages").fetchone() == (7,)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", ["cut off", "no arrays", "a page"])
 def test_a_damaged_spare_version_is_done_without(work: Workspace, of_seven: Path, damage: str):
     size = spare(work).stat().st_size
@@ -152,6 +157,7 @@ def test_a_damaged_spare_version_is_done_without(work: Workspace, of_seven: Path
     assert differences(work.index, of_seven) == {}
 
 
+@pytest.mark.exhaustive
 def test_a_failure_midway_leaves_what_is_published_and_the_next_build_copies(
     work: Workspace, of_seven: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -208,6 +208,7 @@ SourceRemotes(load_settings(sys.argv[1])).fetch("dev")
 """
 
 
+@pytest.mark.exhaustive
 def test_a_fetch_that_is_killed_goes_on_where_it_was(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):

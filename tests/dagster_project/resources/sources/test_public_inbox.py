@@ -237,6 +237,7 @@ def test_a_damaged_pack_costs_what_is_damaged(workspace: Workspace, five: Epoch)
     assert mails <= {mail(n) for n in range(1, 6)}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", ["missing", "damaged late"])
 def test_a_mail_that_is_there_again_is_read_again(workspace: Workspace, epoch: Epoch, damage: str):
     """What is missing when it is looked for, and what turns out to be damaged only when it is read."""
