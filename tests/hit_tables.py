@@ -1,26 +1,14 @@
-"""Hits and what stages ask of an index, made by hand."""
+"""Hits and the facts that stages read of them, written by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from transforms.retrieval.fusion import FUSED
-from transforms.retrieval.hits import best_first, from_candidates
-from transforms.settings.search import SearchSettings
-
-ORIGINS = {
-    "chunk_no": pl.Int64,
-    "doc_id": pl.String,
-    "checksum": pl.String,
-    "quoted_from": pl.String,
-    "revision": pl.String,
-    "version": pl.Int64,
-    "is_latest": pl.Boolean,
-}
+from transforms.retrieval.hits import FACTS, ORIGIN, best_first, from_candidates
 
 
 def hits_of(
@@ -47,36 +35,23 @@ def hits_of(
     return best_first(from_candidates(fused))
 
 
-@dataclass
-class Facts:
-    """A `Context` of tables: nodes of chunks and the tree above them, vectors, origins, sources, by chunk number."""
-
-    node_of: Mapping[int, str] = field(default_factory=dict)
-    nodes_: Mapping[str, tuple[str | None, int, int]] = field(default_factory=dict)
-    vectors_: np.ndarray = field(default_factory=lambda: np.empty((0, 2), dtype=np.float32))
-    origins_: Sequence[Mapping[str, object]] = ()
-    source_of: Mapping[int, str] = field(default_factory=dict)
-
-    def reranked(self, hits: pl.DataFrame, settings: SearchSettings) -> pl.DataFrame:
-        raise AssertionError("no test reranks by hand")
-
-    def sources(self, chunks: pl.Series) -> pl.DataFrame:
-        rows = [(n, self.source_of[n]) for n in chunks]
-        return pl.DataFrame(rows, schema={"chunk_no": pl.Int64, "source": pl.String}, orient="row")
-
-    def vectors(self, chunks: pl.Series) -> np.ndarray:
-        return self.vectors_[chunks.to_numpy()]
-
-    def nodes(self, chunks: pl.Series) -> pl.DataFrame:
-        rows = [(n, self.node_of[n]) for n in chunks if n in self.node_of]
-        return pl.DataFrame(rows, schema={"chunk_no": pl.Int64, "node_id": pl.String}, orient="row")
-
-    def tree(self, chunks: pl.Series) -> pl.DataFrame:
-        rows = [(name, *rest) for name, rest in self.nodes_.items()]
-        schema = {"node_id": pl.String, "parent_id": pl.String, "depth": pl.Int64, "sibling_count": pl.Int64}
-        return pl.DataFrame(rows, schema=schema, orient="row")
-
-    def origins(self, chunks: pl.Series) -> pl.DataFrame:
-        plain = {"checksum": None, "quoted_from": None, "revision": None, "version": None, "is_latest": None}
-        rows = [{"chunk_no": n, "doc_id": f"d{n}", **plain, **row} for n, row in enumerate(self.origins_)]
-        return pl.DataFrame(rows, schema=ORIGINS).filter(pl.col("chunk_no").is_in(chunks.to_list()))
+def with_facts(
+    hits: pl.DataFrame,
+    path_of: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
+    vectors: np.ndarray | None = None,
+    origins: Sequence[Mapping[str, object]] | None = None,
+    source_of: Mapping[int, str] | None = None,
+) -> pl.DataFrame:
+    """Hits with the facts that are given, by chunk number."""
+    columns: dict[str, list[object]] = {}
+    numbers = hits.get_column("chunk_no").to_list()
+    if path_of is not None:
+        columns["path"] = [path_of.get(n) for n in numbers]
+    if vectors is not None:
+        columns["vector"] = [vectors[n].tolist() for n in numbers]
+    if origins is not None:
+        rows = [{"doc_id": f"d{n}", **origins[n]} for n in numbers]
+        columns |= {name: [row.get(name) for row in rows] for name in ORIGIN}
+    if source_of is not None:
+        columns["source"] = [source_of[n] for n in numbers]
+    return hits.with_columns(pl.Series(name, values, dtype=FACTS[name]) for name, values in columns.items())

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from transforms.retrieval.hits import Context, Step, best_first, parted, unchanged
+from transforms.retrieval.hits import Step, best_first, parted, unchanged
 from transforms.settings.search import SearchSettings
 
 _THRESHOLD = 0.5
@@ -92,18 +92,16 @@ def _ancestors(name: str, nodes: Mapping[str, Node]) -> Iterator[str]:
         parent = nodes[parent].parent_id
 
 
-def in_sections(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
-    """Hits in documents gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
+def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
 
     Chunks of one node are one match. Hits that are no part of a document stay.
     """
     if hits.is_empty():
         return unchanged(hits)
-    chunks = hits.get_column("chunk_no").unique()
-    nodes = {
-        name: Node(*rest) for name, *rest in context.tree(chunks).select("node_id", *Node._fields).iter_rows()
-    }
-    named = hits.join(context.nodes(chunks), on="chunk_no", how="left", maintain_order="left")
+    paths = hits.get_column("path").drop_nulls().explode().drop_nulls().struct.unnest().unique()
+    nodes = {name: Node(*rest) for name, *rest in paths.select("node_id", *Node._fields).iter_rows()}
+    named = hits.with_columns(node_id=pl.col("path").list.first().struct.field("node_id"))
     rows: list[tuple[int, int, int, float, str | None]] = []
     for (query,), group in named.drop_nulls("node_id").group_by("query", maintain_order=True):
         rows += _placed(int(str(query)), group, nodes, settings)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.retrieval.hits import DROPPED, Context, Step, best_first, parted
+from transforms.retrieval.hits import DROPPED, Step, best_first, parted
 from transforms.settings.search import SearchSettings
 
 
-def best_of_documents(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def best_of_documents(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The best `per_document` hits of each document."""
     group = ["query", "document"]
     nth = pl.int_range(pl.len()).over(group)
@@ -16,14 +16,14 @@ def best_of_documents(hits: pl.DataFrame, context: Context, settings: SearchSett
     return parted(hits, nth < settings.per_document, pl.lit("a better hit of the same document"), best)
 
 
-def best_of_threads(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The best hit of each thread."""
     best = pl.col("chunk_no").first().over("query", "thread")
     return parted(hits, pl.col("chunk_no") == best, pl.lit("a better hit of the same thread"), best)
 
 
-def unlike(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
-    """Hits without those that say again what another hit of the query says.
+def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """Hits, with the facts ORIGIN, without those that say again what another hit of the query says.
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
     into the best one; of the postings of a patch the latest among the hits stays. What stays has the
@@ -31,14 +31,12 @@ def unlike(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> St
     """
     if hits.is_empty():
         return Step(hits, pl.DataFrame(schema=DROPPED))
-    origins = context.origins(hits.get_column("chunk_no").unique())
-    known = hits.join(origins, on="chunk_no", how="left", maintain_order="left")
     dropped = []
-    quoted = known.select("query", quoted_from="doc_id", _into="chunk_no").unique(
+    quoted = hits.select("query", quoted_from="doc_id", _into="chunk_no").unique(
         ["query", "quoted_from"], keep="first", maintain_order=True
     )
-    known = known.join(quoted, on=["query", "quoted_from"], how="left", maintain_order="left")
-    step = _gathered(known, pl.coalesce("_into", "chunk_no"), "repeats the mail it answers")
+    marked = hits.join(quoted, on=["query", "quoted_from"], how="left", maintain_order="left")
+    step = _gathered(marked, pl.coalesce("_into", "chunk_no"), "repeats the mail it answers")
     dropped.append(step.dropped)
     first = pl.col("chunk_no").first().over("query", "checksum")
     step = _gathered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from transforms.retrieval.hits import Context, Step, unchanged
+from transforms.retrieval.hits import Step, unchanged
 from transforms.settings.search import SearchSettings
 
 
@@ -27,8 +27,11 @@ def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float)
     return order
 
 
-def diversified(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
-    """All hits, those of each query in the order of `marginal_order`; relevance is the scores laid over 0 to 1."""
+def diversified(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """All hits, those of each query in the order of `marginal_order`; relevance is the scores laid over 0 to 1.
+
+    They have the fact `vector`.
+    """
     if hits.is_empty():
         return unchanged(hits)
     parts = []
@@ -37,6 +40,6 @@ def diversified(hits: pl.DataFrame, context: Context, settings: SearchSettings) 
         finite = np.where(np.isfinite(scores), scores, scores[np.isfinite(scores)].min(initial=0.0))
         low, high = float(finite.min()), float(finite.max())
         relevance = (finite - low) / (high - low) if high > low else np.ones(len(finite))
-        vectors = context.vectors(group.get_column("chunk_no"))
+        vectors = np.vstack(group.get_column("vector").to_list())
         parts.append(group[marginal_order(relevance, vectors, settings.diversity)])
     return unchanged(pl.concat(parts))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from transforms.retrieval.hits import Context, Step, parted, place
+from transforms.retrieval.hits import Step, parted, place
 from transforms.settings.search import SearchSettings
 
 _CUTOFF = 0.5
@@ -32,7 +32,7 @@ def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
     return min(len(scores), maximum)
 
 
-def before_elbow(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The hits of each query before the elbow of their scores."""
     counts = pl.DataFrame(
         [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.retrieval.hits import Context, Step, parted
+from transforms.retrieval.hits import Step, parted
 from transforms.settings.search import SearchSettings
 
 
-def similar_enough(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def similar_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits whose cosine reaches `similarity_threshold` (the SecondBrain design §5).
 
     What the lexical search found passes, unless `gate_lexical`: its words stand in the text, whatever
@@ -22,7 +22,7 @@ def similar_enough(hits: pl.DataFrame, context: Context, settings: SearchSetting
     return parted(hits, keep, reason)
 
 
-def strong_enough(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def strong_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits whose score is at least `weak_share` of the best one of their query."""
     bound = settings.weak_share * pl.col("score").max().over("query")
     reason = pl.format(

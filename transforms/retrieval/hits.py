@@ -1,16 +1,14 @@
-"""The table of hits that every stage behind the fusion takes and returns, and what a stage may ask of the index."""
+"""The table of hits that every stage behind the fusion takes and returns, and the facts a stage may read of each."""
 
 from __future__ import annotations
 
 import functools
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import polars as pl
 
 from transforms.retrieval.fusion import FUSED
 from transforms.retrieval.reranking import RERANKED
-from transforms.settings.search import SearchSettings
 
 HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.String, **RERANKED}
 """Columns of hits, in their order, best first within a query. `stands_for` is the node that a hit shows in
@@ -20,44 +18,43 @@ DROPPED = {"query": pl.Int32, "chunk_no": pl.Int64, "reason": pl.String, "into":
 """Columns of what a stage dropped: why, and the chunk of the hit that stands for it, null if none does."""
 
 
+ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
+    "doc_id": pl.String,
+    "checksum": pl.String,
+    "quoted_from": pl.String,
+    "revision": pl.String,
+    "version": pl.Int64,
+    "is_latest": pl.Boolean,
+}
+"""The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
+nothing else; `revision` is equal for the postings of one patch, null for what is no patch."""
+
+FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "source": pl.String,
+    "path": pl.List(
+        pl.Struct(
+            {"node_id": pl.String, "parent_id": pl.String, "depth": pl.Int64, "sibling_count": pl.Int64}
+        )
+    ),
+    **ORIGIN,
+    "vector": pl.List(pl.Float32),
+}
+"""Columns that stand beside HITS where a stage reads them. `path` is the node of a chunk of a document and the nodes
+above it, the nearest first; `vector` a unit vector."""
+
+
 class Step(NamedTuple):
-    """What a stage makes: HITS that stay, in their new order, and DROPPED."""
+    """What a stage makes: hits that stay, in their new order, and DROPPED."""
 
     hits: pl.DataFrame
     dropped: pl.DataFrame
-
-
-class Context(Protocol):
-    """What stages ask of the index, each answered for the chunks at hand alone."""
-
-    def reranked(self, hits: pl.DataFrame, settings: SearchSettings) -> pl.DataFrame:
-        """HITS (with `rank`) in the order that a reranker gives them, if there is one, with the columns RERANKED."""
-
-    def sources(self, chunks: pl.Series) -> pl.DataFrame:
-        """Columns chunk_no and source."""
-
-    def vectors(self, chunks: pl.Series) -> np.ndarray:
-        """Unit vectors in the order of the chunks, float32."""
-
-    def nodes(self, chunks: pl.Series) -> pl.DataFrame:
-        """Columns chunk_no and node_id, of chunks of documents alone."""
-
-    def tree(self, chunks: pl.Series) -> pl.DataFrame:
-        """Columns node_id, parent_id, depth and sibling_count: all nodes of the documents of these chunks."""
-
-    def origins(self, chunks: pl.Series) -> pl.DataFrame:
-        """Columns chunk_no, doc_id, checksum, quoted_from, revision, version and is_latest.
-
-        `quoted_from` is the mail that a chunk repeats and nothing else; `revision` is equal for the postings of
-        one patch, null for what is no patch.
-        """
 
 
 class Report(Protocol):
     """Is told of a stage's list for the queries of a batch: its hits, best first, and what it dropped."""
 
     def __call__(self, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
-        """Take note of it; `hits` has query, chunk_no and score, and of later stages all of HITS."""
+        """Take note of it; `hits` has query, chunk_no and score, and of later stages all of HITS, perhaps with FACTS."""
 
 
 def best_first(hits: pl.DataFrame) -> pl.DataFrame:

@@ -1,8 +1,12 @@
-"""From candidates to hits: the stages in their order, each a table of hits to a table of hits and of what it dropped."""
+"""From candidates to hits: the stages in their order, each a table of hits to a table of hits and of what it dropped.
+
+Stages read nothing but their table. The first of them (`pooling`) need no facts; whoever runs the others (`scaling`,
+`finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -11,7 +15,7 @@ from transforms.retrieval import aggregation, collapse, diversity, elbow, gates,
 from transforms.retrieval.hits import (
     DROPPED,
     HITS,
-    Context,
+    ORIGIN,
     Report,
     Step,
     best_first,
@@ -57,70 +61,92 @@ the chunk, rare ones weighing more, 0 to 1."""
 
 
 class Stage(NamedTuple):
-    """One step: its name in STAGES and what it does."""
+    """One step: its name in STAGES, what it does, and the facts (`hits.FACTS`) that it reads."""
 
     name: str
-    apply: Callable[[pl.DataFrame, Context, SearchSettings], Step]
+    apply: Callable[[pl.DataFrame, SearchSettings], Step]
+    facts: tuple[str, ...] = ()
 
 
-def stages(settings: SearchSettings) -> list[Stage]:
-    """The stages that the settings switch on, in the order in which they run.
+class Progress(NamedTuple):
+    """The hits of a search behind some of its stages, with their facts, and what each of these dropped."""
+
+    hits: pl.DataFrame
+    dropped: tuple[pl.DataFrame, ...] = ()
+
+
+_DOCUMENTS = Stage("documents", collapse.best_of_documents)
+_AGGREGATED = Stage("aggregated", aggregation.in_sections, ("path",))
+
+
+def pooling(settings: SearchSettings) -> list[Stage]:
+    """The stages from all candidates to a bounded number of them, which read no facts.
 
     Of each document the best hits are taken before anything that looks at a bounded number of hits;
-    behind it where parts are gathered to sections, which needs them all.
+    behind it if parts are gathered to sections, which needs them all.
     """
-    gathers = settings.aggregation
-    documents = Stage("documents", collapse.best_of_documents)
-    gather = Stage("aggregated", aggregation.in_sections)
-    ordered = [
+    return _switched_on(
         (settings.similarity_threshold is not None, Stage("gated", gates.similar_enough)),
         (settings.thread_weight > 0, Stage("threads", with_thread_share)),
         (settings.weak_share > 0, Stage("strong", gates.strong_enough)),
-        (gathers == "off", documents),
+        (settings.aggregation == "off", _DOCUMENTS),
         (True, Stage("pool", pooled)),
-        (gathers == "before_elbow", Stage("sources", by_source)),
-        (settings.rerank != "off", Stage("reranked", reranked)),
-        (gathers == "before_elbow", gather),
+    )
+
+
+def scaling(settings: SearchSettings) -> list[Stage]:
+    """The stages between the pool and the reranker."""
+    return _switched_on((settings.aggregation == "before_elbow", Stage("sources", by_source, ("source",))))
+
+
+def finishing(settings: SearchSettings) -> list[Stage]:
+    """The stages behind the reranker."""
+    gathers = settings.aggregation
+    return _switched_on(
+        (gathers == "before_elbow", _AGGREGATED),
         (settings.elbow, Stage("elbow", elbow.before_elbow)),
-        (gathers == "after_elbow", gather),
-        (gathers != "off", documents),
-        (settings.collapse_duplicates, Stage("unique", collapse.unlike)),
-        (settings.diversity > 0, Stage("diverse", diversity.diversified)),
+        (gathers == "after_elbow", _AGGREGATED),
+        (gathers != "off", _DOCUMENTS),
+        (settings.collapse_duplicates, Stage("unique", collapse.unlike, tuple(ORIGIN))),
+        (settings.diversity > 0, Stage("diverse", diversity.diversified, ("vector",))),
         (settings.collapse_threads, Stage("one_per_thread", collapse.best_of_threads)),
         (True, Stage("final", limited)),
-    ]
-    return [stage for wanted, stage in ordered if wanted]
+    )
 
 
-class Processed(NamedTuple):
-    """HITS after all stages, and what they stand for, see `constituents`."""
-
-    hits: pl.DataFrame
-    constituents: pl.DataFrame
+def _switched_on(*stages: tuple[bool, Stage]) -> list[Stage]:
+    return [stage for is_on, stage in stages if is_on]
 
 
-def processed(
-    fused: pl.DataFrame, context: Context, settings: SearchSettings, report: Report | None = None
-) -> Processed:
-    """What all stages make of candidates (`ranking.FUSED`) of any number of queries.
+def facts(settings: SearchSettings) -> tuple[str, ...]:
+    """The names of the facts that the stages behind the pool read."""
+    return tuple(name for stage in (*scaling(settings), *finishing(settings)) for name in stage.facts)
 
-    `report` is told the list of each of STAGES that is made.
-    """
+
+def started(fused: pl.DataFrame, report: Report | None = None) -> Progress:
+    """Candidates (`ranking.FUSED`) of any number of queries as HITS; `report` gets the first three of STAGES."""
     hits = from_candidates(fused)
     if report is not None:
         nothing = pl.DataFrame(schema=DROPPED)
         for name in ("lexical", "vector"):
-            found = hits.drop_nulls(f"{name}_rank").sort("query", f"{name}_rank")
-            report(name, found.select("query", "chunk_no", score=f"{name}_score"), nothing)
+            listed = hits.drop_nulls(f"{name}_rank").sort("query", f"{name}_rank")
+            report(name, listed.select("query", "chunk_no", score=f"{name}_score"), nothing)
         report("fused", hits, nothing)
-    dropped = []
-    for stage in stages(settings):
-        hits, gone = stage.apply(hits, context, settings)
+    return Progress(hits)
+
+
+def through(
+    progress: Progress, stages: Sequence[Stage], settings: SearchSettings, report: Report | None = None
+) -> Progress:
+    """The progress behind further stages; `report` gets the list of each of them."""
+    hits, dropped = progress.hits, list(progress.dropped)
+    for stage in stages:
+        hits, gone = stage.apply(hits, settings)
         if stage.name != "documents":
             dropped.append(gone)
         if report is not None:
             report(stage.name, hits, gone)
-    return Processed(hits, constituents(hits, dropped))
+    return Progress(hits, tuple(dropped))
 
 
 def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -145,33 +171,25 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
     return held.join(shown, on=["query", "into"], how="semi").sort("query", "into", "chunk_no")
 
 
-def with_thread_share(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits with `thread_weight` times the best score of their thread added to their own."""
     share = settings.thread_weight * pl.col("score").max().over("query", "thread")
     return unchanged(best_first(hits.with_columns(thread_score=share, score=pl.col("score") + share)))
 
 
-def pooled(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def pooled(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `pool` hits of each query."""
     pool = max(settings.pool, settings.limit)
     return parted(hits, place() <= pool, pl.format("behind the first {}", pl.lit(pool)))
 
 
-def by_source(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
-    """Hits with scores divided by the best one of their source, where that is above 0."""
-    sources = context.sources(hits.get_column("chunk_no").unique())
-    known = hits.join(sources, on="chunk_no", how="left", maintain_order="left")
+def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """Hits, with the fact `source`, with scores divided by the best one of their source, where that is above 0."""
     best = pl.col("score").max().over("query", "source")
-    scaled = known.with_columns(score=pl.when(best > 0).then(pl.col("score") / best).otherwise("score"))
-    return unchanged(best_first(scaled.drop("source")))
+    scaled = hits.with_columns(score=pl.when(best > 0).then(pl.col("score") / best).otherwise("score"))
+    return unchanged(best_first(scaled))
 
 
-def reranked(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
-    """Hits in the order of a reranker, `score` made one scale of its scores and those of the hits behind."""
-    again = context.reranked(hits.with_columns(rank=place()), settings)
-    return unchanged(reranking.on_one_scale(again).select(hits.columns))
-
-
-def limited(hits: pl.DataFrame, context: Context, settings: SearchSettings) -> Step:
+def limited(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `limit` hits of each query."""
     return parted(hits, place() <= settings.limit, pl.format("behind the first {}", pl.lit(settings.limit)))

@@ -21,10 +21,11 @@ from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
 from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole
 from dagster_project.resources.search.filters import Conditions, Filters, Resolved, Understood
-from dagster_project.resources.search.hit_facts import HitFacts, Judging
+from dagster_project.resources.search.hit_facts import with_facts
 from dagster_project.resources.search.hit_table import described
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import storable_values
+from dagster_project.resources.search.second_look import SecondLook
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from transforms.embedding.sign_codes import CodedVectors, CodeScores
 from transforms.errors import IndexUnavailableError, ModelMismatchError, QueryError
@@ -409,14 +410,20 @@ class SearchIndex:
         report: Report | None,
     ) -> Found:
         """What the queries of a batch find."""
-        judging = Judging(self.reranker, batch.queries, batch.first, settings)
-        settings = settings if judging.is_on else settings.model_copy(update={"rerank": "off"})
-        facts = HitFacts(self.connection, self.arrays.rows, self.vectors, judging)
-        made = pipeline.processed(self._candidates(batch, settings), facts, settings, report)
-        support = pl.Series(self._supports(made.hits, batch, settings), dtype=pl.Float64)
-        ranked = made.hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
+        look = SecondLook(self.reranker, batch.queries, batch.first, settings)
+        progress = pipeline.started(self._candidates(batch, settings), report)
+        progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
+        facts = pipeline.facts(settings)
+        progress = progress._replace(hits=with_facts(self.connection, self.vectors, progress.hits, facts))
+        behind = pipeline.scaling(settings)
+        if look.reranker is not None:
+            behind.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits, self.arrays.rows)))
+        behind += pipeline.finishing(settings)
+        progress = pipeline.through(progress, behind, settings, report)
+        support = pl.Series(self._supports(progress.hits, batch, settings), dtype=pl.Float64)
+        ranked = progress.hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
         told = labels.runtime_labels(ranked, range(batch.first, batch.first + len(batch.queries)), settings)
-        return Found(ranked, made.constituents, told)
+        return Found(ranked, pipeline.constituents(progress.hits, progress.dropped), told)
 
     def _supports(self, hits: pl.DataFrame, batch: _Batch, settings: SearchSettings) -> np.ndarray:
         """The share of the words of its query that stands in each hit; hits are in the order of their queries."""

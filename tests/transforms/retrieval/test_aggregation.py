@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.hit_tables import Facts, hits_of
+from tests.hit_tables import hits_of, with_facts
 from transforms.retrieval.aggregation import Match, Node, aggregated, in_sections
 from transforms.settings.search import SearchSettings
 
@@ -71,9 +71,9 @@ def test_a_section_names_what_it_stands_for():
     assert [(m.node_id, m.score) for m in match.leaves()] == [("a1x", 4), ("b1", 3), ("b2", 2)]
 
 
-def ancestors(name: str) -> set[str]:
+def above(name: str) -> list[str]:
     parent = TREE[name].parent_id
-    return set() if parent is None else {parent, *ancestors(parent)}
+    return [] if parent is None else [parent, *above(parent)]
 
 
 @examples(60)
@@ -88,7 +88,7 @@ def test_no_hit_stands_beside_its_ancestor_none_is_lost_and_the_order_of_matches
     listed = [Match(name, float(score)) for name, score in matches.items()]
     made = aggregated(listed, TREE, chosen)
     names = {m.node_id for m in made}
-    assert all(not ancestors(name) & names for name in names)
+    assert all(not set(above(name)) & names for name in names)
     assert sorted(leaf.node_id for m in made for leaf in m.leaves()) == sorted(matches)
     assert [m.score for m in made] == sorted((m.score for m in made), reverse=True)
     if chosen is SEED:
@@ -101,8 +101,11 @@ def test_no_hit_stands_beside_its_ancestor_none_is_lost_and_the_order_of_matches
 
 
 def shown(scores: Sequence[float], nodes: dict[int, str]) -> tuple[list, list]:
-    hits = hits_of({0: scores})
-    kept, dropped = in_sections(hits, Facts(nodes, TREE), SEED)
+    paths = {
+        chunk: [{"node_id": name, **TREE[name]._asdict()} for name in (node, *above(node))]
+        for chunk, node in nodes.items()
+    }
+    kept, dropped = in_sections(with_facts(hits_of({0: scores}), paths), SEED)
     return kept.select("chunk_no", "score", "stands_for").rows(), dropped.select(
         "chunk_no", "into", "reason"
     ).rows()

@@ -11,8 +11,8 @@ HITS = hits_of({0: [5, 4, 3, 2]}, documents=[0, 1, 0, 2])
 
 
 def tables() -> list[StageTable]:
-    documents = collapse.best_of_documents(HITS, None, SearchSettings())
-    final = pipeline.limited(documents.hits, None, SearchSettings(limit=2))
+    documents = collapse.best_of_documents(HITS, SearchSettings())
+    final = pipeline.limited(documents.hits, SearchSettings(limit=2))
     return [
         StageTable("fused", 0.1, stage_steps(None, HITS, HITS.clear())),
         StageTable("documents", 0.2, stage_steps(HITS, *documents)),

@@ -18,7 +18,7 @@ from transforms.retrieval.fusion import (
     is_diagnostic,
 )
 from transforms.retrieval.hits import place
-from transforms.retrieval.pipeline import processed
+from transforms.retrieval.pipeline import finishing, pooling, started, through
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
@@ -62,7 +62,8 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
     fused = fused_candidates(0, fusion, mask, places)
     assert dict(fused.schema) == FUSED
     settings = settings.model_copy(update={"limit": limit, "rerank": "off"})
-    return processed(fused, None, settings).hits.with_columns(rank=place())
+    stages = [*pooling(settings), *finishing(settings)]
+    return through(started(fused), stages, settings).hits.with_columns(rank=place())
 
 
 def test_logs_count_less_unless_they_are_asked_for():

@@ -11,15 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.hit_tables import Facts, hits_of
+from tests.hit_tables import hits_of, with_facts
 from transforms.retrieval import collapse, gates, pipeline
 from transforms.retrieval.diversity import diversified, marginal_order
 from transforms.retrieval.hits import Step
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 
-def chunks(step: Step | pipeline.Processed) -> list[int]:
+def chunks(step: Step | pipeline.Progress) -> list[int]:
     return step.hits.get_column("chunk_no").to_list()
+
+
+def stages(settings: SearchSettings) -> list[pipeline.Stage]:
+    return [*pipeline.pooling(settings), *pipeline.scaling(settings), *pipeline.finishing(settings)]
 
 
 def into(step: Step) -> dict[int, int | None]:
@@ -31,23 +35,21 @@ def test_what_words_found_passes_the_gate_of_similarity_unless_it_is_held_to_it(
     gate_lexical: bool, kept: list[int]
 ):
     hits = hits_of({0: [4, 3, 2, 1]}, vector_score=[0.5, 0.2, 0.2, 0.3], lexical_rank=[None, None, 1, 2])
-    step = gates.similar_enough(
-        hits, None, SearchSettings(similarity_threshold=0.3, gate_lexical=gate_lexical)
-    )
+    step = gates.similar_enough(hits, SearchSettings(similarity_threshold=0.3, gate_lexical=gate_lexical))
     assert chunks(step) == kept
     assert step.dropped.get_column("reason")[0] == "cosine 0.2 is below 0.3"
 
 
 def test_weak_hits_are_those_below_a_share_of_the_best_of_their_query():
-    step = gates.strong_enough(hits_of({0: [4, 2, 1.9], 1: [1, 0.5]}), None, SearchSettings(weak_share=0.5))
+    step = gates.strong_enough(hits_of({0: [4, 2, 1.9], 1: [1, 0.5]}), SearchSettings(weak_share=0.5))
     assert step.hits.select("query", "chunk_no").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_documents_keep_their_best_hits_and_threads_one():
     hits = hits_of({0: [5, 4, 3, 2]}, documents=[0, 0, 0, 1], threads=[7, 7, 7, 7])
-    step = collapse.best_of_documents(hits, None, SearchSettings(per_document=2))
+    step = collapse.best_of_documents(hits, SearchSettings(per_document=2))
     assert (chunks(step), into(step)) == ([0, 1, 3], {2: 0})
-    step = collapse.best_of_threads(hits, None, SearchSettings())
+    step = collapse.best_of_threads(hits, SearchSettings())
     assert (chunks(step), into(step)) == ([0], {1: 0, 2: 0, 3: 0})
 
 
@@ -75,7 +77,7 @@ def test_documents_keep_their_best_hits_and_threads_one():
     ],
 )  # fmt: skip
 def test_what_is_the_same_is_shown_once(origins: list[dict[str, Any]], kept: list[int], gone: dict[int, int]):
-    step = collapse.unlike(hits_of({0: [3, 2, 1]}), Facts(origins_=origins), SearchSettings())
+    step = collapse.unlike(with_facts(hits_of({0: [3, 2, 1]}), origins=origins), SearchSettings())
     assert (chunks(step), into(step)) == (kept, gone)
     assert step.hits.get_column("score").is_sorted(descending=True)
 
@@ -93,15 +95,15 @@ def test_the_dial_goes_from_the_best_to_the_most_unlike(diversity: float, order:
 @examples(50)
 @given(st.lists(st.floats(-5, 1e6), min_size=1, max_size=4), st.floats(0, 1))
 def test_relevance_is_laid_over_the_scale_of_likeness_whatever_scores_are(scores: list[float], dial: float):
-    hits = hits_of({0: scores})
-    step = diversified(hits, Facts(vectors_=ALIKE), SearchSettings(diversity=dial))
+    hits = with_facts(hits_of({0: scores}), vectors=ALIKE)
+    step = diversified(hits, SearchSettings(diversity=dial))
     assert sorted(chunks(step)) == sorted(hits.get_column("chunk_no").to_list())
     assert chunks(step)[0] == chunks(Step(hits, hits))[0] or dial == 1
 
 
 def test_scores_of_a_source_are_divided_by_its_best():
-    facts = Facts(source_of={0: "mail", 1: "mail", 2: "notes"})
-    step = pipeline.by_source(hits_of({0: [8, 6, 2]}), facts, SearchSettings())
+    hits = with_facts(hits_of({0: [8, 6, 2]}), source_of={0: "mail", 1: "mail", 2: "notes"})
+    step = pipeline.by_source(hits, SearchSettings())
     assert step.hits.select("chunk_no", "score").rows() == [(0, 1.0), (2, 1.0), (1, 0.75)]
 
 
@@ -117,7 +119,7 @@ def test_a_hit_stands_for_all_that_went_into_it_by_several_steps():
     "changed", [*BUILT_IN_PROFILES.values(), {"collapse_threads": True, "diversity": 0.3}]
 )
 def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]):
-    names = [stage.name for stage in pipeline.stages(SearchSettings.model_validate(changed))]
+    names = [stage.name for stage in stages(SearchSettings.model_validate(changed))]
     places = [pipeline.STAGES.index(name) for name in names]
     if changed.get("aggregation", "off") == "off":
         assert places == sorted(places)
@@ -137,9 +139,11 @@ def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
 ):
     scores, documents, threads = ([row[i] for row in rows] for i in range(3))
     hits = hits_of({0: scores}, documents, threads).drop_nulls("query")
-    facts = Facts(
-        vectors_=np.tile(ALIKE, (5, 1)),
-        origins_=[{}] * len(rows),
+    hits = with_facts(
+        hits.select(pl.exclude("stands_for")),
+        path_of={},
+        vectors=np.tile(ALIKE, (5, 1)),
+        origins=[{}] * len(rows),
         source_of=dict.fromkeys(range(len(rows)), "s"),
     )
     chosen = SearchSettings.model_validate({"rerank": "off", "limit": 5, **changed})
@@ -149,12 +153,12 @@ def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
         assert dropped.get_column("reason").null_count() == 0
         told.append((stage, found.get_column("chunk_no").to_list(), dropped.get_column("chunk_no").to_list()))
 
-    made = pipeline.processed(hits.select(pl.exclude("stands_for")), facts, chosen, note)
+    made = pipeline.through(pipeline.started(hits, note), stages(chosen), chosen, note)
     assert [stage for stage, *_ in told] == [
         "lexical",
         "vector",
         "fused",
-        *(s.name for s in pipeline.stages(chosen)),
+        *(s.name for s in stages(chosen)),
     ]
     gone = [chunk for *_, dropped in told for chunk in dropped]
     assert sorted([*chunks(made), *gone]) == list(range(len(rows)))
