@@ -29,11 +29,7 @@ def mail_assets(
         reading_asset(
             MAIL,
             "mail",
-            {
-                "messages": MESSAGES,
-                "attachments": ATTACHMENTS,
-                "quarantine": QUARANTINE,
-            },
+            {"messages": MESSAGES, "attachments": ATTACHMENTS, "quarantine": QUARANTINE},
             f"{messages.VERSION}-{settings.digest()}",
             lambda sources, partition: messages.read_mail(
                 sources.mails(partition),
@@ -57,11 +53,7 @@ def mail_assets(
             MAIL,
             Stage(
                 "chunk_messages",
-                {
-                    "message_chunks": CHUNKS,
-                    "message_exclusions": EXCLUSIONS,
-                    "slow_queue": SLOW_QUEUE,
-                },
+                {"message_chunks": CHUNKS, "message_exclusions": EXCLUSIONS, "slow_queue": SLOW_QUEUE},
                 ["messages", "message_blocks", "attachments"],
                 f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
                 lambda partition, mails, runs, parts: oversize.fast_chunks(
