@@ -209,7 +209,7 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
         "LEFT JOIN chunk_context x USING (chunk_id)"
     )
     (before,) = built.column(texts)
-    (own,) = built.column(f"{texts} WHERE partition = 'dev.2004-01'")
+    (own,) = built.column(f"{texts} WHERE partition = 'dev/dev.2004-01'")
     with (built.folder / "mail" / "dev" / "dev.2004-01.mbox").open("ab") as archive:
         archive.write(mbox([Mail(990, "One more came to January.", "more")]))
     built.build()

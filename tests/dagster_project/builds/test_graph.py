@@ -88,9 +88,9 @@ def test_every_document_is_exported_and_valid(made_once: Workspace):
 def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Workspace):
     index = json.loads(graph(made_once)["docs/guide/manual.md/index.json"])
     chunks = index["_embedded"]["chunks"]["manual"]
-    assert chunks["count"] == 10
+    assert chunks["count"] == 11
     order = [chunks["baseline_conceptual"], *chunks["stripe_order"]]
-    for count in (1, 4, 10):
+    for count in (1, 4, 11):
         rows = made_once.column(f"SELECT chunk_index FROM stripe('docs:guide/manual.md', {count})")
         assert rows == order[:count]
         shown = run(made_once, "stripe", "--json", "-n", str(count), "manual.md")
@@ -99,12 +99,12 @@ def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Wo
         "SELECT chunk_index FROM stripe('docs:guide/manual.md', 99, kind := 'technical')"
     )
     assert technical == [chunks["baseline_technical"], *chunks["stripe_order_technical"]]
-    assert technical[0] == 9
+    assert technical[0] == 10
 
 
 def test_a_stripe_is_shown_with_its_text(made_once: Workspace):
     shown = run(made_once, "stripe", "-n", "1", "--technical", "docs:guide/manual.md")
-    assert "Manual › Command line  chunk 9, similarity 1.000, code" in shown.output
+    assert "Manual › Command line  chunk 10, similarity 1.000, code" in shown.output
     assert "store put key value" in shown.output
 
 
@@ -117,7 +117,7 @@ def test_a_stripe_is_shown_with_its_text(made_once: Workspace):
 )
 def test_what_has_no_stripe_is_explained(made_once: Workspace, arguments: list[str], message: str):
     shown = run(made_once, "stripe", *arguments)
-    assert shown.exit_code == 2
+    assert shown.exit_code == 3
     assert message in shown.output
 
 

@@ -44,8 +44,8 @@ def test_a_build_ends_while_a_backfill_is_under_way(archives: Workspace, tmp_pat
 
     with archives.instance() as instance:
         done = backfill(archives.settings, instance, tell=meanwhile)
-    assert seen == [["dev.2004-04", "dev.2004-05", "dev.2004-06"]]
-    assert archives.column(partitions) == [*MONTHS, "dev.2004-06"]
+    assert seen == [["dev/dev.2004-04", "dev/dev.2004-05", "dev/dev.2004-06"]]
+    assert archives.column(partitions) == [f"dev/{name}" for name in (*MONTHS, "dev.2004-06")]
     assert (len(done.partitions), done.batches) == (5, 3)
     assert [stage for stage, _ in told].count("search_index") == 1
     outlook = [partition for stage, partition in told if stage == BACKFILL]

@@ -134,7 +134,7 @@ def test_what_goes_and_changes_is_published_as_if_it_had_never_been_otherwise(
     assert built.column("SELECT DISTINCT partition FROM blocks ORDER BY 1") == left
     assert not list(built.settings.root.rglob("dev.2004-02.parquet"))
     with built.instance() as instance:
-        assert sorted(instance.get_dynamic_partitions("partitions")) == left
+        assert sorted(instance.get_dynamic_partitions("mail")) == left
 
 
 def test_all_is_made_anew_once_enough_came(built: Workspace):

@@ -159,7 +159,7 @@ def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, inst
     for table in PARTITIONED:
         for partition in (JANUARY, FEBRUARY, USERS):
             built.lake.path(table, partition).unlink()
-    first, *_, last = instance.get_dynamic_partitions("partitions")
+    first, *_, last = instance.get_dynamic_partitions("mail")
     job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name))
     result = job.execute_in_process(
         instance=instance,
@@ -375,7 +375,7 @@ def test_the_hourly_job_publishes_what_changed(changed: Workspace, instance: dg.
 def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance: dg.DagsterInstance):
     (built.folder / "mail" / "dev" / "dev.2004-02.mbox").unlink()
     sync_partitions(instance, built.plan(), built.lake)
-    assert set(instance.get_dynamic_partitions("partitions")) == {JANUARY, USERS}
+    assert set(instance.get_dynamic_partitions("mail")) == {JANUARY, USERS}
     assert set(built.lake.partitions("messages")) == {JANUARY, USERS}
 
 
