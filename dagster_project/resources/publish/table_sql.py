@@ -41,6 +41,11 @@ def key_of(chunk_id: str) -> str:
     return f"('0x' || left({chunk_id}, 16))::UBIGINT"
 
 
+def _columns(table: str) -> str:
+    """The declared columns: what a view of a table stored by partition adds stays in the lake."""
+    return ", ".join(f'"{name}"' for name in REGISTRY[table].schema.names)
+
+
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lake_names("links"))
 
 WHOLE = {

@@ -117,7 +117,7 @@ def test_a_stripe_is_shown_with_its_text(made_once: Workspace):
 )
 def test_what_has_no_stripe_is_explained(made_once: Workspace, arguments: list[str], message: str):
     shown = run(made_once, "stripe", *arguments)
-    assert shown.exit_code == 2
+    assert shown.exit_code == 3
     assert message in shown.output
 
 
