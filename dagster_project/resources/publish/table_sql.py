@@ -50,7 +50,7 @@ _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lak
 
 WHOLE = {
     **{
-        name: f"SELECT {', '.join(REGISTRY[name].schema.names)} FROM lake_{name}"
+        name: f"SELECT {_columns(name)} FROM lake_{name}"
         for name in (
             "memberships",
             "threads",
