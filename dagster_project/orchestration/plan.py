@@ -39,7 +39,6 @@ NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
 CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
 CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
-
 ANEW = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
 
 

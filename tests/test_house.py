@@ -1,0 +1,129 @@
+"""How large a room, a file and a function may be; what is larger has its reason here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("transforms", "assets", "dagster_project")
+MOST_FILES, MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 20, 400, 60, 6
+
+# Dagster hands each input, resource and configuration to an asset by a parameter of its name, click each option of
+# a command, and the assistants' protocol each argument of a tool: their number is that of the words people may use.
+DECLARED_BY_PARAMETERS = {"asset", "multi_asset", "asset_check", "multi_asset_check", "command", "tool"}
+
+LARGER = {
+    "dagster_project/resources/search/search_index.py": "opening, candidates and description are still one class",
+    "dagster_project/resources/search/hit_table.py:described": "waits for the index to be parted",
+    "dagster_project/resources/search/explain.py:_answer": "waits for the index to be parted",
+    "dagster_project/resources/arrays/hit_rows.py:_written": "waits for the index to be parted",
+    "dagster_project/resources/evaluation/evaluator.py:__init__": "waits for the index to be parted",
+}
+"""Path, or path and function, with the reason why it is larger."""
+
+
+def modules() -> list[Path]:
+    return sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The parameters a caller may fill; 0 where their number is that of declared inputs, options or arguments."""
+    decorators = {ast.unparse(d).partition("(")[0].rpartition(".")[2] for d in function.decorator_list}
+    if decorators & DECLARED_BY_PARAMETERS:
+        return 0
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return len(names) - bool(names and names[0] in ("self", "cls"))
+
+
+def test_a_room_has_few_files():
+    crowded = {
+        name_of(folder): len(files)
+        for folder in {file.parent for file in modules()}
+        if len(files := [f for f in folder.glob("*.py") if f.name != "__init__.py"]) > MOST_FILES
+    }
+    assert crowded == {}
+
+
+@pytest.mark.parametrize("file", modules(), ids=name_of)
+def test_a_file_and_its_functions_are_short(file: Path):
+    path = name_of(file)
+    found = (
+        {path: len(file.read_text().splitlines())} if len(file.read_text().splitlines()) > MOST_LINES else {}
+    )
+    for function in functions(file):
+        assert function.end_lineno is not None
+        lines, count = function.end_lineno - function.lineno + 1, parameters(function)
+        if lines > MOST_FUNCTION_LINES or count > MOST_PARAMETERS:
+            found[f"{path}:{function.name}"] = max(lines, count)
+    assert set(found) <= set(LARGER), found
+
+
+def test_what_may_be_larger_is_still_there():
+    names = {name_of(f) for f in modules()} | {
+        f"{name_of(f)}:{function.name}" for f in modules() for function in functions(f)
+    }
+    assert set(LARGER) <= names
+
+
+@pytest.mark.parametrize("file", modules(), ids=name_of)
+def test_a_module_says_what_belongs_in_it(file: Path):
+    assert ast.get_docstring(ast.parse(file.read_text()))
+
+
+# Packages that an extra brings, or that cost a second to load and that few commands need.
+LAZY = {
+    "torch": "an extra",
+    "sentence_transformers": "an extra",
+    "transformers": "an extra",
+    "huggingface_hub": "an extra",
+    "onnxruntime": "an extra",
+    "google": "an extra",
+    "httpx2": "loaded with the client of the model service",
+    "s3fs": "an extra",
+    "aiohttp": "comes with s3fs",
+    "botocore": "comes with s3fs",
+    "wordllama": "its import loads what only embedding needs",
+    "tokenizers": "its import loads what only embedding and token counts need",
+    "matplotlib": "half a second, for the report alone",
+}
+LAZY_MODULES = {
+    "dagster_project.resources.models.gemini_embedder": "needs the extra gemini",
+    "dagster_project.resources.remotes.http_archives": "loads httpx2, which only a fetch of such a remote needs",
+    "dagster_project.resources.remotes.imap_folders": "loads imapclient, which only a fetch of such a remote needs",
+    "dagster_project.resources.remotes.store_session": "needs the extra s3",
+    "dagster_project.resources.models.gemini_language": "needs the extra gemini",
+    "dagster_project.servers.mcp": "needs the extra mcp",
+    "transforms.operations.plots": "loads matplotlib",
+}
+
+
+def lazy_imports(file: Path) -> Iterator[str]:
+    """What a module imports inside of functions."""
+    for function in functions(file):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield node.module or ""
+
+
+@pytest.mark.parametrize("file", modules(), ids=name_of)
+def test_a_module_imports_at_its_top(file: Path):
+    late = {
+        name for name in lazy_imports(file) if name.partition(".")[0] not in LAZY and name not in LAZY_MODULES
+    }
+    assert late == set()
