@@ -22,7 +22,7 @@ from dagster_project.resources.lake.lake import ParquetLake, StagedFile
 from dagster_project.resources.lake.oversize import slow_partitions
 from dagster_project.resources.lake.parquet_files import is_local, opened
 from dagster_project.resources.system.duckdb_types import nulls
-from dagster_project.resources.system.processes import give_memory_back
+from dagster_project.resources.system.memory import give_memory_back
 
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory; beyond it spills to disk."""

@@ -32,8 +32,8 @@ from dagster_project.resources.publish.version_inputs import (
 )
 from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.system.duckdb_extensions import load_vss
+from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.prefetch import ordered_map
-from dagster_project.resources.system.processes import give_memory_back
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
 from transforms.schemas.registry import GRAPH_TABLES

@@ -37,7 +37,8 @@ from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.disk_space import is_of_full_disk
-from dagster_project.resources.system.processes import give_memory_back, is_left_over
+from dagster_project.resources.system.memory import give_memory_back
+from dagster_project.resources.system.processes import is_left_over
 from transforms.embedding import embedded_text
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import parts_hash

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-
-import pyarrow as pa
 
 _PROCESSES = Path("/proc")
 
@@ -50,10 +47,3 @@ def _parents() -> dict[int, int]:
                 stat.read_text(errors="replace").rpartition(")")[2].split()[1]
             )
     return parents
-
-
-def give_memory_back() -> None:
-    """Return unused memory of this process to the system: gigabytes after millions of texts."""
-    pa.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):  # of the GNU library alone
-        ctypes.CDLL(None).malloc_trim(0)

@@ -52,7 +52,9 @@ def parsed(command: str, arguments: list[str]) -> click.Context:
     if not isinstance(root, click.Group):
         return root.make_context(command, list(arguments))
     name, *rest = arguments
-    return root.commands[name].make_context(name, rest)
+    found = root.get_command(click.Context(root), name)
+    assert found is not None
+    return found.make_context(name, rest)
 
 
 @pytest.mark.parametrize("name", [n for n in UNITS if n.endswith(".service")])

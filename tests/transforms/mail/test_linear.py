@@ -100,9 +100,9 @@ def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, C
     ],
     ids=["line", "marks", "log", "headers", "dashes", "hunks", "names"],
 )
-def test_one_long_body_costs_what_its_size_costs(partition: str):
+def test_one_long_body_costs_what_its_size_costs(repeated: str):
     def seconds_of(size: int) -> float:
-        mail = pa.table({"message_id": ["m"], "body": [partition * (size // len(partition))]})
+        mail = pa.table({"message_id": ["m"], "body": [repeated * (size // len(repeated))]})
         return seconds(lambda: message_blocks(mail, BlockSettings(), threads=1), runs=2)
 
     assert seconds_of(2_000_000) / max(seconds_of(200_000), 5e-3) < ALLOWED
