@@ -220,6 +220,7 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
     assert built.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_path: Path):
     (holding,) = answer(weft(built, "cache", "stats", "--json"))
     assert (holding["model"], holding["dimensions"]) == ("wordllama-l2-supercat-256", 256)
@@ -247,6 +248,7 @@ def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_p
     assert weft(built, "cache", "import", str(built.config)).exit_code == 5
 
 
+@pytest.mark.exhaustive
 def test_an_hours_mail_makes_its_own_part_of_the_vectors_and_leaves_the_others(
     built: Workspace, tmp_path: Path
 ):

@@ -95,6 +95,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return work
 
 
+@pytest.mark.exhaustive
 def test_settings_that_are_used_leave_no_secret_anywhere(trusted: Workspace):
     before = {path for path in trusted.folder.rglob("*") if path.is_file()}
     for command in COMMANDS:

@@ -139,6 +139,7 @@ def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path:
     assert work.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_of_two_builds_at_once_one_builds_and_the_other_says_so_or_finds_nothing_to_do(
     undisturbed: Undisturbed, tmp_path: Path
 ):

@@ -61,6 +61,7 @@ def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
     assert event.asset_materialization.metadata["waiting"].value["slow lane"]["texts"] == 1
 
 
+@pytest.mark.exhaustive
 def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: Workspace, tmp_path: Path):
     result = made.build()
     assert result.slow == (PARTITION,) and not result.plan.stale

@@ -20,6 +20,7 @@ from transforms.errors import WeftError
 BESIDE = {"side_by_side_bytes": 0, "processes": 2}
 
 
+@pytest.mark.exhaustive
 def test_what_is_made_side_by_side_is_what_one_process_makes(
     built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -105,6 +105,7 @@ def test_times_are_those_of_the_version_before_not_of_the_one_that_is_changed(wo
     assert work.sql(since) == seen
 
 
+@pytest.mark.exhaustive
 def test_a_version_that_this_process_reads_is_left_alone(work: Workspace):
     with duckdb.connect(str(spare(work)), read_only=True) as reader:
         assert not published(work, 7)["changed_in_place"]

@@ -87,6 +87,7 @@ def service() -> Iterator[Loopback]:
         yield state
 
 
+@pytest.mark.exhaustive
 def test_a_server_answers_while_a_search_waits_for_its_model(
     service: Loopback, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
