@@ -28,8 +28,6 @@ from dagster_project.resources.search.saved_searches import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_partitions import SeenPartitions, partitions_in_lake
-from dagster_project.resources.system.backlog import Backlog
-from dagster_project.resources.system.locks import lane_lock
 from transforms.embedding import context_sentences
 from transforms.retrieval import bm25
 from transforms.schemas.registry import lake_tables
@@ -56,11 +54,6 @@ def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
 def make_seen_partitions(settings: Settings) -> SeenPartitions:
     """Since when partitions have waited."""
     return SeenPartitions(settings.root / "cache" / "seen.json")
-
-
-def make_backlog(settings: Settings) -> Backlog:
-    """What a backfill has taken on."""
-    return Backlog(lane_lock(settings.root, "backfill"), settings.root / "cache" / "backlog.json")
 
 
 def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
@@ -119,6 +112,17 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     )
 
 
+def sweep(settings: Settings) -> int:
+    """Delete the unfinished files of processes that are gone; their number."""
+    lake = make_lake(settings)
+    return (
+        lake.sweep()
+        + make_sources(settings).sweep()
+        + make_embedding_cache(settings).sweep()
+        + make_publisher(settings, lake).sweep()
+    )
+
+
 def make_graph_exporter(settings: Settings) -> FileGraphExporter:
     """The exporter of the graph of documents."""
     return FileGraphExporter(settings.graph_folder)
@@ -138,7 +142,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "embedding_cache": make_embedding_cache(settings),
         "language_model": make_sentence_writer(settings, budget),
         "answer_cache": make_answer_cache(settings),
-        "publisher": PartitionPublisher(make_publisher(settings, lake), sources, make_backlog(settings)),
+        "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": open_versions(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),

@@ -8,32 +8,26 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.run_status import lost_runs_sensor
-from dagster_project.orchestration.schedules import (
-    backfill_job,
-    hourly_schedule,
-    refresh_all_job,
-    slow_lane_job,
-    slow_lane_sensor,
-)
+from dagster_project.orchestration.alert_sensors import failed_runs_sensor, warnings_sensor
+from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
+from dagster_project.orchestration.schedules import following_sensor, hourly_schedule, whole_lake_sensor
 from dagster_project.orchestration.vault_sensor import vault_sensor
 
 
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """The definitions for `settings`; `resources` replaces resources by name."""
-    refresh, slow_lane, backfill = refresh_all_job(settings), slow_lane_job(settings), backfill_job(settings)
-    jobs = [refresh, slow_lane, backfill]
+    assets = asset_definitions(settings, resources)
+    alerts = [failed_runs_sensor(settings), warnings_sensor(settings)] if settings.alerts.is_set else []
     triggers = dg.Definitions(
-        jobs=jobs,
-        schedules=[hourly_schedule(settings)],
+        schedules=[hourly_schedule(settings, assets.resolve_implicit_global_asset_job_def().name)],
         sensors=[
             vault_sensor(settings),
-            slow_lane_sensor(settings, refresh, slow_lane),
-            *([lost_runs_sensor(settings, jobs)] if settings.alerts.is_set else []),
+            following_sensor(settings),
+            whole_lake_sensor([dg.AssetKey(name) for name in sorted(whole_tables(settings))]),
+            *alerts,
         ],
     )
-    return dg.Definitions.merge(asset_definitions(settings, resources), triggers)
+    return dg.Definitions.merge(assets, triggers)
 
 
 @dg.definitions

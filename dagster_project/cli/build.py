@@ -53,21 +53,23 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
 @click.argument("sources", nargs=-1)
 @CONFIG
 @JSON
-@QUIET
 @explained
-def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool) -> None:
-    """Build the archives of SOURCES, or of all sources, in batches, and publish once at the end.
+def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.
 
-    Other builds wait for at most one batch. After an interruption, the same command resumes.
+    One publish follows at the end. Without a daemon, `weft build` does the same in this terminal.
     """
     settings = load_settings(config)
-    with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
-        result = run_backfill(settings, instance, sources, tell=view.step)
+    with open_instance(settings) as instance:
+        asked = run_backfill(settings, instance, sources)
     if as_json:
-        click.echo(json.dumps(result.as_json()))
-    elif not quiet:
-        view.backfill_summary(result)
-    _exit_with_faults(result.build.faults(), SourceError)
+        click.echo(json.dumps(asked.as_json()))
+    elif asked.backfill:
+        click.echo(
+            f"Backfill {asked.backfill} of {len(asked.partitions)} partitions: see Runs > Backfills in Dagster's UI"
+        )
+    else:
+        click.echo("Nothing is stale.")
 
 
 @click.command()

@@ -9,7 +9,6 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +19,7 @@ import click
 import duckdb
 from rich.text import Text
 
-from assets.partitions import SLOW, SOURCE_TYPES
+from assets.partitions import SOURCE_TYPES
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.safe_console import terminal
 from dagster_project.composition import (
@@ -32,16 +31,12 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
-from dagster_project.orchestration.names import BACKFILL
-from dagster_project.orchestration.outcomes import BUILD, WORKS
-from dagster_project.orchestration.recovery import mark, started_at
-from dagster_project.orchestration.schedules import MAX_RUNTIME_SECONDS
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.search.index_faults import damage_of
 from dagster_project.resources.system.duckdb_extensions import load_vss
-from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
+from dagster_project.resources.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
 
 State = Literal["ok", "warning", "fault"]
@@ -177,24 +172,11 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 def _work(settings: Settings) -> Iterator[Finding]:
     """Work that runs, and work that was interrupted."""
-    root = settings.root
-    locks = {BUILD: root / BUILD_LOCK, **{lane: lane_lock(root, lane) for lane in (SLOW.name, BACKFILL)}}
-    for work, lock in locks.items():
-        if not mark(root, work).exists():
-            continue
-        started = started_at(mark(root, work))
-        named = f"the {WORKS[work]} of {started or 'an unknown time'}"
-        if not is_held(lock):
-            yield Finding("work", "warning", f"{named} was ended before it was done", "weft build")
-        elif work == BUILD and started and _age(started) > timedelta(seconds=MAX_RUNTIME_SECONDS):
-            remedy = "end its process if it hangs: the next build goes on from what it made"
-            yield Finding("work", "warning", f"{named} is still going on", remedy)
+    for run_id, lives in runs_of(settings.root).items():
+        if lives:
+            yield Finding("work", "ok", f"run {run_id[:8]} is going on")
         else:
-            yield Finding("work", "ok", f"{named} is going on")
-
-
-def _age(started: str) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(started)
+            yield Finding("work", "warning", f"run {run_id[:8]} was ended before it was done", "weft build")
 
 
 def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[Finding]:

@@ -13,8 +13,8 @@ import click
 from dagster_project.cli.options import CONFIG, explained
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
-from dagster_project.orchestration.instance import instance_home, open_instance
-from dagster_project.orchestration.plan import add_partitions
+from dagster_project.orchestration.instance import instance_home, open_instance, workspace
+from dagster_project.orchestration.partitions import add_partitions
 
 
 @click.command()
@@ -32,7 +32,7 @@ def ui(config: Path | None, port: int) -> None:
         CONFIG_VARIABLE: str(config_path(config).resolve()),
     }
     guarded = [sys.executable, "-m", "dagster_project.servers.guarded_ui", "dev"]
-    command = [*guarded, "-m", "dagster_project.definitions", "-h", "127.0.0.1"]
+    command = [*guarded, "-w", str(workspace(settings)), "-h", "127.0.0.1"]
     # Dagster ends its own processes by SIGINT; in a session of its own no terminal does.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
     sys.exit(subprocess.run([*command, "-p", str(port)], env=environment, start_new_session=True).returncode)

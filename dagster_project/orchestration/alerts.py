@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+
 from dagster_project.orchestration.outcomes import FailedCheck, Interrupted
 from dagster_project.resources.remotes.webhook import post
 from transforms.errors import BusyError, WeftError
@@ -57,12 +59,15 @@ def alert_sources(settings: AlertSettings, root: Path, sources: Iterable[str]) -
 def alert_interrupted(settings: AlertSettings, root: Path, found: Iterable[Interrupted]) -> None:
     """Send an alert for each piece of work that was killed before it was done, as its successor finds it."""
     for left in found:
-        send(settings, _payload("build_interrupted", root, work=left.work, begun=left.begun, runs=left.runs))
+        send(
+            settings, _payload("run_interrupted", root, run_id=left.run, begun=left.begun, tables=left.tables)
+        )
 
 
-def alert_lost_run(settings: AlertSettings, root: Path, job: str, run_id: str) -> None:
-    """Send an alert for a run that Dagster ended, or whose process is gone."""
-    send(settings, _payload("run_lost", root, job=job, run_id=run_id))
+def alert_run(settings: AlertSettings, root: Path, run: dg.DagsterRun, step: str | None) -> None:
+    """Send an alert for a run of Dagster's that failed in `step`, or that was ended from outside."""
+    facts = {"job": run.job_name, "run_id": run.run_id, "step": step}
+    send(settings, _payload("run_failed" if step else "run_lost", root, **facts))
 
 
 def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _TIMEOUT_SECONDS) -> list[str]:

@@ -13,6 +13,7 @@ from assets.documents import document_assets
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
 from assets.mail import mail_assets, slow_assets
+from assets.partitions import CONTEXT_TABLES, GRAPH
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.readiness import readiness_asset
 from assets.relations import (
@@ -107,3 +108,15 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
             readiness_asset(settings.operations),
             *context_assets(settings.context, PackagedTokenCounter()),
         )
+
+
+def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
+    """The tables over the whole lake in order: those before the graph's partitions, and those made of these."""
+    before: list[str] = []
+    after: list[str] = []
+    for definition in make_assets(settings):
+        needed = {key.path[-1] for key in definition.dependency_keys}
+        own = [key.path[-1] for key in definition.keys]
+        if definition.partitions_def is None and not set(own) & set(CONTEXT_TABLES):
+            (after if needed & {*GRAPH.tables, *after} else before).extend(own)
+    return before, after

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,29 +12,38 @@ import dagster as dg
 from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
-from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SOURCE_TYPES
+from assets.partitions import SOURCE_TYPES
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
-from dagster_project.composition import make_resources
+from dagster_project.composition import make_lake, make_resources
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.asset_graph import make_assets, make_evaluation_assets, make_fetch_assets
+from dagster_project.orchestration.asset_graph import (
+    around_graph,
+    make_assets,
+    make_evaluation_assets,
+    make_fetch_assets,
+)
+from dagster_project.orchestration.conditions import whole_lake_condition
+from dagster_project.orchestration.freshness import freshness_check
 from dagster_project.orchestration.names import (
-    CONTEXT,
     EVALUATE,
     FETCH,
-    LANE_TAG,
-    LATER,
-    PUBLISH,
+    FETCH_TAG,
     REPORT,
+    REPORT_ASSET,
     SCOPE_TAG,
     SEARCH,
-    refresh_job,
+    WHOLE,
 )
+from dagster_project.orchestration.runs import held_by_run
+from dagster_project.resources.lake.io_manager import LakeIOManager
 
-_REFRESHES = "Read, parse and chunk {}, for the partitions of the run."
-_REFRESHES_SLOW = "Cut and count what of mail waits for the slow lane, for the partitions of the run."
-_REFRESHES_GRAPH = "Classify and order the embedded chunks of documents, for the partitions of the run."
+
+def whole_tables(settings: Settings) -> set[str]:
+    """The assets over the whole lake that a refresh makes, the report with them."""
+    before, after = around_graph(settings)
+    return {*before, *after, REPORT_ASSET}
 
 
 def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
@@ -48,54 +58,42 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     ]
     return dg.Definitions(
         assets=_with_code_references([_with_owners(definition, settings) for definition in assets]),
-        asset_checks=[publish_checks(settings.embedding)],
-        jobs=_jobs(settings, fetches=bool(fetching)),
-        resources={**make_resources(settings), **(resources or {})},
+        asset_checks=[publish_checks(settings.embedding), freshness_check(settings)],
+        jobs=_jobs(fetches=bool(fetching)),
+        resources={**make_resources(settings), "io_manager": _lake(settings), **(resources or {})},
         executor=dg.in_process_executor,
     )
 
 
-def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
-    """One job for each thing that people do with a part of the assets; publishing takes what no other job does."""
-    source_types = (*SOURCE_TYPES, SLOW, GRAPH) if settings.graph.enabled else (*SOURCE_TYPES, SLOW)
+def _lake(settings: Settings) -> dg.IOManagerDefinition:
+    """The way into the lake, with the run's locks held as long as the run lasts."""
+    whole = whole_tables(settings)
+
+    def opened(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
+        with held_by_run(context, settings.root, whole):
+            yield LakeIOManager(make_lake(settings))
+
+    return dg.IOManagerDefinition(resource_fn=contextlib.contextmanager(opened))  # type: ignore[arg-type]
+
+
+def _jobs(*, fetches: bool) -> list[Any]:
+    """A job for each thing that is no part of a refresh; what a refresh makes runs by asset selection."""
     parts = {
-        FETCH: (dg.AssetSelection.groups(fetch.GROUP), "Bring what is new in the remotes of the sources."),
-        REPORT: (
-            dg.AssetSelection.groups(operations.GROUP),
-            "Draw how fast, how late and how large everything is.",
-        ),
-        CONTEXT: (
-            dg.AssetSelection.assets(*CONTEXT_TABLES),
-            "Search the published index with every conversation and put its context together.",
-        ),
-        EVALUATE: (
-            dg.AssetSelection.groups(GROUP),
-            "Measure the published index with the configured queries.",
-        ),
-        SEARCH: (
-            dg.AssetSelection.groups(SEARCH_GROUP),
-            "Search the published index for the queries of the run's configuration.",
-        ),
+        REPORT: (operations.GROUP, "Draw how fast, how late and how large everything is."),
+        EVALUATE: (GROUP, "Measure the published index with the configured queries."),
+        SEARCH: (SEARCH_GROUP, "Search the published index for the queries of the run's configuration."),
     }
-    for source_type in source_types:
-        others = {SLOW.name: _REFRESHES_SLOW, GRAPH.name: _REFRESHES_GRAPH}
-        told = others.get(source_type.name, _REFRESHES.format(source_type.name))
-        parts[refresh_job(source_type.name)] = (dg.AssetSelection.assets(*source_type.tables), told)
-    published: dg.AssetSelection = dg.AssetSelection.all()
-    for selection, _ in parts.values():
-        published = published - selection
-    parts[PUBLISH] = (published, "Relate, embed, check and publish what the partitions hold.")
-    if not fetches:
-        del parts[FETCH]
+    if fetches:
+        parts[FETCH] = (fetch.GROUP, "Bring what is new in the remotes of the sources.")
     return [
         dg.define_asset_job(
             name,
-            selection=selection,
-            description=told,
+            selection=dg.AssetSelection.groups(group),
+            description=description,
             executor_def=dg.in_process_executor,
-            tags={LANE_TAG: SLOW.name, **LATER} if name == refresh_job(SLOW.name) else None,
+            tags={FETCH_TAG: "all"} if name == FETCH else None,
         )
-        for name, (selection, told) in parts.items()
+        for name, (group, description) in parts.items()
     ]
 
 
@@ -121,10 +119,15 @@ def _with_fetch_deps(definition: dg.AssetsDefinition, settings: Settings) -> dg.
 
 def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
     """`definition` with who answers for it, and a tag that tells what has partitions from what is made as a whole."""
-    scope = "whole" if definition.partitions_def is None else "partition"
+    scope = WHOLE if definition.partitions_def is None else "partition"
+    condition = (
+        whole_lake_condition() if {k.path[-1] for k in definition.keys} & whole_tables(settings) else None
+    )
     return definition.map_asset_specs(
         lambda spec: spec.replace_attributes(
-            owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
+            owners=list(settings.operations.owners),
+            tags={**spec.tags, SCOPE_TAG: scope},
+            automation_condition=condition,
         )
     )
 

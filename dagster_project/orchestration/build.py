@@ -1,11 +1,11 @@
-"""Running what changed: the work behind `weft build` and the hourly schedule."""
+"""Running what changed in this process: the work behind `weft build`."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -13,49 +13,45 @@ import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
-from dagster_project.composition import (
-    make_backlog,
-    make_lake,
-    make_publisher,
-    make_seen_partitions,
-    make_sources,
-)
+from dagster_project.composition import make_lake, make_publisher, make_seen_partitions, make_sources, sweep
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.alerts import alert_checks, alert_fetches, alert_sources, alerting
-from dagster_project.orchestration.asset_graph import make_assets
+from dagster_project.orchestration.alerts import (
+    alert_checks,
+    alert_fetches,
+    alert_interrupted,
+    alert_sources,
+    alerting,
+)
+from dagster_project.orchestration.asset_graph import around_graph, make_assets
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.fetch import fetch_sources
-from dagster_project.orchestration.freshness import note_unchanged
-from dagster_project.orchestration.job_execution import run_job
-from dagster_project.orchestration.names import CONTEXT, LANE_TAG, PUBLISH, REPORT, ROOT_TAG
-from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, Interrupted
-from dagster_project.orchestration.plan import (
-    Plan,
-    context_is_right,
-    make_plan,
-    stale_graph,
-    stale_slow,
-    sync_partitions,
-)
-from dagster_project.orchestration.recovery import build_in_progress, clock_behind, lane_in_progress
+from dagster_project.orchestration.names import REFRESH_TAG
+from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
+from dagster_project.orchestration.partitions import sync_partitions
+from dagster_project.orchestration.plan import Plan, context_is_right, make_plan, stale_graph, stale_slow
+from dagster_project.orchestration.retention import prune_runs
+from dagster_project.orchestration.runs import close_dead_runs, partitions_under_way, run_here
+from dagster_project.orchestration.work import Work
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.system.disk_space import is_of_full_disk, may_be_written, require_writable
 from dagster_project.resources.system.disk_watch import translate_disk_faults
-from dagster_project.resources.system.locks import only_build, only_lane, turn
-from transforms.errors import BusyError, LakeDamageError, WeftError
+from dagster_project.resources.system.locks import only_build
+from transforms.errors import LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""Between this machine and that of a network disk."""
+Tell = Callable[[str, str | None, int], None]
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """Whether a build fetches first, makes what waits for the slow lane, and reads every byte of the lake first."""
+    """Whether a build fetches first, and reads every byte of the lake first."""
 
     fetch: bool = True
-    slow: bool = True
     verify: bool = False
 
 
@@ -67,35 +63,40 @@ def build(
     instance: dg.DagsterInstance,
     options: BuildOptions = DEFAULT,
     *,
-    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+    tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
-    Runs the same jobs as the Dagster UI, in this process, and none if nothing changed. Other builds may begin
-    while this one works off the slow lane, which it publishes last. If a remote fails, the build uses what it fetched
+    Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
+    Very long texts are made and published last. If a remote fails, the build uses what it fetched
     earlier, and `fetched` of the result has the fault. If a source cannot be read, the index keeps what it has of it,
     and `broken` of the plan has the fault; SourceError if none can be read. Files of the lake that are corrupt
     inside are found by `options.verify`, or when a step fails for no reason of its own, and rebuilt. Raises BusyError
     while another build of the same storage runs, and WeftError when a run fails, with the step and the reason.
-    Failures and warning checks are sent to `[alerts]`.
+    Runs of Dagster that work on the same lake are waited for. Failures and warning checks are sent to `[alerts]`.
     """
     start = time.monotonic()
-    progress, behind = CountedProgress(tell), clock_behind(settings)
-    with alerting(settings.alerts, settings.root), translate_disk_faults(settings.root):
-        with only_build(settings.root), build_in_progress(settings, instance) as interrupted:
-            fetched = fetch_sources(settings, instance, tell=tell) if options.fetch else {}
-            spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
-            result = _build_of_whole_files(settings, instance, progress, on_plan, spoiled)
-        if options.slow:
-            result = _with_slow_lane(settings, instance, progress, result)
-    seconds = time.monotonic() - start
+    behind = clock_behind(settings)
+    with (
+        alerting(settings.alerts, settings.root),
+        translate_disk_faults(settings.root),
+        only_build(settings.root),
+    ):
+        sweep(settings)
+        interrupted = close_dead_runs(instance, settings.root)
+        alert_interrupted(settings.alerts, settings.root, interrupted)
+        work = _Build(settings, instance, CountedProgress(tell))
+        fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
+        spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
+        result = work.with_slow_texts(work.of_whole_files(on_plan, spoiled))
+        prune_runs(instance, settings.operations.keep_runs_days)
     result = replace(
         result,
         fetched=fetched,
-        stages=_timings(progress),
-        seconds=seconds,
-        interrupted=(*interrupted, *result.interrupted),
+        stages=work.timings(),
+        seconds=time.monotonic() - start,
+        interrupted=interrupted,
         clock_behind=behind,
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
@@ -108,11 +109,8 @@ def fetch_only(
     settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()
 ) -> dict[str, FetchOutcome]:
     """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
-    with (
-        translate_disk_faults(settings.root),
-        only_build(settings.root),
-        build_in_progress(settings, instance),
-    ):
+    with translate_disk_faults(settings.root), only_build(settings.root):
+        close_dead_runs(instance, settings.root)
         return fetch_sources(settings, instance, names)
 
 
@@ -120,7 +118,7 @@ def make_texts(
     settings: Settings,
     instance: dg.DagsterInstance,
     *,
-    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+    tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> None:
     """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
@@ -131,182 +129,158 @@ def make_texts(
         if make_plan(settings, make_sources(settings), make_lake(settings)).publish:
             require_writable(settings.root, settings.root)
         return
-    with (
-        translate_disk_faults(settings.root),
-        only_build(settings.root),
-        build_in_progress(settings, instance),
-    ):
+    with translate_disk_faults(settings.root), only_build(settings.root):
+        close_dead_runs(instance, settings.root)
+        work = _Build(settings, instance, CountedProgress(tell))
         plan = planned(settings, instance)
         on_plan(plan)
         if plan.publish:
-            definitions = asset_definitions(settings, {"progress": CountedProgress(tell)})
-            tags = {ROOT_TAG: str(settings.root)}
-            make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, tags)
-            _make_whole(settings, instance, plan, definitions, [], only_texts=True)
+            work.make_partitions(plan.stale, SOURCE_TYPES)
+            before, _ = around_graph(settings)
+            assets = make_assets(settings)
+            needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
+            names = {key.path[-1] for made in assets if made.keys & needed for key in made.keys}
+            work.make_whole([table for table in before if table in names])
 
 
-def make_slow(
-    settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress
-) -> tuple[tuple[str, ...], tuple[Interrupted, ...]]:
-    """Make what waits for the slow lane, beside builds; the partitions that were made, and what was left by killed work.
-
-    BusyError if another process is at it.
-    """
-    with only_lane(settings.root, SLOW.name), lane_in_progress(settings, instance, SLOW.name) as interrupted:
-        waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
-        definitions = asset_definitions(settings, {"progress": progress})
-        tags = {ROOT_TAG: str(settings.root), LANE_TAG: SLOW.name}
-        make_partitions(definitions, instance, waiting, [SLOW], tags)
-        return tuple(sorted(waiting)), interrupted
-
-
-def publish_slow_lane(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    *,
-    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
-) -> BuildResult:
-    """Make what waits for the slow lane and publish it, as the end of `build` does; it raises as that."""
-    start, progress = time.monotonic(), CountedProgress(tell)
-    with alerting(settings.alerts, settings.root):
-        nothing = BuildResult(Plan((), {}, (), False), None, 0.0)
-        result = _with_slow_lane(settings, instance, progress, nothing)
-    alert_checks(settings.alerts, settings.root, result.failed_checks)
-    return replace(result, stages=_timings(progress), seconds=time.monotonic() - start)
-
-
-def publish_all(settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress) -> BuildResult:
-    """What `build` does without fetching, once a build that is running has ended."""
-    with turn(settings.root):
-        result = _build(settings, instance, progress)
-    result = _with_slow_lane(settings, instance, progress, result)
-    return replace(result, stages=_timings(progress))
-
-
-def _with_slow_lane(
-    settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress, result: BuildResult
-) -> BuildResult:
-    """`result` with what the slow lane made and published, if something waited and no other process makes it."""
-    with contextlib.suppress(BusyError):
-        made, interrupted = make_slow(settings, instance, progress)
-        result = replace(result, interrupted=(*result.interrupted, *interrupted))
-        if made:
-            with turn(settings.root):
-                later = _build(settings, instance, progress)
-            first, figures = result.embedding, dict(later.embedding)
-            figures |= {k: first[k] + figures.get(k, 0) for k in _ADDED_UP if k in first and figures}
-            return replace(
-                result,
-                slow=(*result.slow, *made),
-                published=later.published or result.published,
-                embedding=figures or result.embedding,
-                failed_checks=later.failed_checks or result.failed_checks,
-            )
-    return result
-
-
-def _build_of_whole_files(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    progress: CountedProgress,
-    on_plan: Callable[[Plan], None],
-    spoiled: Mapping[str, str],
-) -> BuildResult:
-    """`_build`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""
-    try:
-        return _build(settings, instance, progress, on_plan, spoiled)
-    except WeftError as fault:
-        if type(fault) not in (WeftError, LakeDamageError) or is_of_full_disk(fault):
-            raise
-        found = make_lake(settings).discard_corrupt()
-        if not found:
-            raise
-    return _build(settings, instance, progress, on_plan, {**spoiled, **found})
-
-
-def _build(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    progress: CountedProgress,
-    on_plan: Callable[[Plan], None] = lambda plan: None,
-    spoiled: Mapping[str, str] = MappingProxyType({}),
-) -> BuildResult:
-    """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
-    start = time.monotonic()
-    plan = planned(settings, instance)
-    plan = replace(plan, damaged={**plan.damaged, **spoiled})
-    on_plan(plan)
-    if plan.is_empty:
-        note_unchanged(settings, instance)
-        return BuildResult(plan, None, time.monotonic() - start)
-    published: dict[str, Any] | None = None
-    figures: dict[str, Any] = {}
-    failed: list[FailedCheck] = []
-    slow: tuple[str, ...] = ()
-    if plan.publish or plan.stale:
-        tags = {ROOT_TAG: str(settings.root)}
-        definitions = asset_definitions(settings, {"progress": progress})
-        stale = [partition for partition in plan.partitions if partition.key in plan.stale]
-        with workers_for(settings, instance, progress, stale) as workers:
-            make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, tags, workers)
-            if plan.publish:
-                slow = _make_small(settings, instance, plan, definitions, workers)
-    if plan.publish:
-        made = _make_whole(settings, instance, plan, definitions, failed)
-        published = made["search_index"]
-        progress.step("search_index", None, sum(v for k, v in published.items() if k.startswith("rows_")))
-        figures = _figures(made["embeddings"])
-    _find_context(settings, instance, plan, progress)
-    seconds = time.monotonic() - start
-    return BuildResult(plan, published, seconds, embedding=figures, failed_checks=tuple(failed), slow=slow)
-
-
-def _timings(progress: CountedProgress) -> dict[str, dict[str, float]]:
-    return {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
-
-
-def _find_context(
-    settings: Settings, instance: dg.DagsterInstance, plan: Plan, progress: CountedProgress
-) -> None:
-    """Ask the published index with every conversation, unless what they found is of that version already."""
-    lake = make_lake(settings)
-    if context_is_right(settings, plan.partitions, lake):
-        return
-    job = asset_definitions(settings, {"progress": progress}).resolve_job_def(CONTEXT)
-    run_job(job, instance, CONTEXT_TABLES, {ROOT_TAG: str(settings.root)})
-    footer = lake.footer(CONTEXT_TABLES[-1])
-    progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
+def clock_behind(settings: Settings) -> timedelta | None:
+    """How far the clock is behind the last publish; None if it is not, give or take a minute."""
+    current = make_publisher(settings, make_lake(settings)).current()
+    if current is None:
+        return None
+    behind = timedelta(seconds=round(current.stat().st_mtime - time.time()))
+    return behind if behind > _CLOCKS_DIFFER else None
 
 
 def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
-    """What has to run."""
+    """What has to run; Dagster knows its partitions afterwards. What runs or backfills under way make is left to them."""
     lake = make_lake(settings)
-    plan = make_plan(settings, make_sources(settings), lake, make_backlog(settings).remaining())
+    plan = make_plan(settings, make_sources(settings), lake, partitions_under_way(instance))
     make_seen_partitions(settings).note(plan.partitions, lake)
-    sync_partitions(instance, plan, lake)
+    sync_partitions(instance, plan)
     return plan
 
 
-def _make_small(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    plan: Plan,
-    definitions: dg.Definitions,
-    workers: Workers | None,
-) -> tuple[str, ...]:
-    """Make what waits for the slow lane, if all of it is little; the partitions that were made."""
-    lake = make_lake(settings)
-    waiting = stale_slow(settings, plan.partitions, lake)
-    if not waiting or waiting_bytes(lake, waiting) > _slow_at_once(
-        settings, plan, make_publisher(settings, lake)
-    ):
-        return ()
-    with contextlib.suppress(BusyError), only_lane(settings.root, SLOW.name):
+class _Build:
+    """The runs of one build."""
+
+    def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress):
+        self.settings, self.instance, self.progress = settings, instance, progress
+        self.definitions = asset_definitions(settings, {"progress": progress})
+        self.tags = {REFRESH_TAG: datetime.now(UTC).isoformat(timespec="seconds")}
+        self.failed: list[FailedCheck] = []
+
+    def timings(self) -> dict[str, dict[str, float]]:
+        """Rows and seconds of each stage."""
+        progress = self.progress
+        return {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
+
+    def of_whole_files(self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]) -> BuildResult:
+        """`run`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""
+        try:
+            return self.run(on_plan, spoiled)
+        except WeftError as fault:
+            if type(fault) not in (WeftError, LakeDamageError) or is_of_full_disk(fault):
+                raise
+            found = make_lake(self.settings).discard_corrupt()
+            if not found:
+                raise
+        return self.run(on_plan, {**spoiled, **found})
+
+    def run(
+        self,
+        on_plan: Callable[[Plan], None] = lambda plan: None,
+        spoiled: Mapping[str, str] = MappingProxyType({}),
+    ) -> BuildResult:
+        """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
+        start = time.monotonic()
+        settings, instance = self.settings, self.instance
+        plan = planned(settings, instance)
+        plan = replace(plan, damaged={**plan.damaged, **spoiled})
+        on_plan(plan)
+        published: dict[str, Any] | None = None
+        figures: dict[str, Any] = {}
+        slow: tuple[str, ...] = ()
+        if plan.publish or plan.stale:
+            stale = [partition for partition in plan.partitions if partition.key in plan.stale]
+            with workers_for(settings, instance, self.progress, stale) as workers:
+                self.make_partitions(plan.stale, SOURCE_TYPES, workers)
+                if plan.publish:
+                    slow = self._make_short_slow(plan, workers)
+        if plan.publish:
+            made = self._make_lake(plan)
+            published = made["search_index"]
+            rows = sum(v for k, v in published.items() if k.startswith("rows_"))
+            self.progress.step("search_index", None, rows)
+            figures = _figures(made["embeddings"])
+        self._find_context(plan)
+        seconds = time.monotonic() - start
+        return BuildResult(
+            plan, published, seconds, embedding=figures, failed_checks=tuple(self.failed), slow=slow
+        )
+
+    def with_slow_texts(self, result: BuildResult) -> BuildResult:
+        """`result` with the very long texts that waited, made and published."""
+        waiting = stale_slow(self.settings, make_sources(self.settings).discover(), make_lake(self.settings))
+        if not waiting:
+            return result
+        self.make_partitions(waiting, [SLOW])
+        later = self.run()
+        first, figures = result.embedding, dict(later.embedding)
+        figures |= {k: first[k] + figures.get(k, 0) for k in _ADDED_UP if k in first and figures}
+        return replace(
+            result,
+            slow=(*result.slow, *sorted(waiting)),
+            published=later.published or result.published,
+            embedding=figures or result.embedding,
+            failed_checks=later.failed_checks or result.failed_checks,
+        )
+
+    def make_partitions(
+        self,
+        stale: Mapping[str, tuple[str, ...]],
+        source_types: Sequence[Any],
+        workers: Workers | None = None,
+    ) -> None:
+        """Make the stale tables of partitions, in the processes of `workers` if there are any."""
+        make_partitions(self.definitions, self.instance, stale, source_types, self.tags, workers)
+
+    def make_whole(self, tables: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Make tables over the whole lake; their metadata by table."""
+        result = run_here(self.definitions, self.instance, Work(tuple(tables)), self.tags)
+        self.failed.extend(_failed_checks(result))
+        events = (e.materialization for e in result.get_asset_materialization_events())
+        return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
+
+    def _make_lake(self, plan: Plan) -> dict[str, dict[str, Any]]:
+        """Everything over the whole lake, with the graph's partitions in between if there is a graph."""
+        before, after = around_graph(self.settings)
+        if not self.settings.graph.enabled:
+            return self.make_whole([*before, *after])
+        made = self.make_whole(before)
+        self.make_partitions(stale_graph(self.settings, plan.partitions, make_lake(self.settings)), [GRAPH])
+        return made | self.make_whole(after)
+
+    def _make_short_slow(self, plan: Plan, workers: Workers | None) -> tuple[str, ...]:
+        """Make the very long texts that wait, if all of them are little; the partitions that were made."""
+        lake = make_lake(self.settings)
+        waiting = stale_slow(self.settings, plan.partitions, lake)
+        publisher = make_publisher(self.settings, lake)
+        if not waiting or waiting_bytes(lake, waiting) > _slow_at_once(self.settings, plan, publisher):
+            return ()
         if workers:
-            _widen_pool(instance, SLOW_POOL, workers.count)
-        make_partitions(definitions, instance, waiting, [SLOW], {ROOT_TAG: str(settings.root)}, workers)
+            _widen_pool(self.instance, SLOW_POOL, workers.count)
+        self.make_partitions(waiting, [SLOW], workers)
         return tuple(sorted(waiting))
-    return ()
+
+    def _find_context(self, plan: Plan) -> None:
+        """Ask the published index with every conversation, unless what they found is of that version already."""
+        lake = make_lake(self.settings)
+        if context_is_right(self.settings, plan.partitions, lake):
+            return
+        run_here(self.definitions, self.instance, Work(CONTEXT_TABLES), self.tags)
+        footer = lake.footer(CONTEXT_TABLES[-1])
+        self.progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
 
 
 def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
@@ -317,7 +291,7 @@ def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
 
 
 def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
-    """Bytes of text that may wait for the slow lane and are made before publishing nevertheless."""
+    """Bytes of text that may wait and are made before publishing nevertheless."""
     limits, current = settings.operations, publisher.current()
     if current and publisher.fits_settings():
         return max(limits.slow_at_once_bytes, limits.slow_at_once_share * current.stat().st_size)
@@ -327,72 +301,12 @@ def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) ->
     )
 
 
-def _make_whole(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    plan: Plan,
-    definitions: dg.Definitions,
-    failed: list[FailedCheck],
-    *,
-    only_texts: bool = False,
-) -> dict[str, dict[str, Any]]:
-    """Make what is over the whole lake; its metadata by table.
-
-    Checks that only warn and did not pass are added to `failed`.
-    With `only_texts` no more is made than what texts to embed are made of, which costs nothing.
-    """
-    of_lake = {ROOT_TAG: str(settings.root)}
-
-    def make_whole(tables: Sequence[str]) -> dict[str, dict[str, Any]]:
-        result = run_job(definitions.resolve_job_def(PUBLISH), instance, tables, of_lake)
-        failed.extend(_failed_checks(result))
-        events = (e.materialization for e in result.get_asset_materialization_events())
-        return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
-
-    before, after = _around_graph(settings)
-    if only_texts:
-        assets = make_assets(settings)
-        needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
-        names = {key.path[-1] for made in assets if made.keys & needed for key in made.keys}
-        return make_whole([table for table in before if table in names])
-    if not settings.graph.enabled:
-        return make_whole([*before, *after])
-    made = make_whole(before)
-    stale = stale_graph(settings, plan.partitions, make_lake(settings))
-    make_partitions(definitions, instance, stale, [GRAPH], of_lake)
-    return made | make_whole(after)
-
-
-def _around_graph(settings: Settings) -> tuple[list[str], list[str]]:
-    """The tables over the whole lake in order: those before the graph's partitions, and those made of these."""
-    before: list[str] = []
-    after: list[str] = []
-    for definition in make_assets(settings):
-        needed = {key.path[-1] for key in definition.dependency_keys}
-        own = [key.path[-1] for key in definition.keys]
-        if definition.partitions_def is None and not set(own) & set(CONTEXT_TABLES):
-            (after if needed & {*GRAPH.tables, *after} else before).extend(own)
-    return before, after
-
-
 def _failed_checks(result: dg.ExecuteInProcessResult) -> list[FailedCheck]:
     return [
-        FailedCheck(c.asset_key.path[-1], c.check_name, _numbers(c.metadata))
+        FailedCheck(c.asset_key.path[-1], c.check_name, numbers(c.metadata))
         for c in result.get_asset_check_evaluations()
         if not c.passed
     ]
-
-
-def _numbers(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
-    """What of a check may leave the machine: its figures, no words."""
-    return {k: v.value for k, v in metadata.items() if isinstance(v.value, int | float | dict)}
-
-
-def make_report(settings: Settings, instance: dg.DagsterInstance) -> None:
-    """Make the report on how the system does, as the job `report` does; WeftError if that fails."""
-    job = asset_definitions(settings).resolve_job_def(REPORT)
-    with alerting(settings.alerts, settings.root):
-        run_job(job, instance, ["operations_report"], {ROOT_TAG: str(settings.root)})
 
 
 def _figures(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import dagster as dg
 
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
 from assets.protocols.sources import SourcePartition
-from dagster_project.composition import make_backlog, make_lake, make_sources
+from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
+from dagster_project.orchestration.runs import partitions_under_way
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.models.embedders import make_embedder
@@ -41,7 +42,7 @@ class Outlook:
 
     With `anew` the index is made from the lake alone, because the published one is of another layout, tokenizer or
     model. `texts` have no vector, or may have another one after the build: at most so many are embedded. `left` counts the
-    partitions that a running backfill has taken on, `waiting_bytes` is of the slow lane.
+    partitions that runs under way make, `waiting_bytes` is of very long texts.
     """
 
     partitions: int
@@ -74,7 +75,7 @@ class Outlook:
 def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
     lake, sources = make_lake(settings), make_sources(settings)
-    left = make_backlog(settings).remaining()
+    left = partitions_under_way(instance)
     plan = make_plan(settings, sources, lake, left)
     sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
     guess = _Rows(lake, plan.partitions, sizes)
@@ -96,7 +97,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         publishes=plan.publish,
         slow=tuple(sorted(plan.slow)),
         waiting_bytes=waiting_bytes(lake, plan.slow),
-        left=len(left or ()),
+        left=len(left),
         damaged=plan.damaged,
         anew=plan.anew,
         texts=texts,

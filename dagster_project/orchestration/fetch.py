@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -10,9 +11,9 @@ import dagster as dg
 from assets.fetch import GROUP, fetched_key
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.job_execution import root_cause
-from dagster_project.orchestration.names import FETCH, ROOT_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
+from dagster_project.orchestration.runs import root_cause, run_here
+from dagster_project.orchestration.work import Work
 from transforms.errors import SettingsError
 
 
@@ -21,6 +22,7 @@ def fetch_sources(
     instance: dg.DagsterInstance,
     names: Sequence[str] = (),
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, FetchOutcome]:
     """Run the assets of all sources with `fetch`, or of those named, and say what became of each.
 
@@ -34,17 +36,8 @@ def fetch_sources(
     wanted = [name for name in remote if not names or name in names]
     if not wanted:
         return {}
-    result = (
-        asset_definitions(settings)
-        .resolve_job_def(FETCH)
-        .execute_in_process(
-            instance=instance,
-            asset_selection=[fetched_key(name) for name in wanted],
-            tags={ROOT_TAG: str(settings.root)},
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            raise_on_error=False,
-        )
-    )
+    keys = [fetched_key(name) for name in wanted]
+    result = run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
     outcomes = {name: _outcome(result, name, remote[name].fetch_step) for name in wanted}
     for name, outcome in outcomes.items():
         tell(GROUP, name, outcome.added + outcome.changed)

@@ -1,28 +1,61 @@
-"""Telling Dagster that the index is right though nothing was made, so that its freshness policy holds."""
+"""Whether the index shows what the sources hold: a check that each publish and each hour evaluates."""
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets.readiness import TABLE
+from dagster_project.composition import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.plan import Plan, make_plan
 
-_NOTES_PER_WINDOW = 4
+CHECK, ASSET = "shows_what_the_sources_hold", "search_index"
 
 
-def note_unchanged(settings: Settings, instance: dg.DagsterInstance) -> None:
-    """Report `readiness` as materialized again, with the facts it had, unless that was done a short while ago."""
-    last = instance.get_latest_materialization_event(dg.AssetKey(TABLE))
-    if last is None or last.asset_materialization is None:
-        return
-    if time.time() - last.timestamp < settings.operations.fresh_hours * 3600 / _NOTES_PER_WINDOW:
-        return
+def freshness_check(settings: Settings) -> dg.AssetChecksDefinition:
+    """The check of `search_index`: no change of a source waits longer than `operations.fresh_hours`."""
+
+    @dg.asset_check(
+        asset=ASSET,
+        name=CHECK,
+        description=f"No change of a source has waited for more than {settings.operations.fresh_hours:g} hours.",
+    )
+    def check() -> dg.AssetCheckResult:
+        plan = make_plan(settings, make_sources(settings), make_lake(settings))
+        hours, facts = _waiting(settings, plan)
+        return dg.AssetCheckResult(
+            passed=_is_fresh(settings, plan, hours), severity=dg.AssetCheckSeverity.WARN, metadata=facts
+        )
+
+    return check
+
+
+def report_freshness(settings: Settings, instance: dg.DagsterInstance, plan: Plan) -> None:
+    """Report the check's outcome for a look at the sources, where nothing is published that would evaluate it."""
+    hours, facts = _waiting(settings, plan)
     instance.report_runless_asset_event(
-        dg.AssetMaterialization(
-            TABLE,
-            description="Nothing changed: the index shows what the sources hold.",
-            metadata=last.asset_materialization.metadata,
+        dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(ASSET),
+            check_name=CHECK,
+            passed=_is_fresh(settings, plan, hours),
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={name: dg.MetadataValue.float(float(value)) for name, value in facts.items()},
         )
     )
+
+
+def _is_fresh(settings: Settings, plan: Plan, hours: float) -> bool:
+    return hours <= settings.operations.fresh_hours and not plan.broken
+
+
+def _waiting(settings: Settings, plan: Plan) -> tuple[float, dict[str, float]]:
+    """How many hours the oldest waiting change has waited, and the figures that are shown."""
+    now, times = datetime.now(UTC), make_seen_partitions(settings).times()
+    waiting = {*plan.stale, *plan.vanished}
+    hours = max(((now - times[p]).total_seconds() / 3600 for p in waiting if p in times), default=0.0)
+    return hours, {
+        "waiting_partitions": len(waiting),
+        "longest_hours": round(hours, 2),
+        "unreadable_sources": len(plan.broken),
+    }

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import dagster as dg
 import yaml
-from dagster._check import CheckError
-from dagster._core.errors import DagsterError
-from dagster._core.instance.config import dagster_instance_config
 from sqlalchemy.exc import DBAPIError
 
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.dagster_internals import LOCATION, MODULE, settings_fault
 from dagster_project.resources.system.disk_space import may_be_written, require_writable
 from dagster_project.resources.system.disk_watch import translate_disk_faults
 from transforms.errors import HistoryError, SettingsError
@@ -52,19 +50,24 @@ def instance_home(settings: Settings) -> Path:
     return home
 
 
+def workspace(settings: Settings) -> Path:
+    """The file that says where Dagster finds Weft, written beside the instance's dagster.yaml."""
+    place = instance_home(settings) / "workspace.yaml"
+    found = {"python_module": {"module_name": MODULE, "location_name": LOCATION}}
+    place.write_text(yaml.safe_dump({"load_from": [found]}))
+    return place
+
+
 def require_valid(settings: Settings) -> None:
     """HistoryError if Dagster does not understand the settings of the instance, which people may change."""
     home = instance_place(settings)
     if not (home / "dagster.yaml").exists():
         return
-    try:
-        dagster_instance_config(str(home))
-    except (DagsterError, CheckError, yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split("Stack Trace")[0].split())[:_SHOWN_OF_FAULT]
+    if reason := settings_fault(home):
         raise HistoryError(
-            f"Dagster's settings in {home / 'dagster.yaml'} cannot be used ({reason}): mend that file, or delete it to get "
-            "the one that Weft ships"
-        ) from error
+            f"Dagster's settings in {home / 'dagster.yaml'} cannot be used ({reason[:_SHOWN_OF_FAULT]}): mend that file, or "
+            "delete it to get the one that Weft ships"
+        )
 
 
 def damages(settings: Settings) -> Iterator[str]:

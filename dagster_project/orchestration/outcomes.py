@@ -7,14 +7,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from assets.embedding import PAID_TWICE
-from assets.partitions import SLOW
-from dagster_project.orchestration.names import BACKFILL
-from dagster_project.orchestration.plan import Plan
+import dagster as dg
 
-BUILD = "build"
-WORKS = {BUILD: "build", SLOW.name: "slow lane", BACKFILL: "backfill"}
-"""What leaves a mark while it goes on, as people call it."""
+from assets.embedding import PAID_TWICE
+from dagster_project.orchestration.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -24,6 +20,11 @@ class FailedCheck:
     asset: str
     check: str
     figures: Mapping[str, Any]
+
+
+def numbers(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+    """What of a check may leave the machine: its figures, no words."""
+    return {k: v.value for k, v in metadata.items() if isinstance(v.value, int | float | dict)}
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,17 @@ def fetch_faults(outcomes: Mapping[str, FetchOutcome]) -> str:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Work that was ended before it was done: which, when it began, its runs that were closed, its unfinished files."""
+    """A run whose process ended before it was done: its id, when it began, and some of its tables."""
 
-    work: str
+    run: str
     begun: str
-    runs: tuple[str, ...]
-    files: int
+    tables: tuple[str, ...]
 
     def __str__(self) -> str:
         """One sentence for people."""
-        swept = f", {self.files} unfinished files are removed" if self.files else ""
-        closed = f"; closed run {', '.join(self.runs)}" if self.runs else ""
         return (
-            f"the {WORKS[self.work]} of {self.begun or 'an unknown time'} was ended before it was done: "
-            f"what it had made is kept{swept}{closed}"
+            f"run {self.run[:8]} of {self.begun} ({', '.join(self.tables)}) was ended before it was done: what it had made "
+            "is kept"
         )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import dagster as dg
 import ibis
 
 from assets.conversations import context_assets
 from assets.graph import FINGERPRINTS
 from assets.partitions import (
-    BACKFILL,
     CONTEXT_TABLES,
     CONVERSATIONS,
     DOCUMENTS,
@@ -20,7 +18,6 @@ from assets.partitions import (
     MAIL,
     SLOW,
     SOURCE_TYPES,
-    SourceType,
 )
 from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_graph_exporter, make_publisher
@@ -102,16 +99,20 @@ def stages(settings: Settings) -> list[Stage]:
     return found
 
 
-def make_plan(
-    settings: Settings, sources: FileSources, lake: ParquetLake, left: Collection[str] | None = None
-) -> Plan:
-    """Compare the sources, the lake and the published index, without the partitions that are `left` to a backfill.
+def reading_tables(settings: Settings, source_type: str) -> tuple[str, ...]:
+    """The tables that are read from the sources of a type."""
+    return next(s.tables for s in stages(settings) if s.source_type == source_type and not s.inputs)
 
-    A running backfill (`left` is not None) for another layout, tokenizer or model also publishes. A table of a
-    partition is stale if it is missing, corrupt, of another code version, or made from other inputs than the current
-    ones, and so is every table that depends on it.
+
+def make_plan(
+    settings: Settings, sources: FileSources, lake: ParquetLake, taken: Collection[str] = ()
+) -> Plan:
+    """Compare the sources, the lake and the published index, without the partitions `taken` by runs under way.
+
+    A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
+    than the current ones, and so is every table that depends on it.
     """
-    partitions, taken = sources.discover(), left or ()
+    partitions = sources.discover()
     broken = dict(sources.broken)
     order = stages(settings)
     found = {
@@ -136,7 +137,6 @@ def make_plan(
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
         or bool(stale_graph(settings, partitions, lake))
     )
-    publish = publish and (left is None or publisher.fits_settings())
     context = not publish and not context_is_right(settings, partitions, lake)
     slow = {
         p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in stale and p not in taken
@@ -349,52 +349,3 @@ def _whole_tables_are_right(settings: Settings, lake: ParquetLake) -> bool:
 
 def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | None]) -> bool:
     return footer is not None and footer.code_version == stage.code_version and footer.inputs == expected
-
-
-def sync_partitions(instance: dg.DagsterInstance, plan: Plan, lake: ParquetLake) -> None:
-    """Make Dagster's partitions and the lake's files those of the plan's partitions."""
-    add_partitions(instance, plan.partitions)
-    wanted = {u.key for u in plan.partitions}
-    for name in (_name(source_type) for source_type in SOURCE_TYPES):
-        for gone in sorted(set(instance.get_dynamic_partitions(name)) - wanted):
-            instance.delete_dynamic_partition(name, gone)
-    for gone in plan.vanished:
-        lake.remove(gone)
-    for partition in lake.partitions(SLOW.tables[0]):
-        if (queue := lake.footer(QUEUE, partition)) and not queue.row_count:
-            lake.remove_tables(SLOW.tables, partition)
-
-
-def add_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
-    """Tell Dagster of the partitions that it does not know yet."""
-    for source_type in SOURCE_TYPES:
-        known = set(instance.get_dynamic_partitions(_name(source_type)))
-        if added := [u.key for u in partitions if u.source_type == source_type.name and u.key not in known]:
-            instance.add_dynamic_partitions(_name(source_type), added)
-
-
-def _name(source_type: SourceType) -> str:
-    assert source_type.partitions.name
-    return source_type.partitions.name
-
-
-def ranges(
-    instance: dg.DagsterInstance,
-    stale: Mapping[str, tuple[str, ...]],
-    source_types: Sequence[SourceType] = SOURCE_TYPES,
-    limit: int | None = None,
-) -> list[tuple[SourceType, str, str, tuple[str, ...]]]:
-    """Source type, first and last partition and tables of each run: neighbours with equal needs together."""
-    most = min(limit or BACKFILL.max_partitions_per_run or 1, BACKFILL.max_partitions_per_run or 1)
-    groups: list[tuple[SourceType, list[str], tuple[str, ...]]] = []
-    for source_type in source_types:
-        previous: tuple[str, ...] | None = None
-        for partition in instance.get_dynamic_partitions(_name(source_type)):
-            tables = stale.get(partition)
-            if tables is not None:
-                if tables == previous and len(groups[-1][1]) < most:
-                    groups[-1][1].append(partition)
-                else:
-                    groups.append((source_type, [partition], tables))
-            previous = tables
-    return [(source_type, members[0], members[-1], tables) for source_type, members, tables in groups]

@@ -1,187 +1,123 @@
-"""The jobs that do what people name as one thing, and what asks for them: every hour, and when something waits."""
+"""What asks Dagster for runs: the schedule of every hour, and what follows a fetch or a publish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC
 
 import dagster as dg
+from pydantic import BaseModel, ValidationError
 
-from assets.partitions import SLOW
-from dagster_project.composition import make_backlog, make_lake, make_sources
+from assets.fetch import fetched_key
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.backfill import backfill
-from dagster_project.orchestration.build import BuildOptions, build, make_report, publish_slow_lane
-from dagster_project.orchestration.freshness import note_unchanged
-from dagster_project.orchestration.names import BACKFILL, LANE_TAG, LATER, REFRESH, SLOW_LANE, STORAGE_TAG
-from dagster_project.orchestration.plan import make_plan, stale_slow
-from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.run_status import at_work, run_under_way
-from dagster_project.resources.system.locks import is_held, lane_lock, not_building
-from transforms.errors import BusyError, WeftError
+from dagster_project.orchestration.asking import later_requests, publishing_request, refresh_requests
+from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
+from dagster_project.orchestration.runs import FINISHED, under_way
+from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 
-MAX_RUNTIME_SECONDS = 3 * 3600
-"""What a run of `refresh` may take."""
-MAX_SLOW_SECONDS = 24 * 3600
-"""What a run of the slow lane may take."""
+_INTERVAL_SECONDS = 30
+"""Seconds between two looks at what Dagster's history says; a look asks for two rows."""
+Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 
-def refresh_all_job(settings: Settings) -> dg.JobDefinition:
-    """The job `refresh`."""
+def hourly_schedule(settings: Settings, asset_job: str) -> dg.ScheduleDefinition:
+    """The schedule: at every full hour the runs that what changed needs, none when nothing changed.
 
-    @dg.op(
-        description="Fetch, discover, materialize what changed, publish.",
-        config_schema={"fetch": dg.Field(bool, default_value=True, description="ask the remotes first")},
-    )
-    def refresh_changed(context: dg.OpExecutionContext) -> None:
-        with at_work(settings.root, REFRESH):
-            result = build(
-                settings,
-                context.instance,
-                BuildOptions(fetch=context.op_config["fetch"], slow=False),
-                tell=lambda *step: context.log.info("%s %s: %d rows", *step),
-            )
-            for warning in (*result.warnings(), *result.plan.warnings()):
-                context.log.warning(warning)
-            pruned = prune_runs(context.instance, settings.operations.keep_runs_days)
-            context.add_output_metadata(
-                {"partitions": len(result.plan.stale), "seconds": result.seconds, "pruned_runs": pruned}
-            )
-            if result.published:
-                make_report(settings, context.instance)
-        if faults := result.faults():
-            # What was there is published; the run fails all the same, so that somebody hears of it.
-            raise dg.Failure(faults, allow_retries=False)
-
-    @dg.job(
-        name=REFRESH,
-        description="What `weft build` does but for the slow lane, history pruned, and the report made after a publish.",
-        executor_def=dg.in_process_executor,
-        tags={"dagster/max_runtime": MAX_RUNTIME_SECONDS, STORAGE_TAG: str(settings.root)},
-    )
-    def refresh() -> None:
-        refresh_changed()
-
-    return refresh
-
-
-def slow_lane_job(settings: Settings) -> dg.JobDefinition:
-    """The job `slow_lane`."""
-
-    @dg.op(description="Make what waits for the slow lane, then publish it.")
-    def make_what_waits(context: dg.OpExecutionContext) -> None:
-        with at_work(settings.root, SLOW_LANE):
-            result = publish_slow_lane(
-                settings, context.instance, tell=lambda *step: context.log.info("%s %s: %d rows", *step)
-            )
-        for warning in result.warnings():
-            context.log.warning(warning)
-        context.add_output_metadata({"partitions": len(result.slow), "seconds": result.seconds})
-
-    @dg.job(
-        name=SLOW_LANE,
-        description="Make chunks and terms of very long texts, and publish them; hourly runs go on meanwhile.",
-        executor_def=dg.in_process_executor,
-        tags={
-            "dagster/max_runtime": MAX_SLOW_SECONDS,
-            LANE_TAG: SLOW.name,
-            STORAGE_TAG: str(settings.root),
-            **LATER,
-        },
-    )
-    def slow_lane() -> None:
-        make_what_waits()
-
-    return slow_lane
-
-
-def backfill_job(settings: Settings) -> dg.JobDefinition:
-    """The job `backfill`."""
-
-    @dg.op(
-        description="Make the stale partitions in batches, the newest first, then publish once.",
-        config_schema={
-            "sources": dg.Field(
-                [str], default_value=[], description="names of sources; all where none is named"
-            )
-        },
-    )
-    def make_batches(context: dg.OpExecutionContext) -> None:
-        done = backfill(
-            settings,
-            context.instance,
-            context.op_config["sources"],
-            tell=lambda *step: context.log.info("%s %s: %d", *step),
-        )
-        for warning in done.build.warnings():
-            context.log.warning(warning)
-        context.add_output_metadata(
-            {"partitions": len(done.partitions), "batches": done.batches, "seconds": done.seconds}
-        )
-
-    @dg.job(
-        name=BACKFILL,
-        description="Make years of archives in batches; hourly runs go on meanwhile, and one publish ends it.",
-        executor_def=dg.in_process_executor,
-        tags={LANE_TAG: BACKFILL, STORAGE_TAG: str(settings.root), **LATER},
-    )
-    def backfill_all() -> None:
-        make_batches()
-
-    return backfill_all
-
-
-def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule: every full hour one run, none while one is going or when nothing changed.
-
-    With remotes there is a run every time: only the run itself asks them.
+    With remotes the run that fetches comes first, since only it can tell what changed there.
     """
+    remotes = [fetched_key(source.name) for source in settings.sources if source.remote]
 
     @dg.schedule(
         cron_schedule="0 * * * *",
-        job_name=REFRESH,
+        job_name=asset_job,
         name=f"{REFRESH}_every_hour",
-        description="Asks for a run at every full hour, unless nothing changed or one is going.",
+        description="Asks at every full hour for runs of what changed; first for one that fetches, if anything is.",
     )
-    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if going := run_under_way(context.instance, settings.root, REFRESH):
-            return dg.SkipReason(f"run {going.run_id} is still going")
-        try:
-            with not_building(settings.root):
-                if any(source.remote for source in settings.sources):
-                    return dg.RunRequest(tags={"weft/fetch": "true"})
-                backlog = make_backlog(settings).remaining()
-                plan = make_plan(settings, make_sources(settings), make_lake(settings), backlog)
-        except BusyError as busy:
-            return dg.SkipReason(str(busy))
-        except WeftError as fault:
-            return dg.RunRequest(tags={"weft/fault": str(fault)[:200]})
-        if plan.broken:
-            return dg.RunRequest(tags={"weft/fault": " ".join(plan.broken.values())[:200]})
-        if plan.is_empty:
-            note_unchanged(settings, context.instance)
-            return dg.SkipReason("nothing changed")
-        return dg.RunRequest(tags={"weft/changed_units": str(len(plan.stale) + len(plan.vanished))})
+    def schedule(context: dg.ScheduleEvaluationContext) -> Asked:
+        refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
+        if is_held(settings.root / BUILD_LOCK):
+            return dg.SkipReason(f"a build of {settings.root} from the command line is running")
+        if not remotes:
+            return refresh_requests(settings, context.instance, refresh)
+        going = [run for run in under_way(context.instance) if FETCH_TAG in run.tags]
+        if going:
+            return dg.SkipReason(f"run {going[0].run_id[:8]} still fetches")
+        tags = {REFRESH_TAG: refresh, FETCH_TAG: "all"}
+        return [dg.RunRequest(run_key=refresh, asset_selection=remotes, tags=tags)]
 
     return schedule
 
 
-def slow_lane_sensor(
-    settings: Settings, refresh: dg.JobDefinition, slow_lane: dg.JobDefinition
-) -> dg.SensorDefinition:
-    """The sensor `slow_lane_waits`: after a run of `refresh` that left something to the slow lane, one of that."""
+class Seen(BaseModel):
+    """The last fetch, partition run and publish that `refresh_goes_on` has seen: ids of their runs."""
 
-    @dg.run_status_sensor(
-        name=f"{SLOW_LANE}_waits",
-        run_status=dg.DagsterRunStatus.SUCCESS,
-        monitored_jobs=[refresh],
-        request_job=slow_lane,
+    fetched: str | None = None
+    made: str | None = None
+    published: str | None = None
+
+
+def following_sensor(settings: Settings) -> dg.SensorDefinition:
+    """The sensor `refresh_goes_on`: what changed after a fetch; context, long texts and the graph after a publish.
+
+    What is over the whole lake follows by the conditions of its assets, but for the runs of a refresh beside a
+    backfill, whose end the conditions wait for: these it publishes.
+    """
+
+    @dg.sensor(
+        name=f"{REFRESH}_goes_on",
+        target=dg.AssetSelection.all(),
+        minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Asks for the slow lane after a refresh that left something to it.",
+        description="Asks for runs of what changed after a fetch, and of what is made of the index after a publish.",
     )
-    def sensor(context: dg.RunStatusSensorContext) -> dg.RunRequest | dg.SkipReason:
-        if going := run_under_way(context.instance, settings.root, SLOW_LANE):
-            return dg.SkipReason(f"run {going.run_id} is still going")
-        if is_held(lane_lock(settings.root, SLOW.name)):
-            return dg.SkipReason("another process makes what waits")
-        waiting = stale_slow(settings, make_sources(settings).discover(), make_lake(settings))
-        if not waiting:
-            return dg.SkipReason("nothing waits for the slow lane")
-        return dg.RunRequest(tags={"weft/waiting_units": str(len(waiting))})
+    def sensor(context: dg.SensorEvaluationContext) -> Asked:
+        instance = context.instance
+        before, now = _seen(context.cursor), _last(instance)
+        context.update_cursor(now.model_dump_json())
+        if before is None or before == now:
+            return dg.SkipReason("nothing was fetched, made or published since the last look")
+        if now.fetched != before.fetched and (run := _run(instance, now.fetched)):
+            return refresh_requests(settings, instance, run.tags[REFRESH_TAG])
+        if now.published != before.published and (run := _run(instance, now.published)):
+            return later_requests(settings, instance, run.tags.get(REFRESH_TAG) or run.run_id[:8])
+        if now.made != before.made and (run := _run(instance, now.made)):
+            return publishing_request(settings, instance, run.tags[REFRESH_TAG])
+        return dg.SkipReason("what follows runs in the process of the command")
 
     return sensor
+
+
+def _seen(cursor: str | None) -> Seen | None:
+    try:
+        return Seen.model_validate_json(cursor or "")
+    except ValidationError:
+        return None
+
+
+def _last(instance: dg.DagsterInstance) -> Seen:
+    fetches = dg.RunsFilter(tags={FETCH_TAG: "all"}, statuses=FINISHED)
+    partitions = dg.RunsFilter(tags={SCOPE_TAG: "partition"}, statuses=FINISHED)
+    published = instance.get_latest_materialization_event(dg.AssetKey("search_index"))
+    return Seen(
+        fetched=next(iter(instance.get_run_ids(filters=fetches, limit=1)), None),
+        made=next(iter(instance.get_run_ids(filters=partitions, limit=1)), None),
+        published=published.run_id if published else None,
+    )
+
+
+def _run(instance: dg.DagsterInstance, run_id: str | None) -> dg.DagsterRun | None:
+    """A run that the process of a command does not go on with."""
+    run = instance.get_run_by_id(run_id) if run_id else None
+    return run if run and COMMAND_TAG not in run.tags else None
+
+
+def whole_lake_sensor(assets: Sequence[dg.AssetKey]) -> dg.AutomationConditionSensorDefinition:
+    """The sensor `whole_lake`, which asks for the assets over the whole lake when their conditions say so."""
+    return dg.AutomationConditionSensorDefinition(
+        "whole_lake",
+        target=dg.AssetSelection.assets(*assets),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=_INTERVAL_SECONDS,
+        run_tags={SCOPE_TAG: WHOLE},
+        description="Relates, embeds and publishes what the partitions hold when they changed and none is being made.",
+    )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.orchestration.names import REFRESH
-from dagster_project.orchestration.run_status import run_under_way
+from dagster_project.orchestration.asking import Asked, refresh_requests
 from dagster_project.resources.sources.trees import tree_files
+from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 
@@ -76,12 +77,12 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
 
     @dg.sensor(
         name=SENSOR,
-        job_name=REFRESH,
+        target=dg.AssetSelection.all(),
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def sensor(context: dg.SensorEvaluationContext) -> Asked:
         now, fingerprint = clock(), documents_fingerprint(settings)
         # The first look cannot tell what changed before it, so it counts as an edit.
         cursor = (_cursor(context.cursor) or EditCursor(fingerprint="")).observe(fingerprint, now)
@@ -90,12 +91,11 @@ def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> 
             return dg.SkipReason("no document was edited")
         if not cursor.is_settled(now):
             return dg.SkipReason("edits are still coming in")
-        if run := run_under_way(context.instance, settings.root, REFRESH):
-            return dg.SkipReason(f"edits wait for the end of run {run.run_id}")
+        if is_held(settings.root / BUILD_LOCK):
+            return dg.SkipReason("edits wait for the end of a build from the command line")
         context.update_cursor(EditCursor(fingerprint=fingerprint).model_dump_json())
-        return dg.RunRequest(
-            run_key=f"{fingerprint}-{now:.0f}",
-            run_config={"ops": {"refresh_changed": {"config": {"fetch": False}}}},
+        return refresh_requests(
+            settings, context.instance, f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:%S}"
         )
 
     return sensor

@@ -21,12 +21,11 @@ from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.job_execution import run_job
-from dagster_project.orchestration.names import refresh_job
-from dagster_project.orchestration.plan import ranges
+from dagster_project.orchestration.partitions import partition_runs
+from dagster_project.orchestration.runs import run_here
+from dagster_project.orchestration.work import Work
 from transforms.errors import WeftError
 
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _RUNS_PER_PROCESS = 6
 """Runs that each process gets at least, where there are as many partitions: the last ones end at about one time."""
 
@@ -47,8 +46,8 @@ class Workers:
         # Multiprocessing unblocks interrupts when it first shares something; the processes inherit what is blocked here.
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
-    def run(self, runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]]) -> None:
-        """Run jobs (name, tables, tags); what has not begun when one fails is left, and its fault raised.
+    def run(self, runs: Sequence[Work], tags: Mapping[str, str]) -> None:
+        """Make the work of runs; what has not begun when one fails is left, and its fault raised.
 
         WeftError if a process was ended from outside.
         """
@@ -56,7 +55,7 @@ class Workers:
         telling.start()
         under_way: list[Future[None]] = []
         try:
-            under_way += (self._pool.submit(_run, *run) for run in runs)
+            under_way += (self._pool.submit(_run, work, tags) for work in runs)
             for future in under_way:
                 future.result()
         except BrokenProcessPool as error:
@@ -119,15 +118,12 @@ def make_partitions(
 ) -> None:
     """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
     most = -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)) if workers else None
-    runs = [
-        (refresh_job(source_type.name), tables, {RANGE_START: first, RANGE_END: last, **tags})
-        for source_type, first, last, tables in ranges(instance, stale, source_types, most)
-    ]
+    runs = partition_runs(instance, stale, source_types, most)
     if workers:
-        workers.run(runs)
+        workers.run(runs, tags)
         return
-    for name, tables, own in runs:
-        run_job(definitions.resolve_job_def(name), instance, tables, own)
+    for work in runs:
+        run_here(definitions, instance, work, tags)
 
 
 class _Queued:
@@ -162,5 +158,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _run(name: str, tables: Sequence[str], tags: Mapping[str, str]) -> None:
-    run_job(_given["definitions"].resolve_job_def(name), _given["instance"], tables, tags)
+def _run(work: Work, tags: Mapping[str, str]) -> None:
+    run_here(_given["definitions"], _given["instance"], work, tags)

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.safe_console import terminal
-from dagster_project.orchestration.backfill import BackfillResult
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
 from dagster_project.orchestration.plan import ANEW, Plan
@@ -23,8 +22,8 @@ _STAGES = {
     "message_chunks": "cutting chunks",
     "message_terms": "counting terms",
     "message_references": "finding references",
-    "slow_chunks": "slow lane: chunks",
-    "slow_terms": "slow lane: terms",
+    "slow_chunks": "long texts: chunks",
+    "slow_terms": "long texts: terms",
     "documents": "reading documents",
     "document_nodes": "finding headings",
     "document_references": "finding links",
@@ -37,7 +36,6 @@ _STAGES = {
     "conversation_terms": "counting terms",
     "conversation_context": "finding context",
     "embeddings": "embedding texts",
-    "backfill": "backfill, bytes",
     "chunk_classes": "finding code",
     "chunk_similarities": "ordering chunks",
     "chunk_keywords": "finding keywords",
@@ -129,15 +127,6 @@ class BuildView:
         if stage in ("fetch", "search_index"):
             self._progress.update(task, total=self._progress.tasks[task].completed)
 
-    def backfill_summary(self, backfill: BackfillResult) -> None:
-        """Print the speed of a backfill and the table of what is published."""
-        rate = backfill.bytes / max(backfill.seconds, 1e-9) / 1e6
-        self.console.print(
-            f"{len(backfill.partitions)} partitions, {backfill.bytes / 1e6:,.1f} MB in {backfill.batches} batches "
-            f"({rate:,.1f} MB/s, publishing included)"
-        )
-        self.summary(backfill.build)
-
     def summary(self, result: BuildResult) -> None:
         """Print the table of what is published, or that nothing changed."""
         for line in result.warnings():
@@ -154,7 +143,7 @@ class BuildView:
                 table.add_row(name, f"{result.published[f'rows_{name}']:,}")
         self.console.print(table)
         if result.slow:
-            self.console.print(f"Very long texts of {len(result.slow)} partitions were made by the slow lane")
+            self.console.print(f"Very long texts of {len(result.slow)} partitions were made last")
         if refused := result.embedding.get("refused_texts"):
             self.console.print(
                 f"{refused:,} texts are refused by the model and found by their words alone: see the table "

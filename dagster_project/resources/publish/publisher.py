@@ -16,11 +16,11 @@ from typing import Any
 
 import duckdb
 
-from assets.partitions import GRAPH, MAIL, SOURCE_TYPES
+from assets.partitions import GRAPH, MAIL, SLOW, SOURCE_TYPES
 from assets.protocols.search import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.oversize import slow_hashes
+from dagster_project.resources.lake.oversize import QUEUE, slow_hashes
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.incremental_build import IndexUpdate
 from dagster_project.resources.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from
@@ -35,7 +35,6 @@ from dagster_project.resources.publish.version_inputs import (
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole, version_of
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
-from dagster_project.resources.system.backlog import Backlog
 from dagster_project.resources.system.disk_space import is_of_full_disk
 from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.processes import is_left_over
@@ -326,22 +325,26 @@ def _durable(path: Path) -> None:
 class PartitionPublisher:
     """The publisher as the assets see it: publishes the partitions that the sources have now.
 
-    Partitions that appeared after the run began are left to the next run, those of a backfill to the backfill.
+    A partition that was never published waits until all its tables are there. What left the sources leaves the lake.
     """
 
-    def __init__(self, publisher: DuckDBPublisher, sources: FileSources, backlog: Backlog):
-        self.publisher, self.sources, self.backlog = publisher, sources, backlog
+    def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
+        self.publisher, self.sources = publisher, sources
 
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
-        lake = self.publisher.lake
+        lake, found = self.publisher.lake, self.sources.discover()
         stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
-        stored |= self.publisher.published_partitions()
-        backlog = self.backlog.remaining() or ()
+        for gone in sorted(stored - {s.key for s in found}):
+            lake.remove(gone)
+        for partition in lake.partitions(SLOW.tables[0]):
+            if (queue := lake.footer(QUEUE, partition)) and not queue.row_count:
+                lake.remove_tables(SLOW.tables, partition)
+        there = self.publisher.published_partitions()
         partitions = {
             s.key: s.source_type
-            for s in self.sources.discover()
-            if s.key in stored and (s.key not in backlog or lake.has_tables(TABLES[s.source_type], s.key))
+            for s in found
+            if s.key in there or lake.has_tables(TABLES[s.source_type], s.key)
         }
         done = self.publisher.publish(partitions)
         return {

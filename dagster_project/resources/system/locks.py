@@ -1,48 +1,82 @@
-"""Locks of a storage root: one build at a time, one process per queue, and turns at the lake between them."""
+"""Locks of a storage root: one build at a time, readers and one writer of the lake, and the runs that live.
+
+The system releases a lock when the process that holds it ends, however it ends.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from transforms.errors import BusyError
 
 _TRIES, _PAUSE = 3, 0.02
 """`is_held` takes a lock for a moment, so a locker tries so many times, so many seconds apart."""
-BUILD_LOCK, LAKE_LOCK, DOOR_LOCK = ".build.lock", ".lake.lock", ".door.lock"
+BUILD_LOCK, LAKE_LOCK, QUEUE_LOCK, RUNS = ".build.lock", ".lake.lock", ".queue.lock", ".runs"
 
 
 @contextlib.contextmanager
 def only_build(root: Path) -> Iterator[None]:
-    """Hold the build lock of a storage root and a turn at its lake; BusyError if another build holds the lock.
+    """Hold the build lock of a storage root; BusyError if another `weft build` holds it."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / BUILD_LOCK).open("a") as file:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if not tries_left:
+                    raise BusyError(f"another build of {root} is running; wait for it to end") from error
+                time.sleep(_PAUSE)
+            else:
+                break
+        yield
 
-    The system releases locks when their process ends, however it ends.
+
+@contextlib.contextmanager
+def lake_lock(root: Path, *, exclusive: bool, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lake of a storage root: shared while partitions are made, exclusive while all of it is read and published.
+
+    Whoever comes waits in a queue, so that many who share it cannot keep out one who wants it alone. `on_wait` is
+    called before waiting.
     """
-    with _held(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"), turn(root):
+    root.mkdir(parents=True, exist_ok=True)
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    with (root / LAKE_LOCK).open("a") as lake:
+        with (root / QUEUE_LOCK).open("a") as queue:
+            try:
+                fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lake, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait()
+                fcntl.flock(queue, fcntl.LOCK_EX)
+                fcntl.flock(lake, kind)
         yield
 
 
 @contextlib.contextmanager
-def not_building(root: Path) -> Iterator[None]:
-    """Hold the build lock without a turn at the lake, in order to read; BusyError if a build holds it."""
-    with _held(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"):
-        yield
+def living_run(root: Path, run_id: str) -> Iterator[None]:
+    """Hold the lock that says that the process of a run lives; its file goes with the run."""
+    place = root / RUNS / run_id
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def only_lane(root: Path, lane: str) -> Iterator[None]:
-    """Hold the lock of the work called `lane`, which runs beside builds; BusyError if another process holds it."""
-    with _held(lane_lock(root, lane), f"the {lane} work of {root} is under way already; wait for it to end"):
-        yield
+def runs_of(root: Path) -> dict[str, bool]:
+    """By id of each run whose lock file is there, whether its process lives."""
+    return {place.name: is_held(place) for place in sorted((root / RUNS).glob("*"))}
 
 
-def lane_lock(root: Path, lane: str) -> Path:
-    """The lock file of `only_lane`."""
-    return root / f".{lane}.lock"
+def forget_run(root: Path, run_id: str) -> None:
+    """Remove the lock file of a run whose process is gone."""
+    (root / RUNS / run_id).unlink(missing_ok=True)
 
 
 def is_held(lock: Path) -> bool:
@@ -55,33 +89,3 @@ def is_held(lock: Path) -> bool:
     except BlockingIOError:
         return True
     return False
-
-
-@contextlib.contextmanager
-def turn(root: Path) -> Iterator[None]:
-    """Wait for a turn at the lake of a storage root and hold it.
-
-    A waiter holds the queue lock, so that a worker taking many short turns cannot starve a waiting build.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / DOOR_LOCK).open("a") as queue, (root / LAKE_LOCK).open("a") as lake:
-        fcntl.flock(queue, fcntl.LOCK_EX)
-        fcntl.flock(lake, fcntl.LOCK_EX)
-        fcntl.flock(queue, fcntl.LOCK_UN)
-        yield
-
-
-@contextlib.contextmanager
-def _held(lock: Path, busy: str) -> Iterator[IO[str]]:
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as file:
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if not tries_left:
-                    raise BusyError(busy) from error
-                time.sleep(_PAUSE)
-            else:
-                break
-        yield file

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 from click.testing import CliRunner
+from dagster_project.orchestration.recovery import mark
 
 from dagster_project.cli.doctor import Finding, examination
 from dagster_project.cli.main import main
 from dagster_project.orchestration.outcomes import BUILD
-from dagster_project.orchestration.recovery import mark
 from dagster_project.resources.system.locks import only_build
 from tests.archives import Mail, Workspace, flip
 

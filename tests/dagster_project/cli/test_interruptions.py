@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-
 from dagster_project.orchestration.recovery import BUILD, mark
+
 from tests.archives import Workspace, differences, two_lists
 from tests.processes import weft
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-
 from dagster_project.orchestration.recovery import BUILD, mark
+
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from tests.archives import Workspace, flip, two_lists
 from tests.processes import weft

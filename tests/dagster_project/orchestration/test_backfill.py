@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from dagster_project.orchestration.backfill import backfill
 
 from dagster_project.composition import make_backlog
-from dagster_project.orchestration.backfill import backfill
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.names import BACKFILL
 from dagster_project.resources.system.locks import is_held, not_building, only_build, only_lane, turn

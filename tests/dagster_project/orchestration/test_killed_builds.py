@@ -14,10 +14,10 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from dagster_project.orchestration.recovery import mark
 
 from assets.partitions import SLOW
 from dagster_project.orchestration.outcomes import BUILD
-from dagster_project.orchestration.recovery import mark
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
 from tests.processes import Command
 

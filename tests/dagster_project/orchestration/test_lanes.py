@@ -8,13 +8,13 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from dagster_project.orchestration.recovery import build_in_progress, mark
 
 from assets.partitions import SLOW
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import BuildOptions, build
 from dagster_project.orchestration.names import BACKFILL, REFRESH, refresh_job
 from dagster_project.orchestration.plan import sync_partitions
-from dagster_project.orchestration.recovery import build_in_progress, mark
 from dagster_project.resources.system.locks import only_build, only_lane
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft

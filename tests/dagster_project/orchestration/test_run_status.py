@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 import time_machine
+from dagster_project.orchestration.recovery import build_in_progress
+from dagster_project.orchestration.run_status import at_work, run_under_way
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import BACKFILL, REFRESH, SLOW_LANE
-from dagster_project.orchestration.recovery import build_in_progress
-from dagster_project.orchestration.run_status import at_work, run_under_way
 from dagster_project.resources.system.locks import only_build
 from tests.archives import Mail, Workspace
 from tests.dagster_project.orchestration.test_alerts import KEEP, kept

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from dagster_project.orchestration.recovery import BUILD, mark
+
 from dagster_project.resources.publish.versions import CURRENT
 from tests.archives import Workspace, differences
 from tests.processes import weft

@@ -1,0 +1,105 @@
+"""Which runs the schedule and the sensors ask for, of what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW
+from dagster_project.composition import make_lake, make_seen_partitions, make_sources
+from dagster_project.config.settings import Settings
+from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
+from dagster_project.orchestration.asset_graph import around_graph, make_assets
+from dagster_project.orchestration.dagster_internals import partitions_of_backfills
+from dagster_project.orchestration.freshness import report_freshness
+from dagster_project.orchestration.names import LATER, REPORT_ASSET, SCOPE_TAG, WHOLE
+from dagster_project.orchestration.partitions import partition_runs, sync_partitions
+from dagster_project.orchestration.plan import (
+    Plan,
+    context_is_right,
+    make_plan,
+    reading_tables,
+    stale_graph,
+    stale_slow,
+)
+from dagster_project.orchestration.retention import prune_runs
+from dagster_project.orchestration.runs import close_dead_runs, partitions_under_way, under_way
+from dagster_project.orchestration.work import Work
+
+PARTITIONS = {SCOPE_TAG: "partition"}
+_PRUNED_AT_ONCE = 20
+"""Runs that one look deletes at most: it has a minute."""
+Asked = Sequence[dg.RunRequest] | dg.SkipReason
+
+
+def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:
+    """Runs of the stale partitions; of what is over the whole lake only where no partition is stale and the index is.
+
+    Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the
+    remedy, and keeps no other from its own.
+    """
+    alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
+    prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
+    sources, lake = make_sources(settings), make_lake(settings)
+    taken = partitions_under_way(instance) | in_backfills(settings, instance)
+    plan = make_plan(settings, sources, lake, taken)
+    make_seen_partitions(settings).note(plan.partitions, lake)
+    sync_partitions(instance, plan)
+    report_freshness(settings, instance, plan)
+    alert_sources(settings.alerts, settings.root, plan.broken)
+    works = partition_runs(instance, plan.stale) + _of_broken(settings, plan, taken)
+    if works:
+        return [work.request(refresh, PARTITIONS) for work in works]
+    if going := under_way(instance):
+        return dg.SkipReason(f"run {going[0].run_id[:8]} and what follows it is under way")
+    if plan.publish:
+        return [_whole(settings).request(refresh, {SCOPE_TAG: WHOLE})]
+    return later_requests(settings, instance, refresh)
+
+
+def later_requests(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:
+    """Runs of what is made of the published index or waits for it: context, the graph, and very long texts."""
+    lake = make_lake(settings)
+    partitions = make_sources(settings).discover()
+    taken = partitions_under_way(instance)
+    found = []
+    if not context_is_right(settings, partitions, lake):
+        found.append(Work(CONTEXT_TABLES).request(refresh, PARTITIONS))
+    for source_type, stale in ((GRAPH, stale_graph), (SLOW, stale_slow)):
+        waiting = {p: t for p, t in stale(settings, partitions, lake).items() if p not in taken}
+        tags = {**PARTITIONS, **(LATER if source_type is SLOW else {})}
+        found += [work.request(refresh, tags) for work in partition_runs(instance, waiting, [source_type])]
+    return found or dg.SkipReason("nothing changed: the index shows what the sources hold")
+
+
+def publishing_request(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:
+    """A run of what is over the whole lake, if a backfill is under way that its conditions wait for."""
+    if not in_backfills(settings, instance):
+        return dg.SkipReason("what follows is asked for by the conditions of the assets")
+    if others := [run for run in under_way(instance) if "dagster/backfill" not in run.tags]:
+        return dg.SkipReason(f"run {others[0].run_id[:8]} is under way")
+    return [_whole(settings).request(f"{refresh}/beside-backfill", {SCOPE_TAG: WHOLE})]
+
+
+def in_backfills(settings: Settings, instance: dg.DagsterInstance) -> set[str]:
+    """The partitions that backfills under way are to make."""
+    assets = make_assets(settings)
+    keys = {key for made in assets if made.partitions_def for key in made.keys}
+    return partitions_of_backfills(instance, dg.Definitions(assets=assets), keys)
+
+
+def _whole(settings: Settings) -> Work:
+    before, after = around_graph(settings)
+    return Work((*before, *after, REPORT_ASSET))
+
+
+def _of_broken(settings: Settings, plan: Plan, taken: set[str]) -> list[Work]:
+    """A run of the first partition of each source that cannot be read; it fails, and says what to do."""
+    works = []
+    for source in plan.broken:
+        known = [p for p in plan.partitions if p.source == source and p.key not in taken]
+        if known:
+            tables = reading_tables(settings, known[0].source_type)
+            works.append(Work(tables, known[0].key, known[0].key))
+    return works

@@ -1,0 +1,109 @@
+"""The one place that uses what Dagster 1.13 does not export; each function says what no public name offers."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import dagster as dg
+import yaml
+from dagster._check import CheckError
+from dagster._core.definitions.selector import (
+    PartitionRangeSelector,
+    PartitionsByAssetSelector,
+    PartitionsSelector,
+)
+from dagster._core.errors import DagsterError
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus, PartitionBackfill
+from dagster._core.execution.plan.objects import ErrorSource, StepFailureData
+from dagster._core.instance.config import dagster_instance_config
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
+"""Where Dagster finds Weft, and what it calls that place; the shipped workspace.yaml says the same."""
+
+
+@contextlib.contextmanager
+def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
+    """Runs that this process makes are listed with those of the code location: on the timeline and the job's page.
+
+    `execute_in_process` makes them without an origin, and takes none.
+    """
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(
+        LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE), location_name=LOCATION
+    )
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)
+    created = partial(instance.create_run_for_job, remote_job_origin=origin)
+    instance.create_run_for_job = created  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del instance.create_run_for_job
+
+
+def settings_fault(home: Path) -> str | None:
+    """Why Dagster does not understand the settings of an instance; None if it does. No public name reads them alone."""
+    try:
+        dagster_instance_config(str(home))
+    except (DagsterError, CheckError, yaml.YAMLError, UnicodeDecodeError) as error:
+        return " ".join(str(error).split("Stack Trace")[0].split())
+    return None
+
+
+def failed_by_itself(event: dg.DagsterEvent) -> bool:
+    """True if a step failed, and was not just interrupted. The kind of a fault has no public name."""
+    data = event.event_specific_data
+    return isinstance(data, StepFailureData) and data.error_source != ErrorSource.INTERRUPT
+
+
+def partitions_of_backfills(
+    instance: dg.DagsterInstance, definitions: dg.Definitions, assets: Collection[dg.AssetKey]
+) -> set[str]:
+    """The partitions of some assets that backfills under way are to make. No public name says what a backfill is of."""
+    under_way = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
+    found: set[str] = set()
+    for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=under_way)):
+        if backfill.is_asset_backfill:
+            target = backfill.get_asset_backfill_data(definitions.resolve_asset_graph()).target_subset
+            for asset in target.asset_keys & set(assets):
+                found |= set(target.get_partitions_subset(asset).get_partition_keys())
+    return found
+
+
+def request_backfill(
+    instance: dg.DagsterInstance,
+    definitions: dg.Definitions,
+    ranges: Mapping[dg.AssetKey, Collection[tuple[str, str]]],
+    tags: Mapping[str, str],
+) -> str:
+    """Ask the daemon for a backfill of ranges of partitions of assets; its id. The UI does it by its own server."""
+    selectors = [
+        PartitionsByAssetSelector(
+            asset_key=asset,
+            partitions=PartitionsSelector([PartitionRangeSelector(first, last) for first, last in pairs]),
+        )
+        for asset, pairs in ranges.items()
+    ]
+    backfill = PartitionBackfill.from_partitions_by_assets(
+        backfill_id=secrets.token_hex(4),
+        asset_graph=definitions.resolve_asset_graph(),
+        backfill_timestamp=time.time(),
+        tags=dict(tags),
+        dynamic_partitions_store=instance,
+        partitions_by_assets=selectors,
+        title="weft backfill",
+        description=None,
+        run_config=None,
+    )
+    instance.add_backfill(backfill)
+    return backfill.backfill_id

@@ -1,0 +1,196 @@
+"""Runs: those of this process, those that live, those whose process is gone, and what each holds while it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.partitions import SOURCE_TYPES
+from dagster_project.orchestration.dagster_internals import listed
+from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
+from dagster_project.orchestration.outcomes import Interrupted
+from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
+from dagster_project.resources.system.disk_space import IN_THE_WAY
+from dagster_project.resources.system.locks import forget_run, lake_lock, living_run, runs_of
+from transforms.errors import CheckFailedError, WeftError
+
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+
+
+@contextlib.contextmanager
+def held_by_run(context: dg.InitResourceContext, root: Path, whole: Collection[str]) -> Iterator[None]:
+    """While a run lasts: the lock that says that it lives, and its hold on the lake; a run of Dagster's joins its refresh.
+
+    It has the lake alone if it makes one of the tables `whole`, which are read and published together; it shares it
+    while it makes partitions. Without a run nothing is held.
+    """
+    run, instance = context.run, context.instance
+    if run is None or instance is None:
+        yield
+        return
+    tables = {key.path[-1] for key in run.asset_selection or () if len(key.path) == 1}
+    with living_run(root, run.run_id):
+        _join_refresh(instance, run)
+        fetches = run.asset_selection and not tables
+        if fetches or (not run.asset_selection and not whole):
+            yield
+            return
+
+        def note_wait() -> None:
+            if context.log:
+                context.log.info(
+                    "waits for %s", ", ".join(others_at_work(instance, root, run.run_id)) or "another process"
+                )
+
+        with lake_lock(root, exclusive=bool(tables & set(whole)), on_wait=note_wait):
+            yield
+
+
+def _join_refresh(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Tag a run that an automation condition asked for with the refresh whose runs it follows."""
+    if REFRESH_TAG in run.tags or "dagster/from_automation_condition" not in run.tags:
+        return
+    for record in instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]), limit=5):
+        if refresh := record.tags.get(REFRESH_TAG):
+            instance.add_run_tags(run.run_id, {REFRESH_TAG: refresh})
+            return
+
+
+def others_at_work(instance: dg.DagsterInstance, root: Path, own: str | None = None) -> list[str]:
+    """The other runs of a storage that live, as people name them."""
+    living = [run_id for run_id, lives in runs_of(root).items() if lives and run_id != own]
+    runs = filter(None, map(instance.get_run_by_id, living))
+    return [f"run {run.run_id[:8]} of {', '.join(_targets(run))}" for run in runs]
+
+
+def _targets(run: dg.DagsterRun) -> list[str]:
+    return sorted("/".join(key.path) for key in run.asset_selection or ())[:3] or [run.job_name]
+
+
+def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """The runs that wait or are going."""
+    return list(instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED)))
+
+
+def partitions_under_way(instance: dg.DagsterInstance) -> set[str]:
+    """The partitions that runs which wait or are going are of."""
+    found: set[str] = set()
+    for run in under_way(instance):
+        if PARTITION in run.tags:
+            found.add(run.tags[PARTITION])
+        elif RANGE_START in run.tags and run.asset_selection:
+            found |= _between(instance, run.tags[RANGE_START], run.tags[RANGE_END])
+    return found
+
+
+def _between(instance: dg.DagsterInstance, first: str, last: str) -> set[str]:
+    """The partitions of a range, of whichever kind of source has its ends."""
+    for source_type in SOURCE_TYPES:
+        keys = list(instance.get_dynamic_partitions(source_type.name))
+        if first in keys and last in keys:
+            return set(keys[keys.index(first) : keys.index(last) + 1])
+    return {first, last}
+
+
+def close_dead_runs(instance: dg.DagsterInstance, root: Path) -> tuple[Interrupted, ...]:
+    """Report runs whose process is gone as failed, and free their places in pools: a killed daemon leaves them open."""
+    found = []
+    for run_id, lives in runs_of(root).items():
+        if lives:
+            continue
+        record = instance.get_run_record_by_id(run_id)
+        if record and not record.dagster_run.is_finished:
+            instance.report_run_failed(record.dagster_run, "its process ended before the run did")
+            begun = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
+            found.append(
+                Interrupted(run_id, begun.isoformat(timespec="seconds"), tuple(_targets(record.dagster_run)))
+            )
+        forget_run(root, run_id)
+    storage = instance.event_log_storage
+    for run_id in storage.get_concurrency_run_ids():
+        holder = instance.get_run_by_id(run_id)
+        if holder is None or holder.is_finished:
+            storage.free_concurrency_slots_for_run(run_id)
+    return tuple(found)
+
+
+def run_here(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    work: Work,
+    tags: Mapping[str, str],
+    *,
+    keys: Sequence[dg.AssetKey] | None = None,
+    checked: bool = True,
+) -> dg.ExecuteInProcessResult:
+    """Make some tables, or the assets of `keys`, by a run in this process, which Dagster lists like any other.
+
+    The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`.
+    """
+    job = definitions.resolve_implicit_global_asset_job_def()
+    with listed(instance, job.name):
+        result = job.execute_in_process(
+            instance=instance,
+            asset_selection=list(keys or work.keys),
+            tags={COMMAND_TAG: "weft", **work.tags, **tags},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            raise_on_error=False,
+        )
+    if checked and not result.success:
+        raise _failure(result)
+    return result
+
+
+def root_cause(error: Any) -> Any:
+    """The fault itself, out of what Dagster says about the step and its attempts."""
+    while error and error.cause:
+        error = error.cause
+    return error
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
+    """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
+    blocking = dg.AssetCheckSeverity.ERROR
+    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking]:
+        rules = "; ".join(
+            f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
+            for c in failed
+        )
+        return _of_run(CheckFailedError(f"nothing was published: {rules} (run {result.run_id})"), result)
+    kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = root_cause(event.step_failure_data.error)
+            kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
+            reason = _in_words(error.message, error.cls_name or "") if error else "unknown"
+            fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
+            return _of_run(fault, result, event.step_key)
+    return _of_run(WeftError(f"run {result.run_id} failed"), result)
+
+
+def _in_words(message: str, kind: str) -> str:
+    """What an error says, without Python's name for it; what to do where something stands in the way of a file."""
+    said = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
+    if kind in {error.__name__ for error in IN_THE_WAY}:
+        said += ": move away what stands there, and build again"
+    return re.sub(r"^\[Errno \d+\] ", "", said)
+
+
+def _of_run(fault: WeftError, result: dg.ExecuteInProcessResult, step: str | None = None) -> WeftError:
+    """`fault` with the run and the step that it is of."""
+    fault.run_id, fault.step = result.run_id, step
+    return fault
