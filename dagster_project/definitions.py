@@ -18,11 +18,12 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     """The definitions for `settings`; `resources` replaces resources by name."""
     assets = asset_definitions(settings, resources)
     alerts = [failed_runs_sensor(settings), warnings_sensor(settings)] if settings.alerts.is_set else []
+    asset_job = assets.resolve_implicit_global_asset_job_def().name
     triggers = dg.Definitions(
-        schedules=[hourly_schedule(settings, assets.resolve_implicit_global_asset_job_def().name)],
+        schedules=[hourly_schedule(settings, asset_job)],
         sensors=[
-            vault_sensor(settings),
-            following_sensor(settings),
+            vault_sensor(settings, asset_job),
+            following_sensor(settings, asset_job),
             whole_lake_sensor([dg.AssetKey(name) for name in sorted(whole_tables(settings))]),
             *alerts,
         ],

@@ -56,7 +56,7 @@ class Seen(BaseModel):
     published: str | None = None
 
 
-def following_sensor(settings: Settings) -> dg.SensorDefinition:
+def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
     """The sensor `refresh_goes_on`: what changed after a fetch; context, long texts and the graph after a publish.
 
     What is over the whole lake follows by the conditions of its assets, but for the runs of a refresh beside a
@@ -65,7 +65,7 @@ def following_sensor(settings: Settings) -> dg.SensorDefinition:
 
     @dg.sensor(
         name=f"{REFRESH}_goes_on",
-        target=dg.AssetSelection.all(),
+        job_name=asset_job,
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Asks for runs of what changed after a fetch, and of what is made of the index after a publish.",

@@ -72,12 +72,14 @@ def documents_fingerprint(settings: Settings) -> str:
     return parts_hash(parts)
 
 
-def vault_sensor(settings: Settings, clock: Callable[[], float] = time.time) -> dg.SensorDefinition:
+def vault_sensor(
+    settings: Settings, asset_job: str, clock: Callable[[], float] = time.time
+) -> dg.SensorDefinition:
     """The sensor `vault_edits`, off until it is switched on; its runs leave the remotes alone."""
 
     @dg.sensor(
         name=SENSOR,
-        target=dg.AssetSelection.all(),
+        job_name=asset_job,
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
