@@ -13,7 +13,7 @@ from dagster_project.orchestration.alerts import alert_interrupted, alert_source
 from dagster_project.orchestration.asset_graph import around_graph, make_assets
 from dagster_project.orchestration.dagster_internals import partitions_of_backfills
 from dagster_project.orchestration.freshness import report_freshness
-from dagster_project.orchestration.names import LATER, REPORT_ASSET, SCOPE_TAG, WHOLE
+from dagster_project.orchestration.names import LATER, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import partition_runs, sync_partitions
 from dagster_project.orchestration.plan import (
     Plan,
@@ -58,18 +58,27 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     return later_requests(settings, instance, refresh)
 
 
+def graph_requests(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:
+    """Runs of the graph's stale partitions; of what is made of them only where none is stale."""
+    partitions = make_sources(settings).discover()
+    stale = stale_graph(settings, partitions, make_lake(settings))
+    if works := partition_runs(instance, stale, [GRAPH]):
+        return [work.request(refresh, PARTITIONS) for work in works]
+    _, after = around_graph(settings)
+    return [Work(tuple(after)).request(refresh, {SCOPE_TAG: WHOLE})]
+
+
 def later_requests(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:
-    """Runs of what is made of the published index or waits for it: context, the graph, and very long texts."""
+    """Runs of what is made of the published index or waits for it: context, and very long texts."""
     lake = make_lake(settings)
     partitions = make_sources(settings).discover()
     taken = partitions_under_way(instance)
     found = []
     if not context_is_right(settings, partitions, lake):
         found.append(Work(CONTEXT_TABLES).request(refresh, PARTITIONS))
-    for source_type, stale in ((GRAPH, stale_graph), (SLOW, stale_slow)):
-        waiting = {p: t for p, t in stale(settings, partitions, lake).items() if p not in taken}
-        tags = {**PARTITIONS, **(LATER if source_type is SLOW else {})}
-        found += [work.request(refresh, tags) for work in partition_runs(instance, waiting, [source_type])]
+    waiting = {p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in taken}
+    works = partition_runs(instance, waiting, [SLOW])
+    found += [work.request(refresh, {**PARTITIONS, **LATER}) for work in works]
     return found or dg.SkipReason("nothing changed: the index shows what the sources hold")
 
 
@@ -90,8 +99,9 @@ def in_backfills(settings: Settings, instance: dg.DagsterInstance) -> set[str]:
 
 
 def _whole(settings: Settings) -> Work:
-    before, after = around_graph(settings)
-    return Work((*before, *after, REPORT_ASSET))
+    """What is over the whole lake; with a graph, what comes before its partitions, which the rest follows."""
+    before, _ = around_graph(settings)
+    return Work(tuple(before))
 
 
 def _of_broken(settings: Settings, plan: Plan, taken: set[str]) -> list[Work]:

@@ -27,6 +27,7 @@ from assets.relations import (
     threads_asset,
 )
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.names import REPORT_ASSET
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from transforms.schemas.registry import GRAPH_TABLES
 
@@ -111,7 +112,10 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
 
 
 def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
-    """The tables over the whole lake in order: those before the graph's partitions, and those made of these."""
+    """The assets over the whole lake in order: those before the graph's partitions, and those made of these.
+
+    Without a graph all come before. The report on how the system does is the last of all.
+    """
     before: list[str] = []
     after: list[str] = []
     for definition in make_assets(settings):
@@ -119,4 +123,5 @@ def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
         own = [key.path[-1] for key in definition.keys]
         if definition.partitions_def is None and not set(own) & set(CONTEXT_TABLES):
             (after if needed & {*GRAPH.tables, *after} else before).extend(own)
+    (after or before).append(REPORT_ASSET)
     return before, after

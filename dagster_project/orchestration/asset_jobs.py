@@ -12,7 +12,7 @@ import dagster as dg
 from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
-from assets.partitions import SOURCE_TYPES
+from assets.partitions import GRAPH, SOURCE_TYPES
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
@@ -31,7 +31,6 @@ from dagster_project.orchestration.names import (
     FETCH,
     FETCH_TAG,
     REPORT,
-    REPORT_ASSET,
     SCOPE_TAG,
     SEARCH,
     WHOLE,
@@ -41,9 +40,9 @@ from dagster_project.resources.lake.io_manager import LakeIOManager
 
 
 def whole_tables(settings: Settings) -> set[str]:
-    """The assets over the whole lake that a refresh makes, the report with them."""
+    """The assets over the whole lake that a refresh makes."""
     before, after = around_graph(settings)
-    return {*before, *after, REPORT_ASSET}
+    return {*before, *after}
 
 
 def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
@@ -120,9 +119,7 @@ def _with_fetch_deps(definition: dg.AssetsDefinition, settings: Settings) -> dg.
 def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
     """`definition` with who answers for it, and a tag that tells what has partitions from what is made as a whole."""
     scope = WHOLE if definition.partitions_def is None else "partition"
-    condition = (
-        whole_lake_condition() if {k.path[-1] for k in definition.keys} & whole_tables(settings) else None
-    )
+    condition = _condition({key.path[-1] for key in definition.keys}, settings)
     return definition.map_asset_specs(
         lambda spec: spec.replace_attributes(
             owners=list(settings.operations.owners),
@@ -130,6 +127,19 @@ def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.Asse
             automation_condition=condition,
         )
     )
+
+
+def _condition(tables: set[str], settings: Settings) -> dg.AutomationCondition | None:
+    """When Dagster makes an asset by itself: what is over the whole lake, if what it is made of changed.
+
+    What is made of the graph's partitions follows these alone, so that it never meets those of other chunks.
+    """
+    before, after = around_graph(settings)
+    if tables & set(before):
+        return whole_lake_condition()
+    if tables & set(after):
+        return whole_lake_condition(dg.AssetSelection.assets(*GRAPH.tables, *after))
+    return None
 
 
 def _with_code_references(definitions: Sequence[dg.AssetsDefinition]) -> Sequence[Any]:

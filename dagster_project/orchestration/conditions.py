@@ -7,18 +7,19 @@ import dagster as dg
 from dagster_project.orchestration.names import COMMAND_TAG
 
 
-def whole_lake_condition() -> dg.AutomationCondition:
+def whole_lake_condition(of: dg.AssetSelection | None = None) -> dg.AutomationCondition:
     """When an asset over the whole lake is made: something that it is made of changed, and nothing of that is under way.
 
-    What the process of a command made it also goes on with.
+    Only changes of the assets `of` count, if some are named. What the process of a command made it also goes on with.
     """
     updated = dg.AutomationCondition.newly_updated()
     of_command = dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={COMMAND_TAG})
     changed = dg.AutomationCondition.any_deps_match(
         (updated & ~of_command) | dg.AutomationCondition.will_be_requested()
-    ).with_label("something that it is made of changed")
+    )
+    changed = changed.allow(of) if of else changed
     return (
-        changed.since_last_handled()
+        changed.with_label("something that it is made of changed").since_last_handled()
         & ~dg.AutomationCondition.any_deps_in_progress()
         & ~dg.AutomationCondition.in_progress()
     )

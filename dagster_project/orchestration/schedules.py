@@ -10,7 +10,12 @@ from pydantic import BaseModel, ValidationError
 
 from assets.fetch import fetched_key
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.asking import later_requests, publishing_request, refresh_requests
+from dagster_project.orchestration.asking import (
+    graph_requests,
+    later_requests,
+    publishing_request,
+    refresh_requests,
+)
 from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.runs import FINISHED, under_way
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
@@ -49,15 +54,16 @@ def hourly_schedule(settings: Settings, asset_job: str) -> dg.ScheduleDefinition
 
 
 class Seen(BaseModel):
-    """The last fetch, partition run and publish that `refresh_goes_on` has seen: ids of their runs."""
+    """What `refresh_goes_on` has seen last: the runs of a fetch, of partitions, of vectors and of a publish."""
 
     fetched: str | None = None
     made: str | None = None
+    embedded: str | None = None
     published: str | None = None
 
 
 def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
-    """The sensor `refresh_goes_on`: what changed after a fetch; context, long texts and the graph after a publish.
+    """The sensor `refresh_goes_on`: what changed after a fetch, the graph after vectors, context and long texts after a publish.
 
     What is over the whole lake follows by the conditions of its assets, but for the runs of a refresh beside a
     backfill, whose end the conditions wait for: these it publishes.
@@ -78,6 +84,12 @@ def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
             return dg.SkipReason("nothing was fetched, made or published since the last look")
         if now.fetched != before.fetched and (run := _run(instance, now.fetched)):
             return refresh_requests(settings, instance, run.tags[REFRESH_TAG])
+        if (
+            settings.graph.enabled
+            and now.embedded != before.embedded
+            and (run := _run(instance, now.embedded))
+        ):
+            return graph_requests(settings, instance, run.tags.get(REFRESH_TAG) or run.run_id[:8])
         if now.published != before.published and (run := _run(instance, now.published)):
             return later_requests(settings, instance, run.tags.get(REFRESH_TAG) or run.run_id[:8])
         if now.made != before.made and (run := _run(instance, now.made)):
@@ -97,10 +109,14 @@ def _seen(cursor: str | None) -> Seen | None:
 def _last(instance: dg.DagsterInstance) -> Seen:
     fetches = dg.RunsFilter(tags={FETCH_TAG: "all"}, statuses=FINISHED)
     partitions = dg.RunsFilter(tags={SCOPE_TAG: "partition"}, statuses=FINISHED)
-    published = instance.get_latest_materialization_event(dg.AssetKey("search_index"))
+    embedded, published = (
+        instance.get_latest_materialization_event(dg.AssetKey(name))
+        for name in ("embeddings", "search_index")
+    )
     return Seen(
         fetched=next(iter(instance.get_run_ids(filters=fetches, limit=1)), None),
         made=next(iter(instance.get_run_ids(filters=partitions, limit=1)), None),
+        embedded=embedded.run_id if embedded else None,
         published=published.run_id if published else None,
     )
 
