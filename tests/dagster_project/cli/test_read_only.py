@@ -21,7 +21,7 @@ from dagster_project.orchestration.recovery import BUILD, mark
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.search.opened_index import open_index
-from tests.archives import Workspace, flip, two_lists
+from tests.archives import Workspace, discussion, flip, two_lists
 from tests.gemini_loopback import FORBIDDEN, KEY, blocks_forbidden, loopback
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError
@@ -193,7 +193,9 @@ def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     with loopback() as gemini:
         gemini.rule = blocks_forbidden
-        work = two_lists(tmp_path / "work", embedding={"model": "gemini"}, gemini={"base_url": gemini.url})
+        work = Workspace(tmp_path / "work")
+        work.configure(embedding={"model": "gemini"}, gemini={"base_url": gemini.url})
+        work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
         work.build()
 
         def answered(text: str) -> bool:
