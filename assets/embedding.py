@@ -240,27 +240,29 @@ def _embed_sent(
 def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache) -> dict[str, np.ndarray]:
     """The vector of each text that is searched with, by the text; none for those that the model refuses.
 
-    A text is embedded once, as it is sent, and a refused one not asked for again. Each request is stored
-    when it is answered: what ends this process costs the one that is under way.
+    A text is embedded once, as it is sent, and a refused one not asked for again, as far as the cache may be
+    written. Each request is stored when it is answered: what ends this process costs the one that is under way.
     """
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
     hashes = [text_hash(text) for text in sent]
     by_hash = dict(zip(hashes, sent, strict=True))
     missing = _open_texts(sorted(by_hash), embedder, cache, QUERY_TASK)
+    row_of: dict[str, np.ndarray] = {}
     for start in range(0, len(missing), embedder.batch_texts):
-        _embed_queries(
-            {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}, embedder, cache
-        )
+        asked = {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}
+        row_of |= _embed_queries(asked, embedder, cache)
     cache.compact(*key)
-    found = cache.vectors(*key, sorted(by_hash))
+    found = cache.vectors(*key, sorted(by_hash.keys() - row_of.keys()))
     rows = vectors.stacked(found, embedder.dimensions)
-    row_of = dict(zip(found.column("text_hash").to_pylist(), rows, strict=True))
+    row_of |= zip(found.column("text_hash").to_pylist(), rows, strict=True)
     return {text: row_of[name] for text, name in zip(texts, hashes, strict=True) if name in row_of}
 
 
-def _embed_queries(texts: Mapping[str, str], embedder: Embedder, cache: EmbeddingCache) -> None:
-    """Keep the vectors of texts (by their hash) that are searched with, and why some are refused."""
+def _embed_queries(
+    texts: Mapping[str, str], embedder: Embedder, cache: EmbeddingCache
+) -> dict[str, np.ndarray]:
+    """The vectors of texts (by their hash) that are searched with; the cache keeps them, and why some are refused."""
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     names, refused = list(texts), {}
     try:
@@ -268,8 +270,10 @@ def _embed_queries(texts: Mapping[str, str], embedder: Embedder, cache: Embeddin
     except RefusedTextError as error:
         made, refused = error.vectors, {names[place]: why for place, why in error.reasons.items()}
     kept = [place for place, name in enumerate(names) if name not in refused]
-    cache.store(*key, [names[place] for place in kept], made[kept])
+    accepted = [names[place] for place in kept]
+    cache.store(*key, accepted, made[kept])
     cache.refuse(*key, refused)
+    return dict(zip(accepted, made[kept], strict=True))
 
 
 class _Pass:

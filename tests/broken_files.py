@@ -12,6 +12,8 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.archives import Mail
 
 PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
@@ -152,3 +154,15 @@ def mutated(data: bytes, random_: random.Random) -> bytes:
         elif at < len(found):
             found[at] ^= 1 << random_.randrange(8)
     return bytes(found)
+
+
+def noisy_git(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Put a git first on the PATH that says 200 MB on its standard error, prints a word, and ends with `code`."""
+    folder.mkdir()
+    program = folder / "git"
+    program.write_text(
+        "#!/bin/sh\nprintf 'warning: ' >&2\nhead -c 200000000 /dev/zero | tr '\\0' x >&2\n"
+        f"printf printed\nexit {code}\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.archives import Workspace, two_lists
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C end the commands that tests start: a shell ignores it for what runs in its background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -108,9 +108,14 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
         raise IndexUnavailableError(
             f"the arrays of {index} cannot be made from it ({error}): `weft build` makes a new one"
         ) from error
+    except OSError as error:
+        raise IndexUnavailableError(
+            f"the arrays of {index} can be kept neither beside it nor in a temporary folder ({error}): make room, or set "
+            "TMPDIR to a folder that can be written"
+        ) from error
     try:
         return made or _mapped(folder)
-    except (ValueError, KeyError, EOFError) as error:
+    except (ValueError, KeyError, EOFError, OSError) as error:
         raise _explained(error, folder) from error
 
 

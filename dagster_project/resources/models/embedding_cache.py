@@ -27,6 +27,7 @@ from dagster_project.resources.models.vector_segments import (
     table_of,
     write_segment,
 )
+from dagster_project.resources.system.disk_space import may_be_made
 from dagster_project.resources.system.processes import is_left_over
 from transforms.embedding.vectors import require_usable
 
@@ -303,7 +304,8 @@ class ParquetEmbeddingCache:
             except FileNotFoundError:
                 raise
             except (pa.ArrowException, OSError):
-                segment.replace(segment.with_suffix(_SET_ASIDE))
+                if may_be_made(segment.parent):
+                    segment.replace(segment.with_suffix(_SET_ASIDE))
 
     def _merge(self, segments: Sequence[Path], folder: Path) -> bool:
         """Replace many segments by one; False if another process does so already or there is nothing to merge."""
@@ -330,6 +332,27 @@ class ParquetEmbeddingCache:
             claims = self._claims[key] = (folder / _CLAIMS).open("ab")
             weakref.finalize(self, claims.close)
         return self._claims[key]
+
+
+class QueryVectorCache(ParquetEmbeddingCache):
+    """The cache as searches use it: they work where nothing may be written, too, and keep nothing there."""
+
+    def store(
+        self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
+    ) -> None:
+        """As in an `EmbeddingCache`, if that may be written."""
+        if may_be_made(self._folder(model, dimensions, task)):
+            super().store(model, dimensions, task, hashes, vectors)
+
+    def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
+        """As in an `EmbeddingCache`, if that may be written."""
+        if may_be_made(self.root) and may_be_made(self._refusals.path):
+            super().refuse(model, dimensions, task, reasons)
+
+    def compact(self, model: str, dimensions: int, task: str) -> None:
+        """As in an `EmbeddingCache`, if that may be written."""
+        if may_be_made(self._folder(model, dimensions, task)):
+            super().compact(model, dimensions, task)
 
 
 def _entry(key: Key, text_hash: str) -> str:

@@ -24,6 +24,7 @@ from dagster_project.config.source_settings import GitRemote
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.system.credentials import Credentials
 from dagster_project.resources.system.masking import shown_address
+from dagster_project.resources.system.processes import output_of
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 
@@ -227,24 +228,25 @@ def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
         return None
     asked = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
     try:
-        told = subprocess.run(
+        process = subprocess.Popen(
             ["git", "--git-dir", str(mirror), *asked],
             env=_environment("", {}, 1),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except FileNotFoundError:
         raise FetchError(_NO_GIT) from None
-    if told.returncode:
-        said = told.stderr.decode(errors="replace").strip()
+    printed, complaint = output_of(process)
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip()
         if "not a git repository" not in said:
             raise FetchError(
                 f"{mirror} cannot be read: git says: {said}; mend it, or delete it to have it cloned again"
             )
         shutil.rmtree(mirror)
         return None
-    lines = (line.split(" ", 2) for line in told.stdout.decode(errors="replace").splitlines())
+    lines = (line.split(" ", 2) for line in printed.decode(errors="replace").splitlines())
     return [(at, name, ref) for at, name, ref in lines]
 
 

@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from imapclient import IMAPClient
+from imapclient.datetime_util import format_criteria_date
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
 from dagster_project.config.source_settings import ImapRemote
@@ -34,6 +36,8 @@ _BATCH_MAILS = 200
 _BATCH_BYTES = 8 << 20
 _KEY_CHARS = 12
 _HIGHEST_UID = (1 << 32) - 1
+_LISTED_AT_ONCE = 90_000
+"""Mails whose UIDs are asked for at once: an answer is one line, and imaplib reads none of more than 1,000,000 bytes."""
 Answer = TypeVar("Answer")
 
 
@@ -183,9 +187,12 @@ class ImapFolder:
             self.remote.folder,
         ]
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
-        criteria: list[Any] = ["SINCE", self.remote.since] if self.remote.since else ["ALL"]
+        since = f" SINCE {format_criteria_date(self.remote.since).decode()}" if self.remote.since else ""
         what = f"listing the folder {self.remote.folder!r}"
-        uids = sorted(set(self._asked(what, lambda: client.search(criteria))))
+        found: set[int] = set()
+        for numbers in _number_ranges(count):
+            found.update(self._asked(what, partial(client.search, numbers + since)))
+        uids = sorted(found)
         # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
         if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
             raise FetchInterruptedError(
@@ -267,6 +274,20 @@ class ImapFolder:
             raise self._interrupted("", TimeoutError())
         asyncio.run(self.quota.take(1, 0))
         self.landing.requests += 1
+
+
+def _number_ranges(count: int) -> Iterator[str]:
+    """The sequence numbers of so many mails as ranges, the highest first; ALL where one range is enough.
+
+    A mail that somebody expunges meanwhile lowers the numbers above its own: in this order, none of them is left out.
+    """
+    if count <= _LISTED_AT_ONCE:
+        yield "ALL"
+        return
+    end = "*"
+    for start in range((count - 1) // _LISTED_AT_ONCE * _LISTED_AT_ONCE + 1, 0, -_LISTED_AT_ONCE):
+        yield f"{start}:{end}"
+        end = str(start - 1)
 
 
 def _body(parts: Mapping[bytes, Any]) -> bytes | None:

@@ -17,7 +17,7 @@ from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import ContextIndex
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.models.embedding_cache import QueryVectorCache
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.search.index_faults import translated
 from dagster_project.resources.search.search_index import SearchIndex, open_current
@@ -41,8 +41,8 @@ _FEW_QUERIES = 32
 class IndexForContext:
     """One published version for batches of long queries.
 
-    The vectors of queries are kept in `cache` where the model costs money, so that a window that
-    stays as it is costs nothing in the next version.
+    The vectors of queries are kept in `cache` where the model costs money and the cache may be written, so that a
+    window that stays as it is costs nothing in the next version.
     """
 
     def __init__(self, index: SearchIndex, token_counter: str, cache: EmbeddingCache):
@@ -357,5 +357,5 @@ def open_versions(settings: Settings) -> PublishedVersions:
         settings.terms,
         settings.search,
         PackagedTokenCounter.name,
-        ParquetEmbeddingCache(settings.root / "cache" / "embeddings"),
+        QueryVectorCache(settings.root / "cache" / "embeddings"),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from dagster_project.resources.system.processes import output_of
 from transforms.errors import SourceError
 
 # Plumbing runs no pager, no diff driver and no signature check. What a partial clone left out is missing: git before
@@ -154,8 +155,8 @@ class GitFailedError(SourceError):
 
 def git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
     """What a git command prints; GitFailedError with git's own words where it fails."""
-    with start(repository, *arguments) as process:
-        printed, complaint = process.communicate(given)
+    process = start(repository, *arguments)
+    printed, complaint = output_of(process, given)
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
         raise GitFailedError(

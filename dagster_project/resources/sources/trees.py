@@ -16,7 +16,7 @@ from transforms.errors import SourceError
 from transforms.settings.documents import DOCUMENT_FORMATS
 
 _PATH_BYTES = 1024
-_GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.MATCHBASE | glob.IGNORECASE
+_GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.IGNORECASE
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
-    found = sorted(
-        _Walk(source, _behind_links(root), _behind_links(generated)).files(), key=lambda file: file.name
-    )
+    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated))
+    found = sorted(walk.files(), key=lambda file: file.name)
     if all(file.fault for file in found):
         raise SourceError(
             f"source {source.name}: no file of {root} matches `include` ({', '.join(source.include)}); mend "
@@ -52,46 +51,48 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
 
 
 class _Walk:
-    """One walk over a tree; a folder is entered once, so that links cannot lead in circles."""
+    """One walk over a tree; a folder is entered once, so that links cannot lead in circles.
 
-    def __init__(self, source: DocumentSourceSettings, root: Path, generated: Path):
+    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
+    """
+
+    def __init__(self, source: DocumentSourceSettings, root: str, generated: str):
         self.root, self.generated = root, generated
         self.included = _matcher(source.include)
         self.excluded = _matcher([p for p in source.exclude if not p.endswith("/")])
         self.excluded_folders = _matcher([p.removesuffix("/**").rstrip("/") for p in source.exclude])
-        self.entered: set[Path] = set()
+        self.entered: set[str] = set()
 
     def files(self) -> Iterator[TreeFile]:
         """Every entry that is not a folder to be entered."""
-        folders = [(self.root, self.root)]
+        folders = [(Path(self.root), "", self.root)]
         while folders:
-            folder, resolved = folders.pop()
+            folder, below, resolved = folders.pop()
             if resolved in self.entered:
                 continue
             self.entered.add(resolved)
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError as error:
-                yield TreeFile(folder, self._name(folder), f"unreadable: {error.strerror}")
+                yield TreeFile(folder, below or ".", f"unreadable: {error.strerror}")
                 continue
             for entry in entries:
-                path = Path(entry.path)
+                name = f"{below}/{_as_text(entry.name)}" if below else _as_text(entry.name)
                 try:
-                    place = _behind_links(path) if entry.is_symlink() else resolved / entry.name
+                    place = os.path.realpath(entry.path) if entry.is_symlink() else f"{resolved}/{entry.name}"
                     if place == self.generated:
                         continue
-                    fault = self._fault(entry, path, place)
+                    fault = self._fault(entry, name, place)
                     enters = fault is None and entry.is_dir()
                 except OSError as error:
                     fault, enters = _why(error), False
                 if enters:
-                    folders.append((path, place))
+                    folders.append((folder / entry.name, name, place))
                 else:
-                    yield TreeFile(path, self._name(path), fault)
+                    yield TreeFile(folder / entry.name, name, fault)
 
-    def _fault(self, entry: os.DirEntry[str], path: Path, place: Path) -> str | None:
+    def _fault(self, entry: os.DirEntry[str], name: str, place: str) -> str | None:
         """Why an entry, which is at `place` behind links, is not read or entered; None if it is."""
-        name = self._name(path)
         is_tree = entry.is_dir()
         if entry.name.startswith("."):
             return f"hidden: the {'folder' if is_tree else 'file'}'s name begins with a dot"
@@ -100,9 +101,9 @@ class _Walk:
         if len(os.fsencode(name)) > _PATH_BYTES:
             return f"path_too_long: more than {_PATH_BYTES} bytes"
         if entry.is_symlink():
-            if not is_there(place):
+            if not is_there(Path(place)):
                 return "broken_link: the symbolic link leads nowhere"
-            if not place.is_relative_to(self.root):
+            if not Path(place).is_relative_to(self.root):
                 return "outside_root: the symbolic link leads out of the source's folder"
         if is_tree:
             return None
@@ -110,20 +111,15 @@ class _Walk:
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        ending = PurePosixPath(name).suffix
+        ending = PurePosixPath(_as_text(entry.name)).suffix
         if ending.lower().removeprefix(".") not in DOCUMENT_FORMATS:
             return f"no_format: files ending in {ending or 'nothing'} are not read"
         return None
 
-    def _name(self, path: Path) -> str:
-        """The path below the root as valid text: bytes that are no UTF-8 are written as escapes."""
-        relative = path.relative_to(self.root).as_posix()
-        return os.fsencode(relative).decode(errors="backslashreplace")
 
-
-def _behind_links(path: Path) -> Path:
-    """Where links lead; as far as that is known for those in circles, which `Path.resolve` refuses."""
-    return Path(os.path.realpath(path))
+def _as_text(name: str) -> str:
+    """The name of a file or folder as valid text: bytes that are no UTF-8 are written as escapes."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _why(error: OSError) -> str:
@@ -136,8 +132,12 @@ def _why(error: OSError) -> str:
 
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a path below the root matches one of the patterns; one without a slash counts at any depth."""
-    if not patterns:
-        return lambda name: False
-    compiled = glob.compile(list(patterns), flags=_GLOB)
-    return lambda name: bool(compiled.match(name))
+    """Whether a path below the root matches one of the patterns.
+
+    One without a slash is compared with the last part alone: on a long path, patterns for any depth are slow.
+    """
+    of_paths, of_parts = (
+        glob.compile([p for p in patterns if ("/" in p) == has_slash], flags=_GLOB)
+        for has_slash in (True, False)
+    )
+    return lambda name: bool(of_parts.match(name.rpartition("/")[2]) or of_paths.match(name))

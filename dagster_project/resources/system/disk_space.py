@@ -45,6 +45,11 @@ def may_be_written(folder: Path) -> bool:
     return not folder.exists() or os.access(folder, os.W_OK | os.X_OK)
 
 
+def may_be_made(place: Path) -> bool:
+    """True if a file or folder may be written, or made in the first folder above it that exists."""
+    return os.access(next(p for p in (place, *place.parents) if p.exists()), os.W_OK)
+
+
 def require_writable(folder: Path, root: Path) -> None:
     """UnwritableError if the folder exists and may not be written."""
     if not may_be_written(folder):

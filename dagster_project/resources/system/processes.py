@@ -1,14 +1,19 @@
-"""Other processes, whether they live and which this one started; and the unused memory of this one."""
+"""Other processes: whether they live, which this one started, and what one of these printed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 _PROCESSES = Path("/proc")
+_READ_AT_ONCE = 1 << 20
+_KEPT_BYTES = 1 << 12
 
 
 def is_left_over(pid: str) -> bool:
@@ -22,6 +27,27 @@ def is_left_over(pid: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def output_of(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[bytes, bytes]:
+    """What a process prints until it ends, and the first bytes of what it says on its standard error.
+
+    All of the latter is read and little of it kept, because a process can say any number of bytes.
+    """
+    # `communicate` would keep all that it reads.
+    complaint, process.stderr = process.stderr, None
+    assert complaint
+    with process, complaint, ThreadPoolExecutor(1) as beside:
+        beginning = beside.submit(_beginning, complaint)
+        printed, _ = process.communicate(given)
+    return printed, beginning.result()
+
+
+def _beginning(stream: IO[bytes]) -> bytes:
+    kept = b""
+    while block := os.read(stream.fileno(), _READ_AT_ONCE):
+        kept += block[: _KEPT_BYTES - len(kept)]
+    return kept
 
 
 def end_started() -> None:

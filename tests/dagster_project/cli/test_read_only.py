@@ -8,16 +8,23 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from dagster_project.orchestration.recovery import BUILD, mark
+from click.testing import CliRunner
 
+from dagster_project.cli.main import main
+from dagster_project.orchestration.recovery import BUILD, mark
+from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
-from tests.archives import Workspace, flip, two_lists
+from dagster_project.resources.search.opened_index import open_index
+from tests.archives import Workspace, discussion, flip, two_lists
+from tests.gemini_loopback import FORBIDDEN, KEY, blocks_forbidden, loopback
 from tests.processes import weft
+from transforms.errors import IndexUnavailableError
 
 READING = (
     ("search", "compactor"),
@@ -163,6 +170,46 @@ def test_a_context_is_found_where_nothing_may_be_written(shut: Workspace):
     text = shut.put("question.txt", "How does the compactor behave when the load doubles?")
     done = weft(shut.folder, "context", text, "--config", shut.config)
     assert done.code == 0 and "compactor" in done.out, done.err
+
+
+def test_arrays_that_can_be_kept_nowhere_are_said_so(
+    tmp_path: Path, built_once: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    work = built_once.copied(tmp_path / "work")
+    shutil.rmtree(folder_of((work.index / "CURRENT").resolve()))
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with (
+        unwritable(work.settings.root),
+        closing(open_index(work.settings)) as index,
+        pytest.raises(IndexUnavailableError, match="neither beside it nor in a temporary folder .*TMPDIR"),
+    ):
+        index.search(["compactor"])
+
+
+def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as gemini:
+        gemini.rule = blocks_forbidden
+        work = Workspace(tmp_path / "work")
+        work.configure(embedding={"model": "gemini"}, gemini={"base_url": gemini.url})
+        work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
+        work.build()
+
+        def answered(text: str) -> bool:
+            done = CliRunner().invoke(main, ["context", "--stdin", "--config", str(work.config)], input=text)
+            assert done.exit_code == 0 and "compactor" in done.stdout, done.output
+            return gemini.asked[text] > 0
+
+        assert answered("How does the compactor behave?")
+        before = trace(work.folder)
+        with unwritable(work.settings.root):
+            assert all(map(answered, ["When does the compactor begin?", f"{FORBIDDEN}: a compactor?"]))
+            gemini.asked.clear()
+            assert not answered("How does the compactor behave?")
+        assert trace(work.folder) == before
 
 
 @pytest.mark.parametrize("command", WRITING, ids=" ".join)

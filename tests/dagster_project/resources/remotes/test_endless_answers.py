@@ -187,3 +187,29 @@ def test_dagster_shows_why_and_not_how_often(
             outcome = fetch_sources(work.settings, instance)["inbox"]
     assert outcome.fault and "max_retries" not in outcome.fault
     assert "listing the folder 'INBOX'" in outcome.fault
+
+
+def test_a_folder_whose_list_is_longer_than_a_line_is_listed_in_ranges(
+    imap: Fetch, script: dict[str, Answer]
+):
+    uids = list(range(4_000_000_001, 4_000_100_001))
+    asked: set[int] = set()
+
+    def search(tag: bytes, line: bytes) -> Iterator[bytes]:
+        first, _, last = line.split()[3].partition(b":")
+        whole = (
+            slice(0, None) if first == b"ALL" else slice(int(first) - 1, None if last == b"*" else int(last))
+        )
+        yield b"* SEARCH " + b" ".join(b"%d" % uid for uid in uids[whole]) + b"\r\n" + tag + b" OK done\r\n"
+        del uids[0]  # somebody expunges a mail
+
+    def sizes(tag: bytes, line: bytes) -> Iterator[bytes]:
+        for span in line.split()[3].split(b","):
+            first, _, last = span.partition(b":")
+            asked.update(range(int(first), int(last or first) + 1))
+        yield tag + b" OK done\r\n"
+
+    script["EXAMINE"] = says(b"* 100000 EXISTS\r\n* OK [UIDVALIDITY 7] v\r\nTAG OK done\r\n")
+    script |= {"SEARCH": search, "SIZES": sizes}
+    imap(requests_per_minute=1_000_000, since=None)
+    assert asked >= set(uids)

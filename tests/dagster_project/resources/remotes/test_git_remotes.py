@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ from assets.protocols.sources import Fetched
 from dagster_project.composition import make_sources
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
+from tests.broken_files import noisy_git
 from tests.http_loopback import basic
 from transforms.errors import FetchError, FetchInterruptedError
 
@@ -249,3 +251,18 @@ def test_a_remote_that_says_nothing_ends_with_the_time_limit(fetch: Fetch, tmp_p
 def test_a_remote_that_is_not_there_may_come_back(fetch: Fetch):
     with pytest.raises(FetchInterruptedError, match="git says: fatal: unable to access"):
         fetch(url="http://127.0.0.1:9/{epoch}")
+
+
+def test_of_what_git_says_of_a_mirror_little_is_kept(
+    inbox: Inbox, fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fetch()
+    noisy_git(tmp_path / "bin", monkeypatch, 128)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FetchError, match="git says: warning: xxx") as fault:
+            fetch()
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(str(fault.value)) < 10_000

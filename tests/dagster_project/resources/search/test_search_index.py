@@ -121,6 +121,15 @@ def test_arrays_of_which_one_is_missing_are_named(copied: SearchIndex):
         again.search(QUERIES)
 
 
+def test_arrays_that_the_system_does_not_give_are_no_damaged_folder(copied: SearchIndex):
+    refused = folder_of(copied.path) / "starts.npy"
+    refused.unlink()
+    refused.mkdir()  # nobody can read a folder as a file, whatever their rights
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    with pytest.raises(IndexUnavailableError, match=r"arrays cannot be read \(.*look at its rights"):
+        again.search(QUERIES)
+
+
 ASKED = {
     "search": lambda index: index.search(QUERIES),
     "rank": lambda index: index.rank(QUERIES),

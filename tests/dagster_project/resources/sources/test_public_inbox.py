@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tracemalloc
 import zlib
 from pathlib import Path
 
 import pytest
 
 from dagster_project.composition import make_sources
+from dagster_project.resources.sources.git_objects import GitFailedError, git
 from dagster_project.resources.sources.public_inbox import blobs, inbox_mails
 from tests.archives import Workspace
-from tests.broken_files import FEBRUARY, Epoch, mail
+from tests.broken_files import FEBRUARY, Epoch, mail, noisy_git
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail
 
@@ -332,3 +334,20 @@ def test_git_that_is_missing_is_named(workspace: Workspace, epoch: Epoch, monkey
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SourceError, match="install git"):
         held(workspace)
+
+
+@pytest.mark.parametrize("code", [0, 128])
+def test_of_what_git_says_without_end_little_is_kept(
+    epoch: Epoch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+):
+    noisy_git(tmp_path / "bin", monkeypatch, code)
+    tracemalloc.start()
+    try:
+        if code:
+            with pytest.raises(GitFailedError, match="git rev-list says: warning: xxx"):
+                git(epoch.folder, "rev-list", given=bytes(1 << 20))
+        else:
+            assert git(epoch.folder, "rev-list", given=bytes(1 << 20)) == b"printed"
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()

@@ -12,6 +12,7 @@ import pytest
 from dagster_project.config.settings import DocumentSourceSettings
 from dagster_project.resources.sources.trees import tree_files
 from tests.broken_files import UNREADABLE, a_folder, empty
+from tests.timing import seconds
 from transforms.errors import SourceError
 
 
@@ -131,3 +132,15 @@ def test_a_missing_root_and_one_without_files_are_errors(tmp_path: Path):
     (tmp_path / "image.png").write_text("x")
     with pytest.raises(SourceError, match="no file of .* matches"):
         tree_files(source(), tmp_path, tmp_path / "state")
+
+
+def test_a_file_a_hundred_times_as_deep_takes_little_more_time(tmp_path: Path):
+    def taken(depth: int) -> float:
+        folder = tmp_path.joinpath(str(depth), *"d" * depth)
+        folder.mkdir(parents=True)
+        for number in range(1000):
+            (folder / f"{number}.md").touch()
+        top = tmp_path / str(depth)
+        return seconds(lambda: tree_files(source(), top, top / "state"))
+
+    assert taken(400) / taken(4) < 6
