@@ -23,8 +23,7 @@ from dagster_project.resources.publish.publisher import DuckDBPublisher, Partiti
 from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.context_index import open_versions
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.saved_searches import PublishedSearcher
+from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_partitions import SeenPartitions, partitions_in_lake
@@ -144,5 +143,5 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
-        "searcher": PublishedSearcher(lambda: open_index(settings)),
+        "searcher": PublishedSearcher(settings),
     }

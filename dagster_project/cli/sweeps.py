@@ -20,8 +20,12 @@ from dagster_project.config.settings import Settings, changed_search, faults_of,
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.resources.evaluation.evaluate import make_evaluator, required_queries
-from dagster_project.resources.evaluation.evaluator import IndexEvaluator, frame_of, run_profiles
-from dagster_project.resources.evaluation.evaluator import saved as saved_report
+from dagster_project.resources.evaluation.evaluator import (
+    IndexEvaluator,
+    frame_of,
+    run_profiles,
+    write_report,
+)
 from transforms.errors import SettingsError
 from transforms.evaluation import quality
 from transforms.evaluation.judgements import judgements
@@ -84,7 +88,7 @@ def sweep(
                 results.append({**row, "profile": " ".join(filter(None, parts))})
             evaluator.index.close()
     rows = with_frontier(results)
-    path = saved(rows, measure, settings)
+    path = write_sweep(rows, measure, settings)
     if as_json:
         click.echo(json.dumps(rows))
     else:
@@ -177,7 +181,7 @@ def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
+def write_sweep(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
     """Write the rows as JSON, all times under `timing`; the path, `sweep-<model>-<time>.json` beside the reports."""
     now = datetime.now(UTC)
     report = {
@@ -189,7 +193,7 @@ def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -
         },
     }
     name = f"sweep-{settings.embedding.model}-{now:%Y%m%dT%H%M%SZ}"
-    return saved_report(report, settings.root / "eval", name, None)["json"]
+    return write_report(report, settings.root / "eval", name, page=False)["json"]
 
 
 def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

@@ -17,10 +17,11 @@ from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.search.conversation_context import context_of, given_conversation
+from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.lookup import asking, reading
 from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.search_index import Filters, SearchIndex
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import QueryError, WeftError
 
 _QUERY_CHARACTERS = 20_000

@@ -50,18 +50,6 @@ class Postings:
     counts: np.ndarray
     lengths: np.ndarray
 
-    @classmethod
-    def of_rows(cls, rows: pa.Table, terms: Mapping[int, str], lengths: Mapping[str, np.ndarray]) -> Postings:
-        """From a table with the columns term_id, chunk_no and one frequency per field, in order of the first two."""
-        ids = rows.column("term_id").to_numpy()
-        found = sorted(set(ids.tolist()))
-        starts = np.append(np.searchsorted(ids, found), len(ids)).astype(np.int64)
-        counts = np.stack([rows.column(f"{f}_tf").to_numpy() for f in FIELDS], axis=1)
-        numbers = {terms[i]: n for n, i in enumerate(found)}
-        chunks = rows.column("chunk_no").to_numpy().astype(np.int32)
-        held = np.stack([lengths[f] for f in FIELDS])
-        return cls(numbers, starts, chunks, np.arange(len(ids)), counts, held)
-
     @property
     def chunk_count(self) -> int:
         """Chunks in the index."""
@@ -169,30 +157,11 @@ def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
     return asked
 
 
-def bm25_scores(
-    query_terms: pa.Table, query_count: int, postings: Postings, settings: SearchSettings
-) -> np.ndarray:
-    """Scores of all chunks, float32 of shape (queries, chunks); 0 where no term of the query stands.
-
-    `query_terms` has the columns query and term. The formula is Lucene's BM25 (idf = ln(1 + (N -
-    df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and lengths of `weighed`.
-    """
-    scores = np.zeros((query_count, postings.chunk_count), dtype=np.float32)
-    weights = weighed(postings, settings)
-    asked: dict[str, list[int]] = {}
-    for query, terms in enumerate(terms_by_query(query_terms, query_count)):
-        for term in terms:
-            asked.setdefault(term, []).append(query)
-    by_number = {postings.numbers.get(term): queries for term, queries in asked.items()}
-    for term_list in _lists(list(asked), postings):
-        impacts = term_list.impacts(weights)
-        for query in by_number[term_list.number]:
-            scores[query][term_list.chunks] += impacts
-    return scores
-
-
 class TermScores:
-    """The BM25 scores of one query, computed where they are asked for; equal to those of `bm25_scores`.
+    """The BM25 scores of one query, computed where they are needed.
+
+    The formula is Lucene's (idf = ln(1 + (N - df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and
+    lengths of `weighed`.
 
     The best chunks are found term by term, the rarest first: once the terms that are left could not lift
     a chunk with none of the others among the best, only chunks that are near them are looked up in the

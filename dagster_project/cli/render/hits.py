@@ -10,8 +10,8 @@ from rich.text import Text
 
 from dagster_project.cli.safe_console import terminal
 from dagster_project.resources.search.filters import Understood
+from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import Reading
-from dagster_project.resources.search.search_index import SearchResult
 
 if TYPE_CHECKING:
     from dagster_project.resources.search.disclosure import Prompted

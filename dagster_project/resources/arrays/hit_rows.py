@@ -1,4 +1,4 @@
-"""What is told of a hit, and the text it stands in, in files of Arrow batches that are mapped into memory.
+"""The row of a hit, and the text it stands in, in files of Arrow batches that are mapped into memory.
 
 A table of a published file is read in thousands of rows; these cost what the few rows cost that are asked for.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -22,6 +22,20 @@ _BATCH_BYTES = 1 << 17
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
 _TEXT_OF = "hit_text_of"
+
+
+class _Columns(NamedTuple):
+    """Columns of the rows of a file: that of the text, those not written, and those that the writer returns."""
+
+    text: str
+    left_out: tuple[str, ...]
+    returned: tuple[str, ...]
+
+
+_COLUMNS = {
+    _TEXTS: _Columns("text", ("key",), ("key",)),
+    _CHUNKS: _Columns("text_display", ("chunk_no",), ("chunk_no", "text_no")),
+}
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _MOST_FILES = 16
 _MOST_ROWS = 1.5
@@ -37,7 +51,7 @@ class HitRows:
         self._row = arrays[f"{_CHUNKS}_row"]
 
     def of(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """What is told of each of these chunks, by its number.
+        """The row of each of these chunks, by its number.
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of.
@@ -122,7 +136,7 @@ def update_hit_rows(
         else np.full(len(source), -1, dtype=np.int32)
         for name in (f"{_CHUNKS}_row", _TEXT_OF)
     )
-    _write_rows(connection, folder, (_RETOLD, _RESTORED), starts, row, text)
+    _write_rows(connection, folder, (_CHANGED_FACTS, _CHANGED_TEXTS), starts, row, text)
     return None
 
 
@@ -153,57 +167,47 @@ def _write_rows(
     text: np.ndarray,
 ) -> None:
     """Write rows and texts behind those with `starts`; `row` and `text` are where those of each chunk are, or -1."""
-    told, stored = scopes
+    described, stored = scopes
     first_text, first_row = starts[_TEXTS][-1], starts[_CHUNKS][-1]
-    made = _written(
-        folder, _TEXTS, connection.execute(_STORED.format(scope=stored)), "text", ["key"], [], starts[_TEXTS]
-    )
-    keys = made.column("key")
+    texts = connection.execute(_STORED.format(scope=stored))
+    keys = _written(folder, _TEXTS, texts, starts[_TEXTS]).column("key")
     connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text}))
     numbers = np.flatnonzero(text >= 0)
     connection.register(
         "hit_texts_before", pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)})
     )
-    described = connection.execute(_DESCRIBED.format(scope=told))
-    made = _written(folder, _CHUNKS, described, "text_display", ["chunk_no"], ["text_no"], starts[_CHUNKS])
+    chunks = connection.execute(_DESCRIBED.format(scope=described))
+    written = _written(folder, _CHUNKS, chunks, starts[_CHUNKS])
     for name in ("hit_texts", "hit_texts_before"):
         connection.unregister(name)
-    places = made.column("chunk_no").to_numpy()
+    places = written.column("chunk_no").to_numpy()
     row[places] = first_row + np.arange(len(places), dtype=np.int32)
-    text[places] = made.column("text_no").fill_null(-1).to_numpy()
+    text[places] = written.column("text_no").fill_null(-1).to_numpy()
     np.save(folder / f"{_CHUNKS}_row.npy", row)
     np.save(folder / f"{_TEXT_OF}.npy", text)
 
 
-def _written(
-    folder: Path,
-    name: str,
-    rows: duckdb.DuckDBPyConnection,
-    text: str,
-    left_out: Sequence[str],
-    returned: Sequence[str],
-    before: Sequence[int],
-) -> pa.Table:
-    """Write rows as they come without the columns `left_out`; returns these and those to be `returned`.
+def _written(folder: Path, name: str, rows: duckdb.DuckDBPyConnection, before: Sequence[int]) -> pa.Table:
+    """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names.
 
     `before` are the numbers of the first rows of the batches that are there, and of the next row.
     """
-    told, starts = [], list(before)
+    columns = _COLUMNS[name]
+    returned, starts = [], list(before)
     reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
-    columns = [n for n in reader.schema.names if n not in left_out]
-    schema = pa.schema([reader.schema.field(n) for n in columns])
-    told_schema = pa.schema([reader.schema.field(n) for n in (*left_out, *returned)])
+    schema = pa.schema([field for field in reader.schema if field.name not in columns.left_out])
     number = sum(path.exists() for path in _files(folder, name))
     path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
     with pa.ipc.new_file(str(path), schema, options=_OPTIONS) as file:
         for batch in reader:
             # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
-            told.append(batch.select(told_schema.names).take(pa.array(np.arange(batch.num_rows))))
-            for part in _parts(batch.select(columns), text):
+            returned.append(batch.select(columns.returned).take(pa.array(np.arange(batch.num_rows))))
+            for part in _parts(batch.select(schema.names), columns.text):
                 file.write_batch(part)
                 starts.append(starts[-1] + part.num_rows)
     np.save(folder / f"{name}_starts.npy", np.array(starts, dtype=np.int64))
-    return pa.Table.from_batches(told, schema=told_schema)
+    returned_schema = pa.schema([reader.schema.field(n) for n in columns.returned])
+    return pa.Table.from_batches(returned, schema=returned_schema)
 
 
 def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
@@ -216,8 +220,8 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, end - start)
 
 
-_RETOLD = "doc_id IN (FROM changed_facts)"
-_RESTORED = "doc_id IN (FROM changed_texts)"
+_CHANGED_FACTS = "doc_id IN (FROM changed_facts)"
+_CHANGED_TEXTS = "doc_id IN (FROM changed_texts)"
 
 _STORED = """
 SELECT key, text FROM (

@@ -17,7 +17,6 @@ from dagster_project.resources.evaluation.evaluator import (
     read_ground_truth,
     run_profiles,
 )
-from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.search.opened_index import open_index
@@ -49,8 +48,6 @@ def make_evaluator(
         lambda: open_index(settings),
         tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries),
         chosen,
-        settings.evaluation,
-        page,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.resources.evaluation.page import page as page_of
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, join_files, parse_ground_truth
@@ -26,7 +27,6 @@ from transforms.evaluation.report import FORMAT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.schemas.evaluation import EVALUATION_RUNS
-from transforms.settings.evaluation import EvaluationSettings
 from transforms.settings.search import SearchSettings
 
 _TIMED_QUERIES = 50
@@ -52,18 +52,18 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
     named = relevance.filter(form="passage")["target"].unique().to_list()
     wants_turns = bool(relevance.filter(form="chat").height)
     return Contents(
-        _frame(index, _CHUNKS),
-        _frame(index, _DOCUMENTS),
-        _frame(index, "SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
-        _frame(index, "SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
-        _frame(index, "SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", named),
-        _frame(index, _TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
+        index.frame(_CHUNKS),
+        index.frame(_DOCUMENTS),
+        index.frame("SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
+        index.frame("SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
+        index.frame("SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", named),
+        index.frame(_TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
     )
 
 
 def facts(index: SearchIndex) -> pl.DataFrame:
     """What `transforms.evaluation.report.retrieved_measures` asks of each chunk."""
-    return _frame(index, _FACTS)
+    return index.frame(_FACTS)
 
 
 def run_profiles(
@@ -102,7 +102,7 @@ def run_profiles(
         "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )
     ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
-    chunks = _frame(index, _NUMBERED)
+    chunks = index.frame(_NUMBERED)
     runs = (
         listed.join(cosines, on=["profile", "query", "stage", "chunk_no"], how="left")
         .join(ids, on="query")
@@ -132,8 +132,8 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
 
 def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
     """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
-    documents = _frame(index, _TITLES, list(doc_ids))
-    texts = _frame(index, _WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
+    documents = index.frame(_TITLES, list(doc_ids))
+    texts = index.frame(_WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
     return {
         "documents": {
             row["doc_id"]: [row["title"], row["origin"]] for row in documents.iter_rows(named=True)
@@ -145,7 +145,7 @@ def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[st
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Mails, nodes and links as `transforms.evaluation.query_drafts.drafted` takes them."""
     nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
-    return _frame(index, _MAILS), _frame(index, nodes), _frame(index, _LINKED)
+    return index.frame(_MAILS), index.frame(nodes), index.frame(_LINKED)
 
 
 class IndexEvaluator:
@@ -157,12 +157,8 @@ class IndexEvaluator:
         open_index: Callable[[], SearchIndex],
         files: Sequence[Path],
         profiles: Mapping[str, SearchSettings],
-        settings: EvaluationSettings,
-        write_page: Callable[[Mapping[str, Any]], str],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ):
         self.folder, self._open, self.files, self.profiles = folder, open_index, tuple(files), dict(profiles)
-        self.settings, self.write_page, self.clock = settings, write_page, clock
 
     @cached_property
     def index(self) -> SearchIndex:
@@ -187,21 +183,16 @@ class IndexEvaluator:
 
     def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:
         """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""
-        texts = [q["query"] for q in report["queries"]]
-        now = self.clock()
+        queries = [q["query"] for q in report["queries"]]
+        now = datetime.now(UTC)
+        latency = {n: latencies(self.index, queries, s) for n, s in self.profiles.items()} if queries else {}
         whole = dict(report) | {
             "index": self.identity(),
             "files": [file.name for file in self.files],
             "texts": self._texts(report),
-            "timing": {
-                "made_at": now.isoformat(timespec="seconds"),
-                "latency": {n: latencies(self.index, texts, s) for n, s in self.profiles.items()}
-                if texts
-                else {},
-            },
+            "timing": {"made_at": now.isoformat(timespec="seconds"), "latency": latency},
         }
-        return saved(whole, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}",
-                     self.write_page if page else None)  # fmt: skip
+        return write_report(whole, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def identity(self) -> dict[str, Any]:
         """Which index it is."""
@@ -215,25 +206,19 @@ class IndexEvaluator:
         return described(self.index, sorted(docs), sorted({hit["chunk_id"] for hit in hits}))
 
 
-def saved(
-    report: Mapping[str, Any],
-    folder: Path,
-    name: str,
-    write_page: Callable[[Mapping[str, Any]], str] | None,
-) -> dict[str, str]:
-    """Paths of a report written as JSON and, if `write_page` makes one, as a page of the same name."""
+def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool) -> dict[str, str]:
+    """Paths of a report written as JSON and, if `page`, as a page of the same name."""
     folder.mkdir(parents=True, exist_ok=True)
-    place = next(
-        p for n in itertools.count() if not (p := folder / f"{name}{f'-{n}' if n else ''}.json").exists()
-    )
-    written = {"json": (place, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
-    if write_page:
-        written["page"] = (place.with_suffix(".html"), write_page(report))
-    for path, text in written.values():
+    paths = (folder / f"{name}{f'-{n}' if n else ''}.json" for n in itertools.count())
+    path = next(p for p in paths if not p.exists())
+    files = {"json": (path, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
+    if page:
+        files["page"] = (path.with_suffix(".html"), page_of(report))
+    for path, text in files.values():
         aside = path.with_name(f".{path.name}.{os.getpid()}")
         aside.write_text(text, encoding="utf-8")
         aside.replace(path)
-    return {kind: str(path) for kind, (path, _) in written.items()}
+    return {kind: str(path) for kind, (path, _) in files.items()}
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -251,12 +236,6 @@ def read_report(path: Path) -> dict[str, Any]:
 
 def frame_of(table: pa.Table) -> pl.DataFrame:
     """An Arrow table as a Polars frame."""
-    return pl.from_arrow(table)  # type: ignore[return-value]
-
-
-def _frame(index: SearchIndex, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
-    parameters = {} if ids is None else {"ids": ids}
-    table = index.connection.execute(statement, parameters).to_arrow_table()
     return pl.from_arrow(table)  # type: ignore[return-value]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -14,8 +16,10 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import WeftError
+from transforms.retrieval.saved_searches import Answers
 
 _LOOKED_EVERY = 1.0
 """Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
@@ -28,6 +32,19 @@ def open_index(settings: Settings) -> SearchIndex:
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+
+
+class PublishedSearcher:
+    """Opens the current version for each batch of queries."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+
+    def search(self, queries: Sequence[str], filters: Mapping[str, Any], limit: int) -> Answers:
+        """The hits of each query; `filters` are those of `Filters` by name."""
+        with closing(open_index(self.settings)) as index:
+            result = index.search(queries, Filters(**filters), limit)
+            return Answers(result.hits, result.labels, index.manifest["version"])
 
 
 class FollowedIndex:
