@@ -35,11 +35,11 @@ class SafeConsole(Console):
 def _visible(text: Text) -> Text:
     """`text` with its steering signs shown, its styles where they were."""
     cuts = [place for sign in STEERING.finditer(text.plain) for place in sign.span()]
-    shown = text.blank_copy()
-    for piece in text.divide(cuts):
-        piece.plain = visible(piece.plain)
-        shown.append_text(piece)
-    return shown if cuts else text
+    printable = text.blank_copy()
+    for segment in text.divide(cuts):
+        segment.plain = visible(segment.plain)
+        printable.append_text(segment)
+    return printable if cuts else text
 
 
 def terminal() -> Console:

@@ -158,9 +158,9 @@ def measured(
     once for all profiles that share them.
     """
     truth = required_queries(evaluator)
-    judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
+    relevance = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
     runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
-    values = quality.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
+    values = quality.document_quality(frame_of(runs), relevance, profiles).filter(measure=measure)
     return [
         {
             **row,

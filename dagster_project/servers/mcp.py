@@ -182,11 +182,11 @@ def _text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
         raise QueryError(
             f"byte_start {byte_start} is not in {document.id}, which has {len(stored)} bytes here"
         )
-    shown = stored[byte_start:].decode(errors="replace")[:most]
-    end = byte_start + len(shown.encode())
+    excerpt = stored[byte_start:].decode(errors="replace")[:most]
+    end = byte_start + len(excerpt.encode())
     return Text(
         **{n: getattr(document, n) for n in ("kind", "id", "doc_id", "title")},
-        text=shown,
+        text=excerpt,
         byte_start=byte_start,
         byte_end=end,
         is_cut=end < len(stored),

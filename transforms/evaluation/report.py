@@ -73,10 +73,12 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 
     first = runs.filter((pl.col("stage") == "fused") & (pl.col("rank") <= SHOWN_HITS))
     hits = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
-    again = hits.with_columns(again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_())
+    with_repeats = hits.with_columns(
+        again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_()
+    )
     profiles = {
         profile: {**shares(group), "duplicates": rounded(group["again"].mean())}
-        for (profile,), group in groups_by(again, "profile")
+        for (profile,), group in groups_by(with_repeats, "profile")
     }
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
 

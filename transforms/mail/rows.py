@@ -55,16 +55,16 @@ def message_row(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any
 
 def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
     fields = mail.fields
-    sent = sent_date(_first(fields, "date"))
+    date = sent_date(_first(fields, "date"))
     received, first_hop = received_times(fields.get("received", ()))
-    effective, quality = effective_time(sent, received, first_hop, envelope_at)
-    if sent.at is None:
+    effective, quality = effective_time(date, received, first_hop, envelope_at)
+    if date.at is None:
         mail.note("date_unreadable" if _first(fields, "date").strip() else "no_date")
-    elif sent.repaired:
+    elif date.repaired:
         mail.note("date_repaired")
-    if sent.at is not None and quality not in ("sent", "sent_repaired"):
+    if date.at is not None and quality not in ("sent", "sent_repaired"):
         mail.note("date_implausible")
-    return {"sent_at": sent.at, "received_at": received, "effective_at": effective, "date_quality": quality}
+    return {"sent_at": date.at, "received_at": received, "effective_at": effective, "date_quality": quality}
 
 
 def _identity(mail: ParsedMail) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def is_wanted(best: float, most: float, settings: SearchSettings) -> bool:
 
 
 def expanded_terms(
-    asked: Sequence[str],
-    counted: pl.DataFrame,
+    query_terms: Sequence[str],
+    term_counts: pl.DataFrame,
     postings: Postings,
     weights: Weighed,
     settings: SearchSettings,
@@ -47,11 +47,11 @@ def expanded_terms(
     BM25 scores; the worths are made to sum to 1 (Abdul-Jaleel et al., TREC 2004). The asked terms count
     1 - `feedback_weight` each, and the others together `feedback_weight` times their number.
     """
-    known = [term for term in asked if postings.df(term)]
+    known = [term for term in query_terms if postings.df(term)]
     field = pl.col("field").replace_strict(field_weights(settings), return_dtype=pl.Float64)
-    held = counted.group_by("chunk_no", "term").agg(frequency=(field * pl.col("tf")).sum())
-    norm = pl.Series(weights.norm[held.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
-    saturated = held.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
+    frequencies = term_counts.group_by("chunk_no", "term").agg(frequency=(field * pl.col("tf")).sum())
+    norm = pl.Series(weights.norm[frequencies.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
+    saturated = frequencies.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
     shares = saturated.group_by("term").agg(pl.col("share").sum()).filter(pl.col("share") > 0)
     best = worthiest(shares.sort("share", "term", descending=[True, False]), postings, most)
     total = sum(worth for worth, _ in best)

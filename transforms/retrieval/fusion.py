@@ -102,15 +102,17 @@ class ExactScores:
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
         self.scores, self.allowed, self.least = scores, allowed, least
-        kept = scores if allowed is None else scores[allowed]
-        if len(kept) and not np.isfinite(kept.min()):
-            kept = kept[np.isfinite(kept)]
-        self.low, self.high = (float(kept.min()), float(kept.max())) if len(kept) else (0.0, 0.0)
+        eligible = scores if allowed is None else scores[allowed]
+        if len(eligible) and not np.isfinite(eligible.min()):
+            eligible = eligible[np.isfinite(eligible)]
+        self.low, self.high = (float(eligible.min()), float(eligible.max())) if len(eligible) else (0.0, 0.0)
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores, best first, ties by number."""
-        kept = self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
-        chosen = np.flatnonzero(kept)
+        eligible = (
+            self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
+        )
+        chosen = np.flatnonzero(eligible)
         return chosen[top_k(self.scores[chosen], k)]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
@@ -206,11 +208,11 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "lexical_score": fusion.lexical.of(chosen),
         "vector_score": fusion.vector.of(chosen),
     }
-    made = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
+    series = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
         ranks = _ranks(chosen, ordered)[order]
-        made.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
-    return pl.DataFrame(made)
+        series.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
+    return pl.DataFrame(series)
 
 
 def first_candidates(count: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> np.ndarray:
@@ -247,9 +249,9 @@ def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusio
     A chunk that is left could not lift another one of its thread among the best: it would be there itself.
     """
     settings = fusion.settings
-    wanted = max(settings.pool, settings.limit)
-    looked_at = _LOOKED_AT * wanted
-    if len(chosen) <= looked_at:
+    needed = max(settings.pool, settings.limit)
+    depth = _LOOKED_AT * needed
+    if len(chosen) <= depth:
         return chosen
     found = np.isin(chosen, fusion.found, kind="sort")
     score = fusion.at_most(chosen)
@@ -258,7 +260,7 @@ def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusio
     count = int(threads[-1]) + 1
     while True:
         reach = score + settings.thread_weight * _most(score, threads, count)[threads]
-        first = np.argpartition(-reach, looked_at - 1)[:looked_at]
+        first = np.argpartition(-reach, depth - 1)[:depth]
         first = first[~known[first]]
         score[first] = fusion.of(chosen[first])
         known[first] = True
@@ -267,21 +269,21 @@ def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusio
         )
         _, documents = np.unique(places.document[chosen[known]], return_inverse=True)
         best = _most(sure, documents, int(documents.max()) + 1)
-        if len(best) >= wanted:
+        if len(best) >= needed:
             break
-        looked_at *= _LOOKED_AT
-        if looked_at >= len(chosen):
+        depth *= _LOOKED_AT
+        if depth >= len(chosen):
             return chosen
     reach = score + settings.thread_weight * _most(score, threads, count)[threads]
-    edge = np.partition(best, len(best) - wanted)[len(best) - wanted]
+    edge = np.partition(best, len(best) - needed)[len(best) - needed]
     return chosen[found | (reach >= edge)]
 
 
 def _most(scores: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
     """The highest score of each of so many groups, -inf for none."""
-    made = np.full(count, -np.inf)
-    np.maximum.at(made, groups, scores)
-    return made
+    maxima = np.full(count, -np.inf)
+    np.maximum.at(maxima, groups, scores)
+    return maxima
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -291,8 +293,8 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     places = np.searchsorted(chosen, ordered, sorter=order)
     listed = np.flatnonzero(places < len(chosen))
     at = order[places[listed]]
-    held = chosen[at] == ordered[listed]
-    ranks[at[held]] = listed[held] + 1
+    matches = chosen[at] == ordered[listed]
+    ranks[at[matches]] = listed[matches] + 1
     return ranks
 
 

@@ -71,12 +71,12 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
 
 def parted(hits: pl.DataFrame, keep: pl.Expr, reason: pl.Expr, into: pl.Expr | None = None) -> Step:
     """The hits that `keep` is true of, and the others as dropped, for a reason and into a chunk."""
-    kept = hits.select(keep).to_series()
-    if kept.all():
+    keeps = hits.select(keep).to_series()
+    if keeps.all():
         return unchanged(hits)
     to = pl.lit(None, pl.Int64) if into is None else into.cast(pl.Int64)
-    gone = hits.select("query", "chunk_no", reason=reason, into=to).filter(~kept)
-    return Step(hits.filter(kept), gone)
+    drops = hits.select("query", "chunk_no", reason=reason, into=to).filter(~keeps)
+    return Step(hits.filter(keeps), drops)
 
 
 def unchanged(hits: pl.DataFrame) -> Step:

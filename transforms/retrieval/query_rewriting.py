@@ -100,8 +100,8 @@ def prompt(query: str, turns: Sequence[str]) -> dict[str, Any]:
 
 def _new(names: Sequence[str], query: str) -> list[str]:
     """Distinct names that the query does not hold, in their order."""
-    held = query.lower()
-    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in held}.values())[::-1]
+    lowered = query.lower()
+    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in lowered}.values())[::-1]
 
 
 def _with(given: str, query: str, added: Sequence[str], by: str) -> Standalone:

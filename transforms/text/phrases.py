@@ -37,16 +37,16 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
 def _pattern(words: list[str], *, is_cut: bool) -> str:
     """The pattern of a phrase, or of its beginning, in a text as it is."""
     before = rf"(?:^|{_BREAK})" if words[0][0].isalnum() else ""
-    behind = rf"(?:{_BREAK}|$)" if words[-1][-1].isalnum() or is_cut else ""
-    return f"(?is){before}{f'{_BREAK}+'.join(map(re.escape, words))}{behind}"
+    end = rf"(?:{_BREAK}|$)" if words[-1][-1].isalnum() or is_cut else ""
+    return f"(?is){before}{f'{_BREAK}+'.join(map(re.escape, words))}{end}"
 
 
 def _marked_pattern(words: list[str]) -> str:
     """The pattern of a phrase in a text where _MARK stands before each break, which makes breaks cheap to find."""
     before = rf"(?:^|{_MARK}.)" if words[0][0].isalnum() else ""
-    behind = rf"(?:{_MARK}|$)" if words[-1][-1].isalnum() else ""
+    end = rf"(?:{_MARK}|$)" if words[-1][-1].isalnum() else ""
     marked = ["".join(_mark(letter) + re.escape(letter) for letter in word) for word in words]
-    return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{behind}"
+    return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{end}"
 
 
 def _mark(letter: str) -> str:

@@ -244,7 +244,7 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
         for word, cut in identifier_parts(distinct).items()
         for lower in [word.lower()]
     }
-    counted = Counter[tuple[int, str, str]]()
+    counts = Counter[tuple[int, str, str]]()
     for (chunk, field, _), text_words, names in zip(texts, lists, compounds, strict=True):
         parts = [part for word in text_words for part in parts_of.get(word, ())]
         text_terms = [
@@ -252,9 +252,9 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
             *stems(parts, settings),
             *_compound_terms(names, settings),
         ]
-        counted.update((chunk, field, term) for term in text_terms)
+        counts.update((chunk, field, term) for term in text_terms)
     schema = {"chunk_no": pl.Int64, "field": pl.String, "term": pl.String, "tf": pl.Int32}
-    return pl.DataFrame([(*key, tf) for key, tf in counted.items()], schema, orient="row")
+    return pl.DataFrame([(*key, tf) for key, tf in counts.items()], schema, orient="row")
 
 
 def context_terms(
@@ -291,9 +291,9 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
 
 def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
     """The `terms` table of texts with chunk_id and field."""
-    counted = counted_terms(texts.get_column("text"), settings)
-    of = [texts.get_column(name).gather(counted.get_column("row")) for name in ("chunk_id", "field")]
-    return TERMS.conform(counted.with_columns(of).select(TERMS.names).to_arrow())
+    counts = counted_terms(texts.get_column("text"), settings)
+    of = [texts.get_column(name).gather(counts.get_column("row")) for name in ("chunk_id", "field")]
+    return TERMS.conform(counts.with_columns(of).select(TERMS.names).to_arrow())
 
 
 def query_terms(
@@ -330,8 +330,8 @@ def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
     if others := [row for row, text in enumerate(texts) if row not in simple]:
         column = pl.Series([texts[row] for row in others], dtype=pl.String)
         for lists, pattern in ((words, WORD), (compounds, COMPOUND)):
-            for row, found in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
-                lists[row] = found
+            for row, names in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
+                lists[row] = names
     return words, compounds
 
 

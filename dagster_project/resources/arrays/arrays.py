@@ -100,16 +100,16 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     damaged, or if they cannot be read.
     """
     folder = folder_of(index)
-    made = None
+    created = None
     try:
         if not fits(folder, facts):
-            made = _made(connection, folder, facts)
+            created = _made(connection, folder, facts)
     except (ValueError, KeyError) as error:
         raise IndexUnavailableError(
             f"the arrays of {index} cannot be made from it ({error}): `weft build` makes a new one"
         ) from error
     try:
-        return made or _mapped(folder)
+        return created or _mapped(folder)
     except (ValueError, KeyError, EOFError) as error:
         raise _explained(error, folder) from error
 
@@ -162,7 +162,7 @@ def _made(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, 
 
 
 def write_arrays(
-    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], begun: Path | None = None
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], started: Path | None = None
 ) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
@@ -170,13 +170,13 @@ def write_arrays(
     moved.
     """
     with appearing(folder, facts) as aside:
-        if begun:
-            for path in begun.iterdir():
+        if started:
+            for path in started.iterdir():
                 path.rename(aside / path.name)
         else:
-            with connection.cursor() as other, ThreadPoolExecutor(1) as beside:
+            with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
                 other.execute("SET TimeZone = 'UTC'")
-                rows = beside.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
+                rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
                 _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
                 rows.result()
         _write_terms(connection, aside)
@@ -224,20 +224,20 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 
 
 def _mapped(folder: Path) -> SearchArrays:
-    held = {path.stem: _array(path) for path in folder.glob("*.npy")}
-    terms = SortedTerms(held["term_bytes"], held["term_ends"])
+    arrays = {path.stem: _array(path) for path in folder.glob("*.npy")}
+    terms = SortedTerms(arrays["term_bytes"], arrays["term_ends"])
     postings = bm25.Postings(
-        terms, held["starts"], held["chunks"], held["codes"], held["counts"], held["lengths"]
+        terms, arrays["starts"], arrays["chunks"], arrays["codes"], arrays["counts"], arrays["lengths"]
     )
-    members = held["members"], held["member_starts"]
-    places = fusion.Places(held["document"], held["thread"], members)
+    members = arrays["members"], arrays["member_starts"]
+    places = fusion.Places(arrays["document"], arrays["thread"], members)
     return SearchArrays(
         postings,
         places,
-        held["logs"],
-        CodedVectors(held["vectors"], held["vector_codes"], held["absent"]),
-        HitRows(folder, held),
-        held["ids"],
+        arrays["logs"],
+        CodedVectors(arrays["vectors"], arrays["vector_codes"], arrays["absent"]),
+        HitRows(folder, arrays),
+        arrays["ids"],
     )
 
 
@@ -304,10 +304,10 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     logs[numbers] = table.column("is_log").to_numpy()
     np.save(folder / "logs.npy", logs)
     for name in ("document", "thread"):
-        found = np.zeros(count, dtype=np.int32)
-        found[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
-        np.save(folder / f"{name}.npy", found)
-    chunks, starts = fusion.members(found)
+        documents = np.zeros(count, dtype=np.int32)
+        documents[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
+        np.save(folder / f"{name}.npy", documents)
+    chunks, starts = fusion.members(documents)
     np.save(folder / "members.npy", chunks)
     np.save(folder / "member_starts.npy", starts)
 
@@ -317,13 +317,13 @@ def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: i
     codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
     absent = np.ones(count, dtype=bool)
     done = 0
-    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as written:
+    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as array:
 
-        def add(rows: np.ndarray, made: np.ndarray, until: int) -> int:
+        def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
             part = np.zeros((until - done, dimensions), dtype=np.float32)
-            part[rows - done] = made
+            part[rows - done] = target
             codes[:, done:until] = sign_codes(part)
-            written.add(part)
+            array.add(part)
             return until
 
         numbers = connection.execute("SELECT chunk_no FROM embeddings").fetchnumpy()["chunk_no"]

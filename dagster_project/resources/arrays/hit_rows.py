@@ -64,8 +64,8 @@ class HitRows:
 
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
         """Stored texts by their number."""
-        wanted = np.unique(np.fromiter(numbers, dtype=np.int64))
-        return dict(zip(wanted.tolist(), (row["text"] for row in self._texts.rows(wanted)), strict=True))
+        unique = np.unique(np.fromiter(numbers, dtype=np.int64))
+        return dict(zip(unique.tolist(), (row["text"] for row in self._texts.rows(unique)), strict=True))
 
 
 class _Batches:
@@ -83,14 +83,14 @@ class _Batches:
     def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
         """The rows of these numbers, which ascend."""
         places = np.searchsorted(self.starts, numbers, side="right") - 1
-        found: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         number = 0
         try:
             for place in np.unique(places).tolist():
                 number = int(np.searchsorted(self.firsts, place, side="right")) - 1
                 batch = self.readers[number].get_batch(place - int(self.firsts[number]))
                 for row in (numbers[places == place] - self.starts[place]).tolist():
-                    found += batch.slice(row, 1).to_pylist()
+                    result += batch.slice(row, 1).to_pylist()
         except pa.ArrowMemoryError as error:
             raise MemoryLimitError(f"there is not enough memory for the texts of hits ({error})") from error
         except (pa.ArrowException, OSError) as error:
@@ -101,7 +101,7 @@ class _Batches:
             raise IndexUnavailableError(
                 f"{self.paths[number]} is damaged ({error}): delete its folder, and the next search makes it again"
             ) from error
-        return found
+        return result
 
 
 def _files(folder: Path, name: str) -> list[Path]:

@@ -54,14 +54,14 @@ def make_evaluator(
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
     """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag if it is given."""
     truth = _with_tag(required_queries(evaluator), tag)
-    held = evaluator.contents(truth.relevance)
+    index_contents = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
     return report.report(
         report.Evaluation(
             frame_of(truth.queries),
-            judgements(frame_of(truth.relevance), held),
+            judgements(frame_of(truth.relevance), index_contents),
             frame_of(evaluator.run(truth.queries)),
-            held.chunks,
+            index_contents.chunks,
             evaluator.facts(),
         ),
         changes,
@@ -83,12 +83,12 @@ def _with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
     if tag is None:
         return truth
     queries = frame_of(truth.queries)
-    kept = queries.filter(queries["tags"].list.contains(tag))
-    if kept.is_empty():
+    tagged = queries.filter(queries["tags"].list.contains(tag))
+    if tagged.is_empty():
         known = sorted({t for tags in queries["tags"] for t in tags})
         raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(known)}")
-    relevance = frame_of(truth.relevance).join(kept.select("query_id"), on="query_id", how="semi")
-    return GroundTruth(kept.to_arrow(), relevance.to_arrow())
+    relevance = frame_of(truth.relevance).join(tagged.select("query_id"), on="query_id", how="semi")
+    return GroundTruth(tagged.to_arrow(), relevance.to_arrow())
 
 
 def drafted(settings: Settings, count: int) -> tuple[str, int]:
@@ -132,12 +132,12 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
         both = before.join(after, on="query_id", suffix="_after").sort("query_id")
         if both.height < quality.FEWEST:
             return
-        found = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
-        if found.high < 0:
+        difference = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
+        if difference.high < 0:
             worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
             raise CheckFailedError(
-                f"nothing was published: {quality.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
-                f"[{-found.high:.3f}, {-found.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
+                f"nothing was published: {quality.HEADLINE} of profile {name} fell by {-difference.mean:.3f} "
+                f"[{-difference.high:.3f}, {-difference.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
                 "mend what changed, or set evaluation.publish_check = false"
             )
 
@@ -152,9 +152,9 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     index = SearchIndex(path, embedder, settings.terms, search, reranker)
     try:
         truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
-        judged = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))
+        relevance = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))
         runs, _ = run_profiles(index, frame_of(truth.queries), {profile: search}, stages=("final",))
     finally:
         index.close()
-    values = quality.document_quality(frame_of(runs), judged, [profile]).filter(measure=quality.HEADLINE)
+    values = quality.document_quality(frame_of(runs), relevance, [profile]).filter(measure=quality.HEADLINE)
     return values.select("query_id", "value")

@@ -49,14 +49,14 @@ def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
 
 def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
     """What entries can name in the index; texts only of what passages name."""
-    named = relevance.filter(form="passage")["target"].unique().to_list()
+    doc_ids = relevance.filter(form="passage")["target"].unique().to_list()
     wants_turns = bool(relevance.filter(form="chat").height)
     return Contents(
         index.frame(_CHUNKS),
         index.frame(_DOCUMENTS),
         index.frame("SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
         index.frame("SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
-        index.frame("SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", named),
+        index.frame("SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", doc_ids),
         index.frame(_TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
     )
 
@@ -92,13 +92,13 @@ def run_profiles(
             )
             latest[profile] = listed.filter(pl.col("rank") <= KEPT)
 
-    found, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
+    final, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
     schema = {
         "profile": pl.String, "query": pl.Int32, "stage": pl.String, "rank": pl.Int64, "chunk_no": pl.Int64,
         "score": pl.Float64, "reason": pl.String,
     }  # fmt: skip
     listed = pl.concat([pl.DataFrame(schema=schema), *parts, *latest.values()], how="diagonal")
-    cosines = found.select(
+    cosines = final.select(
         "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )
     ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
@@ -115,19 +115,19 @@ def run_profiles(
 
 def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> dict[str, Any]:
     """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
-    asked = list(queries[:_TIMED_QUERIES])
+    texts = list(queries[:_TIMED_QUERIES])
     timed = SearchIndex(index.path, index.embedder, index.term_settings, settings, index.reranker)
     try:
-        timed.search(asked[:1])  # what is read once per process is no part of a search
-        taken = []
-        for query in asked:
+        timed.search(texts[:1])  # what is read once per process is no part of a search
+        milliseconds = []
+        for query in texts:
             start = time.perf_counter()
             timed.search([query])
-            taken.append(1000 * (time.perf_counter() - start))
+            milliseconds.append(1000 * (time.perf_counter() - start))
     finally:
         timed.close()
-    median, slow = np.quantile(taken, [0.5, 0.95])
-    return {"queries": len(asked), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
+    median, slow = np.quantile(milliseconds, [0.5, 0.95])
+    return {"queries": len(texts), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
 
 
 def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
@@ -186,13 +186,13 @@ class IndexEvaluator:
         queries = [q["query"] for q in report["queries"]]
         now = datetime.now(UTC)
         latency = {n: latencies(self.index, queries, s) for n, s in self.profiles.items()} if queries else {}
-        whole = dict(report) | {
+        full = dict(report) | {
             "index": self.identity(),
             "files": [file.name for file in self.files],
             "texts": self._texts(report),
             "timing": {"made_at": now.isoformat(timespec="seconds"), "latency": latency},
         }
-        return write_report(whole, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
+        return write_report(full, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def identity(self) -> dict[str, Any]:
         """Which index it is."""
@@ -224,14 +224,14 @@ def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool)
 def read_report(path: Path) -> dict[str, Any]:
     """A report that `saved` wrote; GroundTruthError if the file is none of this format."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        report = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise GroundTruthError(f"{path} cannot be read as a report of `weft eval run` ({error})") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(report, dict) or report.get("format") != FORMAT:
         raise GroundTruthError(
             f"{path} is no report of this version of Weft; `weft eval run` makes a new one"
         )
-    return found
+    return report
 
 
 def frame_of(table: pa.Table) -> pl.DataFrame:

@@ -30,8 +30,8 @@ def slow_hashes(lake: ParquetLake, partition: str) -> dict[str, str]:
 
 def slow_partitions(lake: ParquetLake, partitions: Iterable[str]) -> list[str]:
     """Those of `partitions` of which the slow lane has made what is there now, sorted."""
-    made = set(lake.partitions(SLOW.tables[0]))
-    return sorted(p for p in made.intersection(partitions) if any(slow_hashes(lake, p).values()))
+    existing = set(lake.partitions(SLOW.tables[0]))
+    return sorted(p for p in existing.intersection(partitions) if any(slow_hashes(lake, p).values()))
 
 
 def waiting_bytes(lake: ParquetLake, partitions: Iterable[str]) -> int:

@@ -92,32 +92,32 @@ def given_conversation(
             reader = ExportReader(settings.conversations, settings.mail, settings.threads)
             chats = [chat for e in exports for chat in reader.chats(_in_zone(e, timezone))]
         else:
-            said = decoded(path.read_bytes()) if path is not None else text or ""
-            if not looks_like_whatsapp(said):
-                return GivenConversation(said, 1, own)
-            chats = [read_whatsapp(said, _GIVEN, timezone or "UTC")]
+            content = decoded(path.read_bytes()) if path is not None else text or ""
+            if not looks_like_whatsapp(content):
+                return GivenConversation(content, 1, own)
+            chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
     except (ChatFormatError, pa.ArrowException) as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
-    said_all = [
+    messages = [
         e for chat in chats for e in conversations.masked_chat(chat, None).entries if e.kind == "message"
     ]
     faults = [f.reason for c in chats for f in c.faults]
-    if not said_all and (faults or not chats):
+    if not messages and (faults or not chats):
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
-    columns = ([getattr(e, name) for e in said_all] for name in ("author", "at", "text"))
-    return GivenConversation(conversations.consolidate(*columns).markdown, len(said_all), own)
+    columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
+    return GivenConversation(conversations.consolidate(*columns).markdown, len(messages), own)
 
 
 def _unknown_exports(path: Path) -> list[Export]:
     """The exports at a place that no source knows."""
     source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path))
-    found = list(exports_at(path, source))
-    names = chat_names([(str(place), format_) for place, format_, _ in found])
+    exports = list(exports_at(path, source))
+    names = chat_names([(str(place), format_) for place, format_, _ in exports])
     return [
         Export(source, str(place), name, format_, files, "")
-        for name, (place, format_, files) in zip(names, found, strict=True)
+        for name, (place, format_, files) in zip(names, exports, strict=True)
     ]
 
 
@@ -130,13 +130,15 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
 
 
 def context_of(
-    settings: Settings, given: GivenConversation, opened: SearchIndex | None = None
+    settings: Settings, conversation: GivenConversation, opened: SearchIndex | None = None
 ) -> GivenContext:
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
     start = time.perf_counter()
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "partition": ""}
-    windows = pl.DataFrame([{**window, "markdown": given.markdown, "message_count": given.messages}])
+    windows = pl.DataFrame(
+        [{**window, "markdown": conversation.markdown, "message_count": conversation.messages}]
+    )
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), settings.conversations, counter.counts
     )
@@ -146,19 +148,21 @@ def context_of(
     queries = selection.window_queries(windows, frame, chosen)
     published = open_versions(settings)
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
-        found = index.candidates(queries, chosen, {_GIVEN: given.own})
-        documents = selection.window_documents(found, chosen, index.chunk_vectors)
+        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.own})
+        documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())
         facts = dict(index.facts)
     ordered = selection.scored_passages(documents, passages)
-    made = context_block.compile_block(ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand)
+    compiled = context_block.compile_block(
+        ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand
+    )
     question = "\x00".join(queries["text"])
     return GivenContext(
-        selection.CONTEXT if made.chosen else selection.NO_HITS,
-        made.block,
-        selection.context_manifest(made, question, facts, chosen),
+        selection.CONTEXT if compiled.chosen else selection.NO_HITS,
+        compiled.block,
+        selection.context_manifest(compiled, question, facts, chosen),
         len(queries),
-        len(found),
+        len(candidates),
         len(documents),
         time.perf_counter() - start,
     )

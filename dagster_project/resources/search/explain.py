@@ -211,9 +211,9 @@ def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
         "SELECT DISTINCT reason FROM exclusions WHERE doc_id = $id ORDER BY reason", {"id": ident}
     ).fetchall()
     if reasons:
-        named = ", ".join(row[0] for row in reasons)
+        listed = ", ".join(row[0] for row in reasons)
         raise QueryError(
-            f"{ident} is in the index and has no text that can be found: {named} (table exclusions)"
+            f"{ident} is in the index and has no text that can be found: {listed} (table exclusions)"
         )
     ghost = index.connection.execute(
         "SELECT 1 FROM thread_tree WHERE message_id = $id", {"id": ident}

@@ -79,13 +79,13 @@ def described(
     hits = _with_facts(version.connection, rows, ranked.hits)
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
     stored = [_stored(hit, texts) for hit in hits]
-    shown = chain((hit["text_display"] for hit in hits), (p.text for parts in stored for p in parts))
-    by_term = snippets.words_by_term(shown, version.term_settings)
+    displayed = chain((hit["text_display"] for hit in hits), (p.text for parts in stored for p in parts))
+    by_term = snippets.words_by_term(displayed, version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version.connection, hits, settings)
     described_rows = []
-    for hit, parts, beside in zip(hits, stored, around, strict=True):
+    for hit, parts, expansions_of_hit in zip(hits, stored, around, strict=True):
         snippet = snippets.snippet(hit["text_display"], matching[hit["query"]])
         ranges = snippets.stored_ranges(snippet, parts, matching[hit["query"]])
         row = hit | {
@@ -94,7 +94,7 @@ def described(
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
             "constituents": constituents.get((hit["query"], hit["chunk_no"]), []),
-            "expansions": beside,
+            "expansions": expansions_of_hit,
         }
         described_rows.append({name: row[name] for name in SEARCH_HITS.names})
     return SEARCH_HITS.from_rows(described_rows)

@@ -42,15 +42,15 @@ def faults_translated(path: Path, *, own: bool = True) -> Iterator[None]:
 
 def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftError:
     """What a fault means to who asked; only a file whose damage has been seen is to be deleted."""
-    said = first_line(error)
+    message = first_line(error)
     if isinstance(error, duckdb.InterruptException):
         return QueryInterruptedError("the query was interrupted before it had an answer")
     if isinstance(error, duckdb.OutOfMemoryException):
         return MemoryLimitError(
-            f"there is not enough memory for this query ({said}): ask for less at once, or end other programs"
+            f"there is not enough memory for this query ({message}): ask for less at once, or end other programs"
         )
     if isinstance(error, _OF_QUERY) and not (own and isinstance(error, _OF_TABLES)):
-        return QueryError(f"the query cannot be answered: {said}" if own else str(error))
+        return QueryError(f"the query cannot be answered: {message}" if own else str(error))
     try:
         damage = damage_of(path)
     except OSError as refused:
@@ -66,7 +66,7 @@ def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftErro
             "a new one"
         )
     return WeftError(
-        f"DuckDB failed ({said}), though all of {path} can be read: ask again; if it fails again, `weft doctor` says "
+        f"DuckDB failed ({message}), though all of {path} can be read: ask again; if it fails again, `weft doctor` says "
         "what else is not well"
     )
 

@@ -93,8 +93,8 @@ class FollowedIndex:
     def _follow(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while not self._over.wait(_LOOKED_EVERY):
-            current, held = self._link.resolve(), self._held
-            if self._next is not None or held is None or current in (held.path, self._refused):
+            current, index = self._link.resolve(), self._held
+            if self._next is not None or index is None or current in (index.path, self._refused):
                 continue
             self._over.wait(random.uniform(0, _LOOKED_EVERY))
             try:

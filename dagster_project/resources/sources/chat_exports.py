@@ -191,8 +191,8 @@ class ExportReader:
         users = [n for n in names if PurePosixPath(n).name == "users.json"]
         days = [n for n in names if PurePosixPath(n).name not in _SLACK_FILES]
         for channel, listed in groupby(days, key=lambda n: PurePosixPath(n).parent.name):
-            held = [(PurePosixPath(n).name, partial(archive.read, n)) for n in (*users, *listed)]
-            yield self._slack(f"{export.chat}/{channel}", held)
+            members = [(PurePosixPath(n).name, partial(archive.read, n)) for n in (*users, *listed)]
+            yield self._slack(f"{export.chat}/{channel}", members)
 
     def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
         """A channel of a Slack export: `users.json`, where there is one, and its days; what of them cannot be read."""
@@ -219,11 +219,11 @@ class ExportReader:
 
 def unread(name: str, error: Exception) -> Chat:
     """What stands for a chat that cannot be read: no entries, and the fault."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason = (
-        said
+        message
         if isinstance(error, ChatFormatError)
-        else f"unreadable: {(said.splitlines() or [type(error).__name__])[0]}"
+        else f"unreadable: {(message.splitlines() or [type(error).__name__])[0]}"
     )
     return Chat(name, [], faults=[Fault(name, reason, b"")])
 
@@ -258,8 +258,8 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         return "files", files
     if texts and format_ == "auto":
         return "whatsapp", texts[:1]
-    wanted = "" if format_ == "auto" else f" of the format {format_}"
-    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{wanted}")
+    format_note = "" if format_ == "auto" else f" of the format {format_}"
+    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
 
 
 def _slack_users(data: bytes) -> Sequence[Mapping[str, Any]]:
@@ -283,10 +283,10 @@ def _threads(
 ) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
     mails, refused = messages.split_mbox(data, name=name)
-    made = messages.read_mail(
+    tables = messages.read_mail(
         [*mails, *refused], source="mbox", partition=name, list_id=name, settings=settings
     )
-    frame = pl.from_arrow(made.messages)
+    frame = pl.from_arrow(tables.messages)
     assert isinstance(frame, pl.DataFrame)
     frame = frame.unique("message_id", keep="first", maintain_order=True)
     columns = [
@@ -314,7 +314,7 @@ def _threads(
                 for r in rows.iter_rows(named=True)
             ]
             yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, people)
-    bad = [Fault(r["place"], r["reason"], b"") for r in made.quarantine.to_pylist()]
+    bad = [Fault(r["place"], r["reason"], b"") for r in tables.quarantine.to_pylist()]
     if bad:
         yield Chat(name, [], faults=bad)
 

@@ -118,8 +118,8 @@ class FileSources:
             try:
                 partitions = self._found(source)
             except SourceError as fault:
-                named = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
-                self.broken[source.name] = f"{named}{fault}"
+                prefix = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
+                self.broken[source.name] = f"{prefix}{fault}"
                 if len(self.broken) == len(self.settings.sources):
                     raise SourceError("\n".join(self.broken.values())) from fault
                 partitions = [(partition, []) for partition in self._held(source.name, source.source_type)]
@@ -166,10 +166,10 @@ class FileSources:
             raise SourceError(
                 f"partition {partition}: no file of the configured sources belongs to it any more"
             )
-        found = self._partitions[partition][0]
-        if found.source in self.broken:
-            raise SourceError(self.broken[found.source])
-        return found
+        partition_files = self._partitions[partition][0]
+        if partition_files.source in self.broken:
+            raise SourceError(self.broken[partition_files.source])
+        return partition_files
 
     def bytes_of(self, partition: SourcePartition) -> int:
         """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 where none are known."""
@@ -214,24 +214,24 @@ class FileSources:
                 "source from them to remove its mail from the index"
             )
         grouped: dict[str, list[InboxMail]] = {}
-        found = [
+        partitions = [
             mail
             for root in roots
             for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern))))
         ]
-        youngest = youngest_year(mail.month for mail in found)
-        for mail in found:
+        youngest = youngest_year(mail.month for mail in partitions)
+        for mail in partitions:
             partition = (
                 mail.epoch if source.grain == "archive" else period_of(mail.month, source.grain, youngest)
             )
             grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):
-            told = (
+            fault_text = (
                 part for mail in mails for part in (mail.place, mail.blob, mail.fault) if part is not None
             )
             yield (
-                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *told])),
+                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *fault_text])),
                 mails,
             )
 
@@ -269,32 +269,32 @@ class FileSources:
             digest = file.fault or self._identify(file.path)[0]
             grouped.setdefault(partition, []).append(_File(file.path, file.name, digest, file.fault))
         for partition, files in sorted(grouped.items()):
-            named = (part for file in files for part in (file.name, file.digest))
+            names = (part for file in files for part in (file.name, file.digest))
             yield (
                 SourcePartition(
-                    source.name, partition, None, parts_hash([source.kind, *named]), source.source_type
+                    source.name, partition, None, parts_hash([source.kind, *names]), source.source_type
                 ),
                 files,
             )
 
     def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
-        found: list[tuple[_File, str | None]] = []
+        assigned: list[tuple[_File, str | None]] = []
         for path, name, fault in mail_paths(source, self.settings):
             digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
-            found.append(
+            assigned.append(
                 (_File(path, name, digest, fault), month_of(name) if source.kind == "mbox" else month)
             )
-        youngest = youngest_year(month for _, month in found if month)
-        for file, month in found:
+        youngest = youngest_year(month for _, month in assigned if month)
+        for file, month in assigned:
             period = month and period_of(month, source.grain, youngest)
             grouped.setdefault(mail_partition(source, file.name, period), []).append(file)
-        taken: set[str] = set()
+        keys: set[str] = set()
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
         ):
-            partition = period if period not in taken else partition_name(f"{period}@{list_id or ''}")
-            taken.add(partition)
+            partition = period if period not in keys else partition_name(f"{period}@{list_id or ''}")
+            keys.add(partition)
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
                 [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
@@ -338,10 +338,10 @@ class FileSources:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        left = list(self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"))
-        for file in left:
+        leftovers = list(self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"))
+        for file in leftovers:
             file.unlink(missing_ok=True)
-        return len(left) + (self.chats.sweep() if self.chats else 0)
+        return len(leftovers) + (self.chats.sweep() if self.chats else 0)
 
 
 def _state(path: Path) -> list[object] | str:

@@ -111,17 +111,17 @@ class Objects:
 
 def missing_objects(repository: Path, names: Sequence[str]) -> set[str]:
     """Those of some names of which the repository has no object that begins as one."""
-    asked = "".join(f"{name}\n" for name in names).encode()
+    stdin = "".join(f"{name}\n" for name in names).encode()
     try:
-        told = git(
-            repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", given=asked
+        output = git(
+            repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", stdin=stdin
         )
     except GitFailedError:  # as in a partial clone, over the first one that is missing
-        told = git(
+        output = git(
             repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"
         )
-        return set(names) - set(told.decode("ascii", "replace").split())
-    return {line.partition(b" ")[0].decode() for line in told.split(b"\n") if line.endswith(b" missing")}
+        return set(names) - set(output.decode("ascii", "replace").split())
+    return {line.partition(b" ")[0].decode() for line in output.split(b"\n") if line.endswith(b" missing")}
 
 
 def start(
@@ -152,10 +152,10 @@ class GitFailedError(SourceError):
     """A git command failed; the text has its own first line."""
 
 
-def git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
+def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     """What a git command prints; GitFailedError with git's own words where it fails."""
     with start(repository, *arguments) as process:
-        printed, complaint = process.communicate(given)
+        printed, complaint = process.communicate(stdin)
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
         raise GitFailedError(

@@ -33,10 +33,10 @@ class SeenPartitions:
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
-            held = _held(partition, lake)
+            checksum = _held(partition, lake)
             known = before.get(partition.key)
-            if held != partition.fingerprint and (known is None or known[0] != held):
-                noted[partition.key] = (held, now)
+            if checksum != partition.fingerprint and (known is None or known[0] != checksum):
+                noted[partition.key] = (checksum, now)
             elif known:
                 noted[partition.key] = known
         if noted != before:
@@ -50,7 +50,8 @@ class SeenPartitions:
         try:
             stored = json.loads(self.memory.read_text())
             return {
-                p: (str(held), datetime.fromisoformat(at).isoformat()) for p, (held, at) in stored.items()
+                p: (str(checksum), datetime.fromisoformat(at).isoformat())
+                for p, (checksum, at) in stored.items()
             }
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
@@ -64,10 +65,10 @@ class SeenPartitions:
 
 def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:
     """The partitions of a source that the lake has, with the fingerprints of the files that they were made from."""
-    found = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
+    keys = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
     partitions = [
         SourcePartition(name, partition, None, "", source_type)
-        for name, _, partition in found
+        for name, _, partition in keys
         if name == source
     ]
     return [replace(partition, fingerprint=_held(partition, lake)) for partition in partitions]

@@ -40,15 +40,15 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
-    found = sorted(
+    files = sorted(
         _Walk(source, _behind_links(root), _behind_links(generated)).files(), key=lambda file: file.name
     )
-    if all(file.fault for file in found):
+    if all(file.fault for file in files):
         raise SourceError(
             f"source {source.name}: no file of {root} matches `include` ({', '.join(source.include)}); mend "
             "`path` or `include`, or remove the source from the settings to remove its documents from the index"
         )
-    return found
+    return files
 
 
 class _Walk:

@@ -134,9 +134,9 @@ def _last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) 
     Those are a name with the ways to reach its owner, or a full name with a title below it.
     """
     open_text = author & ~signature
-    behind = lines.behind(~lines.blank & ~signature)
-    final = behind >= lines.message_end
-    header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
+    text_behind = lines.behind(~lines.blank & ~signature)
+    final = text_behind >= lines.message_end
+    header = lines.kind[np.minimum(text_behind, lines.n - 1)] == HEADER
     opening = open_text & ~lines.shifted(open_text, 1)
     lasts = np.flatnonzero(open_text & (final | header))
     starts = last_true(opening)[lasts]

@@ -41,9 +41,9 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
     series_of = _united(patches["posting"].unique(maintain_order=True).to_list(), edges)
     patches = patches.with_columns(series=pl.col("posting").replace_strict(series_of, return_dtype=pl.Int64))
-    named = _named(patches)
+    named_patches = _named(patches)
     answered = _discussed(mails, patches, tree)
-    rows = pl.concat([named, _replies(answered, named)]).sort("message_id")
+    rows = pl.concat([named_patches, _replies(answered, named_patches)]).sort("message_id")
     return PATCH_SERIES.conform(rows.select(PATCH_SERIES.names).to_arrow())
 
 
@@ -150,11 +150,11 @@ def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
 
 def _by_link(patches: pl.DataFrame, links: pa.Table) -> Iterable[tuple[int, int]]:
     """Postings that name an earlier one of their sender as a version of theirs."""
-    named = pl.DataFrame(links.select(["from_id", "to_id", "kind"])).filter(
+    linked = pl.DataFrame(links.select(["from_id", "to_id", "kind"])).filter(
         pl.col("kind").str.contains(r"^v\d+$")
     )
     ends = patches.select("message_id", "posting", *_SENDERS)
-    pairs = named.join(ends, left_on="from_id", right_on="message_id").join(
+    pairs = linked.join(ends, left_on="from_id", right_on="message_id").join(
         ends, left_on="to_id", right_on="message_id", suffix="_other"
     )
     same = pl.any_horizontal(pl.col(s) == pl.col(f"{s}_other") for s in _SENDERS)
