@@ -20,7 +20,7 @@ import click
 import duckdb
 from rich.text import Text
 
-from assets.partitions import SLOW, SOURCE_TYPES
+from assets.partitions import SLOW
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.safe_console import terminal
 from dagster_project.composition import (
@@ -40,6 +40,7 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.search.index_faults import damage_of
+from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held, lane_lock
 from transforms.errors import CheckFailedError, HistoryError, WeftError
@@ -211,7 +212,7 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         yield Finding(
             "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
         )
-    waiting = [u.key for u in partitions if _held(lake, u.source_type, u.key) != u.fingerprint]
+    waiting = [u.key for u in partitions if fingerprint_in_lake(u, lake) != u.fingerprint]
     if waiting:
         names = ", ".join(waiting[:3])
         yield Finding(
@@ -230,12 +231,6 @@ def _with_a_key(settings: Settings, aside: Path) -> Settings:
         return settings
     storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
     return settings.model_copy(update={"storage": storage})
-
-
-def _held(lake: ParquetLake, source_type: str, partition: str) -> str | None:
-    first = next(f.tables[0] for f in SOURCE_TYPES if f.name == source_type)
-    footer = lake.footer(first, partition)
-    return footer.inputs.get("partition") if footer else None
 
 
 def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.search.conversation_context import context_of, given_conversation
+from dagster_project.resources.search.conversation_context import context_of, read_conversation
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.lookup import asking, reading
@@ -196,7 +196,7 @@ def _text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
 def _block(settings: Settings, index: SearchIndex, text: str, budget: int) -> Block:
     narrowed = settings.context.model_copy(update={"budget_tokens": budget})
     context = context_of(
-        settings.model_copy(update={"context": narrowed}), given_conversation(settings, None, text), index
+        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, text), index
     )
     return Block(
         outcome=context.outcome,

@@ -129,7 +129,7 @@ class _TermList:
         # What a code stands for is weighed once, and not for each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
 
-    def held(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def lookup(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of some chunks (int32, as the list's own, which would else be copied) are in the list, and where."""
         places = np.searchsorted(self.chunks, chunks)
         places[places == len(self.chunks)] = 0
@@ -213,7 +213,7 @@ class TermScores:
         marks = None
         for term_list in self.lists:
             if _MARKED * len(numbers) < max(len(term_list.chunks), self.chunk_count >> 4):
-                yield term_list, *term_list.held(numbers)
+                yield term_list, *term_list.lookup(numbers)
                 continue
             if marks is None:
                 marks = np.full(self.chunk_count, -1, dtype=np.int32)
@@ -274,7 +274,7 @@ class TermScores:
         if len(term_list.chunks) < _LOOKED_UP * len(near):
             partial[term_list.chunks] += term_list.impacts(self.weights)
         else:
-            present, places = term_list.held(near)
+            present, places = term_list.lookup(near)
             partial[near[present]] += term_list.impacts(self.weights, places)
 
     def _allowed_of(self, term_list: _TermList) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ _FEWEST = 2
 """Chunks that must hold a term; one that a single chunk holds finds no other."""
 
 
-def is_wanted(best: float, most: float, settings: SearchSettings) -> bool:
+def applies(best: float, most: float, settings: SearchSettings) -> bool:
     """True if words of a query are found and no chunk holds most of them.
 
     `best` is the best lexical score there is, `most` the one that no chunk could exceed. Feedback helps a

@@ -142,7 +142,7 @@ class Fusion:
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
         lists = (self.by_lexical, self.by_vector, self.words.best(settings.candidates_lexical))
-        self.found = np.unique(np.concatenate(lists))
+        self.chunks = np.unique(np.concatenate(lists))
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The fused scores of these chunks, float64.
@@ -186,7 +186,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
     with a thread weight all chunks of their threads that could be among the `pool` best documents.
     """
-    settings, found = fusion.settings, fusion.found
+    settings, found = fusion.settings, fusion.chunks
     if not len(found):
         return pl.DataFrame(schema=FUSED)
     chosen = found
@@ -217,7 +217,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
 
 def first_candidates(count: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> np.ndarray:
     """The chunks with the `count` highest fused scores of all candidates, best first, ties by number."""
-    chosen = fusion.found
+    chosen = fusion.chunks
     if fusion.settings.thread_weight and len(chosen):
         fused = fusion.of(chosen)
         least = fused[top_k(fused, count)].min()
@@ -253,7 +253,7 @@ def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusio
     depth = _LOOKED_AT * needed
     if len(chosen) <= depth:
         return chosen
-    found = np.isin(chosen, fusion.found, kind="sort")
+    found = np.isin(chosen, fusion.chunks, kind="sort")
     score = fusion.at_most(chosen)
     known = found.copy()
     score[known] = fusion.of(chosen[known])

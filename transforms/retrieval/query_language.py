@@ -149,7 +149,7 @@ def storable(text: str) -> str:
 
 
 def parsed_query(text: str) -> Query:
-    """What `given` asks for; QueryError if it is too long or holds syntax that cannot be understood.
+    """What `text` asks for; QueryError if it is too long or holds syntax that cannot be understood.
 
     A text of several lines is pasted, and so taken as it stands.
     """

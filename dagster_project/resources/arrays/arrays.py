@@ -103,7 +103,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     created = None
     try:
         if not fits(folder, facts):
-            created = _made(connection, folder, facts)
+            created = _new_arrays(connection, folder, facts)
     except (ValueError, KeyError) as error:
         raise IndexUnavailableError(
             f"the arrays of {index} cannot be made from it ({error}): `weft build` makes a new one"
@@ -150,7 +150,9 @@ def _damage(folder: Path, error: Exception) -> str | None:
     return None
 
 
-def _made(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> SearchArrays | None:
+def _new_arrays(
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]
+) -> SearchArrays | None:
     """Make the arrays; those of a temporary folder, where `folder` cannot be written to, else None."""
     try:
         write_arrays(connection, folder, facts)

@@ -170,14 +170,14 @@ def _write_rows(
     described, stored = scopes
     first_text, first_row = starts[_TEXTS][-1], starts[_CHUNKS][-1]
     texts = connection.execute(_STORED.format(scope=stored))
-    keys = _written(folder, _TEXTS, texts, starts[_TEXTS]).column("key")
+    keys = _write_file(folder, _TEXTS, texts, starts[_TEXTS]).column("key")
     connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text}))
     numbers = np.flatnonzero(text >= 0)
     connection.register(
         "hit_texts_before", pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)})
     )
     chunks = connection.execute(_DESCRIBED.format(scope=described))
-    written = _written(folder, _CHUNKS, chunks, starts[_CHUNKS])
+    written = _write_file(folder, _CHUNKS, chunks, starts[_CHUNKS])
     for name in ("hit_texts", "hit_texts_before"):
         connection.unregister(name)
     places = written.column("chunk_no").to_numpy()
@@ -187,7 +187,7 @@ def _write_rows(
     np.save(folder / f"{_TEXT_OF}.npy", text)
 
 
-def _written(folder: Path, name: str, rows: duckdb.DuckDBPyConnection, before: Sequence[int]) -> pa.Table:
+def _write_file(folder: Path, name: str, rows: duckdb.DuckDBPyConnection, before: Sequence[int]) -> pa.Table:
     """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names.
 
     `before` are the numbers of the first rows of the batches that are there, and of the next row.

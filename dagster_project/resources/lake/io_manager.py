@@ -84,7 +84,7 @@ class LakeIOManager(UPathIOManager):
         if part := SLOW_PARTS.get(name):
             known = [p for p in partitions if p is not None]
             places += [(part, p) for p in slow_partitions(self.lake, known)]
-        files = [str(file) for place in places if (file := self._found(*place))]
+        files = [str(file) for place in places if (file := self._stored_file(*place))]
         key = (name, *files)
         if key not in self._opened:
             self._opened[key] = self._view(name, files) if files else self._empty(name)
@@ -104,7 +104,7 @@ class LakeIOManager(UPathIOManager):
         empty: ibis.Table = self._backend.table(view)
         return empty
 
-    def _found(self, table: str, partition: str | None) -> Path | None:
+    def _stored_file(self, table: str, partition: str | None) -> Path | None:
         """The file of a stored table on this machine; None if there is none."""
         try:
             file = self.lake.local(table, partition)

@@ -78,9 +78,9 @@ class IndexForContext:
         masks = {window: _without(self.index.chunk_count, own) for window, own in own_chunks.items()}
         windows = queries.get_column("window_id").to_list()
         excluded, allowed = [own_chunks.get(w) for w in windows], [masks.get(w) for w in windows]
-        words_of_texts = self._asked(texts, settings)
+        query_terms = self._telling_terms(texts, settings)
         near = self._similar(self._query_vectors(texts), excluded, allowed, settings)
-        words = self._lexical_scores(words_of_texts, allowed, settings)
+        words = self._lexical_scores(query_terms, allowed, settings)
         parts = [
             _best(number, scores, similar, settings)
             for number, (scores, similar) in enumerate(zip(words, near, strict=True))
@@ -118,7 +118,7 @@ class IndexForContext:
         none = np.zeros(embedder.dimensions, dtype=np.float32)
         return np.stack([known.get(text, none) for text in texts])
 
-    def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
+    def _telling_terms(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
         """The telling terms of each text; none where lexical candidates are off."""
         if not settings.lexical_weight or not texts:
             return pl.DataFrame(schema={"query": pl.Int32, "term": pl.String})

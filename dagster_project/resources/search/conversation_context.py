@@ -38,7 +38,7 @@ _TEXT_SUFFIXES = ("", ".txt", ".md", ".markdown", ".text")
 
 
 @dataclass(frozen=True)
-class GivenConversation:
+class ConversationText:
     """What somebody hands over: its Markdown, its messages, and the published windows that it is itself."""
 
     markdown: str
@@ -47,7 +47,7 @@ class GivenConversation:
 
 
 @dataclass(frozen=True)
-class GivenContext:
+class ContextResult:
     """The outcome for one conversation: CONTEXT with a block, or NO_HITS; faults are raised."""
 
     outcome: str
@@ -73,9 +73,9 @@ class GivenContext:
         }
 
 
-def given_conversation(
+def read_conversation(
     settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
-) -> GivenConversation:
+) -> ConversationText:
     """The conversation in a chat export, or in a text that is none.
 
     Times without a zone are in `timezone`, else in that of the configured source that `path` belongs to,
@@ -94,7 +94,7 @@ def given_conversation(
         else:
             content = decoded(path.read_bytes()) if path is not None else text or ""
             if not looks_like_whatsapp(content):
-                return GivenConversation(content, 1, own)
+                return ConversationText(content, 1, own)
             chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
     except (ChatFormatError, pa.ArrowException) as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
@@ -107,7 +107,7 @@ def given_conversation(
     if not messages and (faults or not chats):
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
-    return GivenConversation(conversations.consolidate(*columns).markdown, len(messages), own)
+    return ConversationText(conversations.consolidate(*columns).markdown, len(messages), own)
 
 
 def _unknown_exports(path: Path) -> list[Export]:
@@ -130,8 +130,8 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
 
 
 def context_of(
-    settings: Settings, conversation: GivenConversation, opened: SearchIndex | None = None
-) -> GivenContext:
+    settings: Settings, conversation: ConversationText, opened: SearchIndex | None = None
+) -> ContextResult:
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
     start = time.perf_counter()
     counter = PackagedTokenCounter()
@@ -157,7 +157,7 @@ def context_of(
         ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand
     )
     question = "\x00".join(queries["text"])
-    return GivenContext(
+    return ContextResult(
         selection.CONTEXT if compiled.chosen else selection.NO_HITS,
         compiled.block,
         selection.context_manifest(compiled, question, facts, chosen),

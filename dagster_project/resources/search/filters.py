@@ -188,7 +188,7 @@ class Conditions:
         met = self._dated(filters.since, filters.until)
         holding = self._nothing
         for condition in conditions:
-            met &= self._met(condition, holding, known)
+            met &= self._mask_of(condition, holding, known)
         matching = holding & met
         with_matching = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
         with_matching[self.document[matching]] = True
@@ -200,7 +200,7 @@ class Conditions:
         mask = self._mask(filters, [*filters.conditions, *query.conditions], known)
         identified = self._identified(query.identifier, mask)
         counts = [
-            {"condition": str(condition), "chunks": int(self._met(condition, self._nothing, known).sum())}
+            {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, known).sum())}
             for condition in query.conditions
         ]
         if len(identified):
@@ -279,14 +279,16 @@ class Conditions:
             elif leaf.field not in TEXT_FIELDS:
                 known[leaf] = self._with_value(leaf)
 
-    def _met(self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]) -> np.ndarray:
+    def _mask_of(
+        self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]
+    ) -> np.ndarray:
         """Which chunks meet a condition of `known` leaves; those that hold a text it looks for are added to `holding`."""
         if isinstance(condition, Negation):
-            return ~self._met(condition.part, self._nothing, known)
+            return ~self._mask_of(condition.part, self._nothing, known)
         if isinstance(condition, Both):
-            return np.logical_and.reduce([self._met(part, holding, known) for part in condition.parts])
+            return np.logical_and.reduce([self._mask_of(part, holding, known) for part in condition.parts])
         if isinstance(condition, Either):
-            return np.logical_or.reduce([self._met(part, holding, known) for part in condition.parts])
+            return np.logical_or.reduce([self._mask_of(part, holding, known) for part in condition.parts])
         chunks = known[condition]
         if condition.field not in TEXT_FIELDS:
             return chunks

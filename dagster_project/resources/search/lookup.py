@@ -146,12 +146,12 @@ def reading(ask: Ask, text: str) -> Reading:
     lie outside of it.
     """
     name = text.strip().strip("\u27e8\u27e9").strip()
-    if things := _meant(ask, name):
+    if things := _named_things(ask, name):
         return _read(ask, *_one(name, things))
     cited = _CITATION.fullmatch(name)
     if not cited:
         raise _unknown(ask, name)
-    kind, id_ = meant(ask, cited["place"])
+    kind, id_ = resolved_name(ask, cited["place"])
     if cited["attachment"]:
         kind, id_ = "attachment", _attachment(ask, id_, cited["attachment"])
     elif kind == "node":
@@ -159,15 +159,15 @@ def reading(ask: Ask, text: str) -> Reading:
     return _cut(_read(ask, kind, id_), int(cited["start"]), int(cited["end"]))
 
 
-def meant(ask: Ask, name: str) -> tuple[str, str]:
+def resolved_name(ask: Ask, name: str) -> tuple[str, str]:
     """Kind and full id of the one thing that a name means; UnknownIdError or QueryError as `reading`."""
-    things = _meant(ask, name)
+    things = _named_things(ask, name)
     if not things:
         raise _unknown(ask, name)
     return _one(name, things)
 
 
-def _meant(ask: Ask, name: str) -> list[tuple[str, str]]:
+def _named_things(ask: Ask, name: str) -> list[tuple[str, str]]:
     rows = ask(_MEANT, {"id": name}).to_pylist()
     return [(row["kind"], row["id"]) for row in rows]
 

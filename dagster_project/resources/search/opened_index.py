@@ -56,7 +56,7 @@ class FollowedIndex:
 
     def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
         self._link, self._opened = folder / CURRENT, opened
-        self._held: SearchIndex | None = None
+        self._answering: SearchIndex | None = None
         self._next: SearchIndex | None = None
         self._refused: Path | None = None
         self._over = threading.Event()
@@ -64,36 +64,36 @@ class FollowedIndex:
 
     def index(self) -> SearchIndex:
         """The version that answers now; IndexUnavailableError or ModelMismatchError if it cannot be opened."""
-        if self._held is None:
-            self._held = self._opened()
+        if self._answering is None:
+            self._answering = self._opened()
             self._thread.start()
         elif self._refused is not None and self._refused == self._link.resolve():
             self._replace(self._opened())
         elif (opened := self._next) is not None:
             self._next = None
             self._replace(opened)
-        assert self._held is not None
-        return self._held
+        assert self._answering is not None
+        return self._answering
 
     def close(self) -> None:
         """Let go of all versions."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        for index in (self._held, self._next):
+        for index in (self._answering, self._next):
             if index is not None:
                 index.close()
-        self._held = self._next = None
+        self._answering = self._next = None
 
     def _replace(self, opened: SearchIndex) -> None:
-        if self._held is not None:
-            self._held.close()
-        self._held, self._refused = opened, None
+        if self._answering is not None:
+            self._answering.close()
+        self._answering, self._refused = opened, None
 
     def _follow(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while not self._over.wait(_LOOKED_EVERY):
-            current, index = self._link.resolve(), self._held
+            current, index = self._link.resolve(), self._answering
             if self._next is not None or index is None or current in (index.path, self._refused):
                 continue
             self._over.wait(random.uniform(0, _LOOKED_EVERY))

@@ -92,7 +92,7 @@ class QueryBatch:
             places, mask = self.version.places, self.masks[position]
             logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.logs
             fused = fusion.Fusion(scores[position], vector, settings, logs)
-            if feedback.is_wanted(scores[position].high, scores[position].most, settings):
+            if feedback.applies(scores[position].high, scores[position].most, settings):
                 first = fusion.first_candidates(feedback.CHUNKS, fused, mask, places)
                 wide = self._with_feedback(words[position], first, mask, settings)
                 if wide is not None:

@@ -10,7 +10,7 @@ import polars as pl
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.hit_table import RankedHits, SearchResult, described
 from dagster_project.resources.search.index_faults import faults_translated
-from dagster_project.resources.search.lookup import asking, meant
+from dagster_project.resources.search.lookup import asking, resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.embedding.vectors import stacked
 from transforms.errors import QueryError
@@ -43,10 +43,10 @@ ORDER BY cosine DESC, chunk_no LIMIT $limit
 
 
 def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
-    """The `limit` nearest mails, documents and windows to what a name means (see `reading.meant`), each by its best chunk.
+    """The `limit` nearest mails, documents and windows to what a name means, each by its best chunk.
 
     Compared is the mean of the vectors of its chunks, by cosine with all others; the document that it stands in (for a
-    thread all its mails) is left out. UnknownIdError or QueryError as `reading.meant`; QueryError if it has no chunk.
+    thread all its mails) is left out. UnknownIdError or QueryError as `lookup.resolved_name`; QueryError if it has no chunk.
     """
     with faults_translated(index.path):
         return _similar(index, name, limit)
@@ -54,7 +54,7 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
 
 def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     start = time.perf_counter()
-    kind, id_ = meant(asking(index.connection), name)
+    kind, id_ = resolved_name(asking(index.connection), name)
     own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
     if not own:
         raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")

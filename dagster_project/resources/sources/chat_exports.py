@@ -289,18 +289,8 @@ def _threads(
     frame = pl.from_arrow(tables.messages)
     assert isinstance(frame, pl.DataFrame)
     frame = frame.unique("message_id", keep="first", maintain_order=True)
-    columns = [
-        "source",
-        "partition",
-        "message_id",
-        "in_reply_to",
-        "refs",
-        "subject",
-        "from_addr",
-        "effective_at",
-    ]
     lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
-    built = threads.build_threads(frame.select(columns).to_arrow(), lists, thread_settings)
+    built = threads.build_threads(frame.to_arrow(), lists, thread_settings)
     place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))
     assert isinstance(place, pl.DataFrame)
     joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())

@@ -60,7 +60,7 @@ class ChatFiles:
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
     ) -> list[SourcePartition]:
         """A partition per window of the source's chats, and one of what could not be read, if there is any."""
-        exports = self._exports[source.name] = list(self._found(source, digest))
+        exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
         if self._known is None:
             self._known = self._recall()
         by_partition: dict[str, str] = {}
@@ -106,7 +106,9 @@ class ChatFiles:
         table = pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty()
         return table, conversations.quarantine_rows(faults, partition.source, partition.key)
 
-    def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[Export]:
+    def _exports_of_source(
+        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
+    ) -> Iterator[Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.place(source)
         roots = [pattern] if is_there(pattern) else matching_paths(pattern, self.settings.base)
@@ -201,7 +203,7 @@ class ChatFiles:
                 with contextlib.suppress(SourceError):
                     exports += [
                         export
-                        for export in self._found(source, lambda file: "")
+                        for export in self._exports_of_source(source, lambda file: "")
                         if any(f.resolve().is_relative_to(path.resolve()) for f in export.files)
                     ]
         return exports

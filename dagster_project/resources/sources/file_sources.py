@@ -27,7 +27,7 @@ from dagster_project.resources.sources.mail_places import (
     period_of,
     youngest_year,
 )
-from dagster_project.resources.sources.public_inbox import InboxMail, blobs, inbox_mails, is_damaged
+from dagster_project.resources.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
 from dagster_project.resources.sources.reading_files import (
     TooLargeError,
     bounded,
@@ -94,10 +94,10 @@ class FileSources:
         settings: Settings,
         memory: Path,
         chats: ConversationReader | None = None,
-        held: Callable[[str, str], list[SourcePartition]] = lambda source, source_type: [],
+        parsed: Callable[[str, str], list[SourcePartition]] = lambda source, source_type: [],
     ):
-        """`held` gives the partitions of a source and source type that earlier builds read."""
-        self.settings, self.chats, self._held = settings, chats, held
+        """`parsed` gives the partitions of a source and source type that earlier builds read."""
+        self.settings, self.chats, self._parsed_partitions = settings, chats, parsed
         self._memory_file = memory
         self._memory: dict[str, list[object]] = {}
         self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
@@ -116,24 +116,26 @@ class FileSources:
         self._partitions, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
             try:
-                partitions = self._found(source)
+                partitions = self._source_partitions(source)
             except SourceError as fault:
                 prefix = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
                 self.broken[source.name] = f"{prefix}{fault}"
                 if len(self.broken) == len(self.settings.sources):
                     raise SourceError("\n".join(self.broken.values())) from fault
-                partitions = [(partition, []) for partition in self._held(source.name, source.source_type)]
+                partitions = [
+                    (partition, []) for partition in self._parsed_partitions(source.name, source.source_type)
+                ]
             self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
         if self._seen != self._memory:
             self._remember(self._seen)
         return [self._partitions[p][0] for p in sorted(self._partitions)]
 
-    def _found(
+    def _source_partitions(
         self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings
     ) -> list[tuple[SourcePartition, list[_File]]]:
         """The partitions of a source with their files; those of chats and public inboxes have none."""
         if source.remote and not (landing := Landing(self.settings.fetched, source.name)).has_files():
-            if not landing.is_complete and self._held(source.name, source.source_type):
+            if not landing.is_complete and self._parsed_partitions(source.name, source.source_type):
                 raise SourceError(
                     f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft fetch "
                     f"{source.name}`), or remove the source from the settings to remove it from the index"
@@ -194,7 +196,7 @@ class FileSources:
         inbox = self._inboxes.get(partition.key, [])
         for known, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
             yield mail
-            if is_damaged(mail) and not known.fault:
+            if is_corrupt(mail) and not known.fault:
                 self._note_difference(partition, mail.place)
 
     def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:

@@ -46,7 +46,7 @@ def history(repository: Path) -> list[Change]:
     if head is None:
         return []
     try:
-        changes = list(_told(repository, head))
+        changes = list(_changes_by_git(repository, head))
     except GitFailedError:
         changes = list(_walked(repository, head))
         if not any(change.came or change.removed for change in changes):
@@ -59,7 +59,7 @@ def history(repository: Path) -> list[Change]:
     return changes
 
 
-def _told(repository: Path, head: str) -> Iterator[Change]:
+def _changes_by_git(repository: Path, head: str) -> Iterator[Change]:
     """The changes as git tells them; GitFailedError if it misses an object."""
     commits = git(repository, "rev-list", "--first-parent", "--reverse", head)
     output = git(

@@ -58,9 +58,9 @@ class Objects:
     def read(self, name: str, kind: str, limit: int = 64 << 20) -> Object:
         """The object of a name if it is of a kind (`blob`, `commit`, `tree`) and not over `limit` bytes."""
         was_running = self._process is not None
-        answer, is_cut = self._asked(name, limit)
+        answer, is_cut = self._answer(name, limit)
         if not answer and was_running:  # it may have ended over the object before this one
-            answer, is_cut = self._asked(name, limit)
+            answer, is_cut = self._answer(name, limit)
         first, _, data = answer.partition(b"\n")
         header = first.split()
         if len(header) == 2 and header[1] == b"missing":
@@ -77,7 +77,7 @@ class Objects:
             return Object(b"", size, DAMAGED)
         return Object(bytes(data), size) if size <= limit else Object(b"", size, TOO_LARGE)
 
-    def _asked(self, name: str, limit: int) -> tuple[bytearray, bool]:
+    def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
         """What git answers for an object, cut if it is far over `limit`; empty where git ends.
 
         A name that nobody has is asked for behind it: git gives a damaged object fewer bytes than it says.

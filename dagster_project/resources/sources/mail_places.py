@@ -41,7 +41,7 @@ def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
     roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)
     paths = [
         file
-        for file in _found(source, pattern, [r for r in roots if r != settings.root])
+        for file in _matching_files(source, pattern, [r for r in roots if r != settings.root])
         if not settings.is_generated(file.path)
     ]
     if all(file.fault or is_folder(file.path) for file in paths):
@@ -52,7 +52,7 @@ def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
     return paths
 
 
-def _found(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
+def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
     """The files below the matches of a source's path."""
     folder = fixed_folder(pattern)
     if source.kind == "mbox":

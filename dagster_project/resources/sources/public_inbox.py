@@ -133,6 +133,6 @@ def _read(mail: InboxMail, objects: Objects, limit: int) -> RawMail:
     return RawMail(mail.place, blob.data)
 
 
-def is_damaged(mail: RawMail) -> bool:
+def is_corrupt(mail: RawMail) -> bool:
     """True for a mail whose blob was there when it was looked for, and could not be read."""
     return (mail.fault or "").startswith((f"{DAMAGED}_object", f"{MISSING}_object"))

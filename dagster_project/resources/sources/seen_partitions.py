@@ -33,7 +33,7 @@ class SeenPartitions:
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
-            checksum = _held(partition, lake)
+            checksum = fingerprint_in_lake(partition, lake)
             known = before.get(partition.key)
             if checksum != partition.fingerprint and (known is None or known[0] != checksum):
                 noted[partition.key] = (checksum, now)
@@ -71,10 +71,10 @@ def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list
         for name, _, partition in keys
         if name == source
     ]
-    return [replace(partition, fingerprint=_held(partition, lake)) for partition in partitions]
+    return [replace(partition, fingerprint=fingerprint_in_lake(partition, lake)) for partition in partitions]
 
 
-def _held(partition: SourcePartition, lake: ParquetLake) -> str:
+def fingerprint_in_lake(partition: SourcePartition, lake: ParquetLake) -> str:
     """The fingerprint of the files that the lake's first table of a partition was made from; empty if there is none."""
     footer = lake.footer(_FIRST_TABLE[partition.source_type], partition.key)
     return footer.inputs.get("partition", "") if footer else ""

@@ -22,21 +22,23 @@ def only_build(root: Path) -> Iterator[None]:
 
     The system releases locks when their process ends, however it ends.
     """
-    with _held(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"), turn(root):
+    with _exclusive(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"), turn(root):
         yield
 
 
 @contextlib.contextmanager
 def not_building(root: Path) -> Iterator[None]:
     """Hold the build lock without a turn at the lake, in order to read; BusyError if a build holds it."""
-    with _held(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"):
+    with _exclusive(root / BUILD_LOCK, f"another build of {root} is running; wait for it to end"):
         yield
 
 
 @contextlib.contextmanager
 def only_lane(root: Path, lane: str) -> Iterator[None]:
     """Hold the lock of the work called `lane`, which runs beside builds; BusyError if another process holds it."""
-    with _held(lane_lock(root, lane), f"the {lane} work of {root} is under way already; wait for it to end"):
+    with _exclusive(
+        lane_lock(root, lane), f"the {lane} work of {root} is under way already; wait for it to end"
+    ):
         yield
 
 
@@ -72,7 +74,7 @@ def turn(root: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held(lock: Path, busy: str) -> Iterator[IO[str]]:
+def _exclusive(lock: Path, busy: str) -> Iterator[IO[str]]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as file:
         for tries_left in reversed(range(_TRIES)):

@@ -121,6 +121,9 @@ def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "mes
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 
 
+_OF_MAIL = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+
+
 def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings) -> ThreadTables:
     """The tables `threads` and `thread_tree` of mails that are each present once.
 
@@ -132,7 +135,7 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     archive holds are ghosts, placed by the References of the mails that name them. The result does
     not depend on the order of the rows, and has no loops.
     """
-    ordered = messages.sort_by([("message_id", "ascending")])
+    ordered = messages.select(_OF_MAIL).sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
     at = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
     times = dict(zip(ids, at, strict=True))
