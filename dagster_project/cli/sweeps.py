@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import numpy as np
+import polars as pl
 from pydantic import ValidationError
 
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
@@ -22,7 +23,6 @@ from dagster_project.orchestration.instance import open_instance
 from dagster_project.resources.evaluation.evaluate import make_evaluator, required_queries
 from dagster_project.resources.evaluation.evaluator import (
     IndexEvaluator,
-    frame_of,
     run_profiles,
     write_report,
 )
@@ -158,9 +158,9 @@ def measured(
     once for all profiles that share them.
     """
     truth = required_queries(evaluator)
-    relevance = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
-    runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
-    values = quality.document_quality(frame_of(runs), relevance, profiles).filter(measure=measure)
+    relevance = judgements(pl.DataFrame(truth.relevance), evaluator.contents(truth.relevance))
+    runs, seconds = run_profiles(evaluator.index, pl.DataFrame(truth.queries), profiles, done, ("final",))
+    values = quality.document_quality(pl.DataFrame(runs), relevance, profiles).filter(measure=measure)
     return [
         {
             **row,

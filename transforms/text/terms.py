@@ -222,8 +222,7 @@ def parts(text: str, settings: TermSettings) -> list[str]:
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term stands in each field of each chunk."""
-    frame = pl.from_arrow(chunks.select(list(CHUNK_COLUMNS)))
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(chunks.select(list(CHUNK_COLUMNS)))
     lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.join("\n"))
     fields = {name: frame.select("chunk_id", column) for name, column in FIELDS.items()}

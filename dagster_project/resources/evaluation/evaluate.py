@@ -13,7 +13,6 @@ from dagster_project.resources.evaluation.evaluator import (
     IndexEvaluator,
     contents,
     drafting_tables,
-    frame_of,
     read_ground_truth,
     run_profiles,
 )
@@ -58,9 +57,9 @@ def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = N
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
     return report.report(
         report.Evaluation(
-            frame_of(truth.queries),
-            judgements(frame_of(truth.relevance), index_contents),
-            frame_of(evaluator.run(truth.queries)),
+            pl.DataFrame(truth.queries),
+            judgements(pl.DataFrame(truth.relevance), index_contents),
+            pl.DataFrame(evaluator.run(truth.queries)),
             index_contents.chunks,
             evaluator.facts(),
         ),
@@ -82,12 +81,12 @@ def required_queries(evaluator: IndexEvaluator) -> GroundTruth:
 def _with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
     if tag is None:
         return truth
-    queries = frame_of(truth.queries)
+    queries = pl.DataFrame(truth.queries)
     tagged = queries.filter(queries["tags"].list.contains(tag))
     if tagged.is_empty():
         known = sorted({t for tags in queries["tags"] for t in tags})
         raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(known)}")
-    relevance = frame_of(truth.relevance).join(tagged.select("query_id"), on="query_id", how="semi")
+    relevance = pl.DataFrame(truth.relevance).join(tagged.select("query_id"), on="query_id", how="semi")
     return GroundTruth(tagged.to_arrow(), relevance.to_arrow())
 
 
@@ -152,9 +151,11 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     index = SearchIndex(path, embedder, settings.terms, search, reranker)
     try:
         truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
-        relevance = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))
-        runs, _ = run_profiles(index, frame_of(truth.queries), {profile: search}, stages=("final",))
+        relevance = judgements(pl.DataFrame(truth.relevance), contents(index, pl.DataFrame(truth.relevance)))
+        runs, _ = run_profiles(index, pl.DataFrame(truth.queries), {profile: search}, stages=("final",))
     finally:
         index.close()
-    values = quality.document_quality(frame_of(runs), relevance, [profile]).filter(measure=quality.HEADLINE)
+    values = quality.document_quality(pl.DataFrame(runs), relevance, [profile]).filter(
+        measure=quality.HEADLINE
+    )
     return values.select("query_id", "value")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from dagster_project.resources.evaluation.page import page as page_of
 from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.system.globs import write_atomically
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, join_files, parse_ground_truth
 from transforms.evaluation.judgements import Contents
@@ -171,11 +171,11 @@ class IndexEvaluator:
 
     def run(self, queries: pa.Table, done: Callable[[str], None] = lambda profile: None) -> pa.Table:
         """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
-        return run_profiles(self.index, frame_of(queries), self.profiles, done)[0]
+        return run_profiles(self.index, pl.DataFrame(queries), self.profiles, done)[0]
 
     def contents(self, relevance: pa.Table) -> Contents:
         """What the index holds of what entries can name."""
-        return contents(self.index, frame_of(relevance))
+        return contents(self.index, pl.DataFrame(relevance))
 
     def facts(self) -> pl.DataFrame:
         """What the index says of each chunk."""
@@ -208,16 +208,13 @@ class IndexEvaluator:
 
 def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool) -> dict[str, str]:
     """Paths of a report written as JSON and, if `page`, as a page of the same name."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = (folder / f"{name}{f'-{n}' if n else ''}.json" for n in itertools.count())
     path = next(p for p in paths if not p.exists())
     files = {"json": (path, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
     if page:
         files["page"] = (path.with_suffix(".html"), page_of(report))
     for path, text in files.values():
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        write_atomically(path, text)
     return {kind: str(path) for kind, (path, _) in files.items()}
 
 
@@ -232,11 +229,6 @@ def read_report(path: Path) -> dict[str, Any]:
             f"{path} is no report of this version of Weft; `weft eval run` makes a new one"
         )
     return report
-
-
-def frame_of(table: pa.Table) -> pl.DataFrame:
-    """An Arrow table as a Polars frame."""
-    return pl.from_arrow(table)  # type: ignore[return-value]
 
 
 _THREAD = "coalesce(t.thread_id, c.doc_id) AS thread_id"

@@ -142,10 +142,8 @@ def context_of(
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), settings.conversations, counter.counts
     )
-    frame = pl.from_arrow(chunks)
-    assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
-    queries = selection.window_queries(windows, frame, chosen)
+    queries = selection.window_queries(windows, pl.DataFrame(chunks), chosen)
     published = open_versions(settings)
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         candidates = index.candidates(queries, chosen, {_GIVEN: conversation.own})

@@ -155,8 +155,7 @@ class OpenedVersion:
     def frame(self, statement: str, ids: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of a statement; `ids` is its parameter `$ids`."""
         parameters = {} if ids is None else {"ids": list(ids)}
-        table = self.connection.execute(statement, parameters).to_arrow_table()
-        return pl.from_arrow(table)  # type: ignore[return-value]
+        return pl.DataFrame(self.connection.execute(statement, parameters).to_arrow_table())
 
 
 class HnswScores:

@@ -286,13 +286,10 @@ def _threads(
     tables = messages.read_mail(
         [*mails, *refused], source="mbox", partition=name, list_id=name, settings=settings
     )
-    frame = pl.from_arrow(tables.messages)
-    assert isinstance(frame, pl.DataFrame)
-    frame = frame.unique("message_id", keep="first", maintain_order=True)
+    frame = pl.DataFrame(tables.messages).unique("message_id", keep="first", maintain_order=True)
     lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
     built = threads.build_threads(frame.to_arrow(), lists, thread_settings)
-    place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))
-    assert isinstance(place, pl.DataFrame)
+    place = pl.DataFrame(built.tree.select(["message_id", "thread_id"]))
     joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
     people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
     for (thread,), rows in joined.sort("effective_at", "message_id").group_by(

@@ -28,7 +28,9 @@ from dagster_project.resources.system.globs import (
     is_there,
     matching_paths,
     partition_name,
+    recall,
     remember,
+    sweep,
     valid_text,
 )
 from transforms.conversations import windows as conversations
@@ -62,7 +64,7 @@ class ChatFiles:
         """A partition per window of the source's chats, and one of what could not be read, if there is any."""
         exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
         if self._known is None:
-            self._known = self._recall()
+            self._known = recall(self._memory_file)
         by_partition: dict[str, str] = {}
         faults: list[str] = []
         used: dict[str, Any] = {}
@@ -180,13 +182,6 @@ class ChatFiles:
         assert self._pseudonym
         return self._pseudonym[1]
 
-    def _recall(self) -> dict[str, Any]:
-        try:
-            known = json.loads(self._memory_file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return known if isinstance(known, dict) else {}
-
     def _remember(self) -> None:
         current = {e.digest for exports in self._exports.values() for e in exports}
         configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
@@ -219,7 +214,4 @@ class ChatFiles:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        leftovers = list(self._memory_file.parent.glob(f"{self._memory_file.name}.*"))
-        for file in leftovers:
-            file.unlink(missing_ok=True)
-        return len(leftovers)
+        return sweep(self._memory_file)

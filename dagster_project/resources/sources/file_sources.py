@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -20,6 +18,7 @@ from dagster_project.config.settings import (
     SourceSettings,
 )
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.mail_places import (
     mail_partition,
     mail_paths,
@@ -41,7 +40,9 @@ from dagster_project.resources.system.globs import (
     is_folder,
     matching_paths,
     partition_name,
+    recall,
     remember,
+    sweep,
     valid_text,
 )
 from transforms.documents.files import RawFile
@@ -67,21 +68,6 @@ class _File:
     fault: str | None = None
 
 
-class ConversationReader(Protocol):
-    """Knows how chats make partitions; `dagster_project.resources.sources.chats` implements it."""
-
-    def partitions(
-        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
-    ) -> list[SourcePartition]:
-        """The windows of all chats of a source."""
-
-    def window(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
-        """The tables of one window."""
-
-    def sweep(self) -> int:
-        """Delete what killed builds left; the number of files."""
-
-
 class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
@@ -93,8 +79,8 @@ class FileSources:
         self,
         settings: Settings,
         memory: Path,
-        chats: ConversationReader | None = None,
-        parsed: Callable[[str, str], list[SourcePartition]] = lambda source, source_type: [],
+        chats: ChatFiles,
+        parsed: Callable[[str, str], list[SourcePartition]],
     ):
         """`parsed` gives the partitions of a source and source type that earlier builds read."""
         self.settings, self.chats, self._parsed_partitions = settings, chats, parsed
@@ -112,7 +98,8 @@ class FileSources:
         A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
         `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
         """
-        self._memory = self._recall()
+        known = recall(self._memory_file)
+        self._memory = {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
         self._partitions, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
             try:
@@ -127,7 +114,7 @@ class FileSources:
                 ]
             self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
         if self._seen != self._memory:
-            self._remember(self._seen)
+            remember(self._memory_file, json.dumps(self._seen, sort_keys=True))
         return [self._partitions[p][0] for p in sorted(self._partitions)]
 
     def _source_partitions(
@@ -142,7 +129,6 @@ class FileSources:
                 )
             return []
         if isinstance(source, ConversationSourceSettings):
-            assert self.chats
             return [
                 (partition, [])
                 for partition in self.chats.partitions(source, lambda path: self._identify(path)[0])
@@ -259,7 +245,6 @@ class FileSources:
 
     def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
         """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
-        assert self.chats
         return self.chats.window(partition)
 
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
@@ -324,26 +309,9 @@ class FileSources:
         self._seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
-    def _recall(self) -> dict[str, list[object]]:
-        try:
-            known = json.loads(self._memory_file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return (
-            {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
-            if isinstance(known, dict)
-            else {}
-        )
-
-    def _remember(self, seen: dict[str, list[object]]) -> None:
-        remember(self._memory_file, json.dumps(seen, sort_keys=True))
-
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        leftovers = list(self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"))
-        for file in leftovers:
-            file.unlink(missing_ok=True)
-        return len(leftovers) + (self.chats.sweep() if self.chats else 0)
+        return sweep(self._memory_file) + self.chats.sweep()
 
 
 def _state(path: Path) -> list[object] | str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 from assets.partitions import SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.system.globs import recall, write_atomically
 
 _FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
 
@@ -40,7 +39,7 @@ class SeenPartitions:
             elif known:
                 noted[partition.key] = known
         if noted != before:
-            self._remember(noted)
+            write_atomically(self.memory, json.dumps(noted, sort_keys=True))
 
     def times(self) -> dict[str, datetime]:
         """By partition, when its last change was found."""
@@ -48,19 +47,12 @@ class SeenPartitions:
 
     def _recall(self) -> dict[str, tuple[str, str]]:
         try:
-            stored = json.loads(self.memory.read_text())
             return {
                 p: (str(checksum), datetime.fromisoformat(at).isoformat())
-                for p, (checksum, at) in stored.items()
+                for p, (checksum, at) in recall(self.memory).items()
             }
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError):
             return {}
-
-    def _remember(self, noted: Mapping[str, tuple[str, str]]) -> None:
-        self.memory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        temporary.write_text(json.dumps(noted, sort_keys=True))
-        temporary.replace(self.memory)
 
 
 def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+from dagster_project.resources.system.globs import write_atomically
 from dagster_project.resources.system.locks import is_held
 
 
@@ -29,10 +28,7 @@ class Backlog:
 
     def note(self, partitions: Iterable[str]) -> None:
         """Replace the backfill's partitions by these."""
-        self.memory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        temporary.write_text(json.dumps(sorted(partitions)))
-        temporary.replace(self.memory)
+        write_atomically(self.memory, json.dumps(sorted(partitions)))
 
     def clear(self) -> None:
         """Forget the backfill's partitions: builds may make all."""
