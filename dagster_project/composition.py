@@ -35,13 +35,13 @@ from transforms.schemas.registry import lake_tables
 
 
 def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
-    """The lake at the configured place; what is copied of it goes to `cache`, if that is given."""
+    """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
     cache = cache or settings.root / "cache"
     return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
 
 
 def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
-    """The configured sources; what was found of them is remembered in `cache`, if that is given."""
+    """The configured sources; what was found of them is remembered in `cache`, unless it is None."""
     lake = make_lake(settings, cache)
     cache = cache or settings.root / "cache"
     return FileSources(

@@ -175,7 +175,7 @@ def _used_hashes(settings: Settings) -> set[str]:
 def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int, int]:
     """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
 
-    IndexUnavailableError if the file is no published index; EmbeddingError if it holds a bad vector.
+    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector.
     """
     if not index.is_file():
         raise IndexUnavailableError(

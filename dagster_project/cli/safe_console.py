@@ -17,7 +17,7 @@ _PIPED_WIDTH = 120
 
 
 class SafeConsole(Console):
-    """A console that shows the steering signs of every text; a string is no markup and holds no names of emoji."""
+    """A console that shows the steering signs of every text; a string is not markup and holds no names of emoji."""
 
     def __init__(self, stream: TextIO, **options: Any):
         super().__init__(file=beneath(stream), highlight=False, markup=False, emoji=False, **options)
@@ -43,6 +43,6 @@ def _visible(text: Text) -> Text:
 
 
 def terminal() -> Console:
-    """The console on stdout; where that is no terminal, wide enough that lines stay whole."""
+    """The console on stdout; where that is not a terminal, wide enough that lines stay whole."""
     console = SafeConsole(sys.stdout)
     return console if console.is_terminal else SafeConsole(sys.stdout, width=_PIPED_WIDTH)

@@ -133,7 +133,7 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
     """Name and settings of each variant after its index is brought up to date; `own` is published already.
 
-    Vectors that `own` has in its cache are not made again.
+    Vectors that `own` has in its cache are not computed again.
     """
     known = own.root / "cache" / "embeddings"
     for name, settings in variants.items():

@@ -47,7 +47,7 @@ def document_nodes(documents: pa.Table) -> pa.Table:
 
 
 def slug_base(title: str) -> str:
-    """The fragment identifier of a heading before duplicates are told apart.
+    """The fragment identifier of a heading before duplicates get a number.
 
     The slug has ASCII letters in lower case, digits and `_`; a run of blanks and hyphens becomes one
     hyphen, none at either end; other characters are dropped. An empty slug becomes `heading`. The result

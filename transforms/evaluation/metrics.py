@@ -61,7 +61,7 @@ def distinct(ranked: Sequence[str]) -> list[str]:
 def query_measures(
     runs: Mapping[str, Sequence[str]], judgements: Mapping[str, Mapping[str, int]]
 ) -> pl.DataFrame:
-    """MEASURES of every judged query: columns PER_QUERY, in the order of `judgements`.
+    """MEASURES of every query with judgements: columns PER_QUERY, in the order of `judgements`.
 
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
     `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
@@ -97,7 +97,7 @@ def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth
 
 
 def passage_score(relevant: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
-    """How much of the wanted text the first `budget` units of length of the ranked spans hold.
+    """How much of the relevant text the first `budget` units of length of the ranked spans hold.
 
     Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
     costs twice and counts once.

@@ -273,7 +273,7 @@ def _hits(
 
 
 def _positions(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
-    """The place of a document among the distinct documents of each stage's list; None where it is not."""
+    """The place of a document among the distinct documents of each stage's list; None if it is not."""
     positions = {}
     for stage, frame in stages.items():
         documents = frame["doc_id"].unique(maintain_order=True).to_list()

@@ -125,7 +125,7 @@ def _after_blank_line(data: bytes, at: int) -> bool:
 
 
 def _declared_end(data: bytes, start: int) -> int | None:
-    """End of the mail by its Content-Length, or None where there is none or it leads nowhere."""
+    """End of the mail by its Content-Length, or None if there is none or it leads nowhere."""
     headers_end = _HEADERS_END.search(data, start)
     if headers_end is None:
         return None

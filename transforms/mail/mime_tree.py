@@ -126,7 +126,7 @@ def regular_tree(fields: dict[str, list[str]], payload: bytes) -> Tree | None:
 
 
 def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
-    """Give `message` the parts or the text in `payload`; False where that takes a full parser."""
+    """Give `message` the parts or the text in `payload`; False if that takes a full parser."""
     kind = declared_by(message).kind
     if not kind.startswith(("multipart/", "message/")):
         message.set_payload(payload.decode("ascii", "surrogateescape"))
@@ -300,7 +300,7 @@ def is_body(leaf: Leaf) -> bool:
 
 
 def payload_text(part: Message) -> str:
-    """The undecoded payload of a part that holds no others, bytes that are no ASCII as surrogate escapes."""
+    """The undecoded payload of a part that holds no others, bytes that are not ASCII as surrogate escapes."""
     payload = part._payload  # type: ignore[attr-defined]
     return payload if isinstance(payload, str) else ""
 

@@ -28,7 +28,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """A node that matches: its score, and the matches it stands for, none where it is one itself."""
+    """A node that matches: its score, and the matches it stands for, none if it is one itself."""
 
     node_id: str
     score: float
@@ -95,7 +95,7 @@ def _ancestors(name: str, nodes: Mapping[str, Node]) -> Iterator[str]:
 def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
 
-    Chunks of one node are one match. Hits that are no part of a document stay.
+    Chunks of one node are one match. Hits that are not part of a document stay.
     """
     if hits.is_empty():
         return unchanged(hits)

@@ -41,10 +41,10 @@ def expanded_terms(
     settings: SearchSettings,
     most: int = _TERMS,
 ) -> dict[str, float]:
-    """What each term counts: those asked for and `most` of those of the first candidates, RM3's mixture.
+    """The weight of each term: those of the query and `most` of those of the first candidates, RM3's mixture.
 
     `counted` has the terms of these chunks (`terms.numbered_terms`). A term is worth the sum of what it would add to their
-    BM25 scores; the worths are made to sum to 1 (Abdul-Jaleel et al., TREC 2004). The asked terms count
+    BM25 scores; the worths are made to sum to 1 (Abdul-Jaleel et al., TREC 2004). The terms of the query count
     1 - `feedback_weight` each, and the others together `feedback_weight` times their number.
     """
     known = [term for term in query_terms if postings.df(term)]

@@ -38,12 +38,12 @@ FUSED = {
     "lexical_rank": pl.Int32,
     "vector_rank": pl.Int32,
 }
-"""Columns of candidates. `score` is what they are ordered by; a rank is null where the list of that search does
+"""Columns of candidates. `score` is what they are ordered by; a rank is null if the list of that search does
 not hold the chunk; document and thread are numbers."""
 
 
 _LOOKED_AT = 4
-"""Chunks that are compared in full at first, for each document that is wanted of a query."""
+"""Chunks that are compared in full at first, for each document that a query returns."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_diagnostic(query: str) -> bool:
-    """True if a query looks for what a program said: logs then count in full (the pginbox design)."""
+    """True if a query looks for the output of a program: logs then count in full (the pginbox design)."""
     return re.search(_DIAGNOSTIC, query) is not None
 
 
@@ -97,7 +97,7 @@ class ExactScores:
     """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
 
     Only chunks with a score above `least` are among the best. A chunk without a vector has the score -inf:
-    it is no candidate of the vector search, and counts as the least similar chunk where its terms make it one.
+    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one.
     """
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
@@ -287,7 +287,7 @@ def _most(scores: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Rank from 1 of each chosen position in an ordered list, 0 where it is not in it."""
+    """Rank from 1 of each chosen position in an ordered list, 0 if it is not in it."""
     ranks = np.zeros(len(chosen), dtype=np.int32)
     order = np.argsort(chosen, kind="stable")
     places = np.searchsorted(chosen, ordered, sorter=order)

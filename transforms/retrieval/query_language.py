@@ -42,7 +42,7 @@ MAX_CONDITION_WORDS = 512
 MAX_DEPTH = 32  # groups and negations inside of each other; each level calls the one below it
 
 _FIELD = re.compile(rf"({'|'.join(FIELDS)}):(?![\s:)\\]|//|\Z)")
-# A short option of a command, a number and --option are no negation; -O2, -Wl,x and -n=1 neither.
+# A short option of a command, a number and --option are not negations; -O2, -Wl,x and -n=1 neither.
 _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 # AND, OR and NOT are words of SQL, and of whoever writes in capitals.
 _SQL = re.compile(
@@ -67,7 +67,7 @@ group: LPAR sequence _RPAR
 class Leaf:
     """One thing that is looked for: `value` in `field`; `exact` if it stands between quotes.
 
-    `query` and `position` (character) say where it was asked for.
+    `query` and `position` (character) say where it stands.
     """
 
     field: str

@@ -51,7 +51,7 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 @dataclass(frozen=True)
 class Standalone:
-    """A query as it was given and as it is used, and who made the one of the other; None if they are the same."""
+    """A query as it came and as it is used, and who made the one of the other; None if they are the same."""
 
     given: str
     used: str

@@ -1,4 +1,4 @@
-"""A second look at the best hits: features that need no model, what a model is asked, and the new order.
+"""A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
 What is here is pure; models that give scores are in dagster_project/resources/models/rerankers.py.
 """
@@ -31,7 +31,7 @@ RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank_before": pl.Int32,
     "rerank_parts": pl.List(PART),
 }
-"""Columns that reranking adds to ranked hits. All are null where nothing was reranked; behind the hits that
+"""Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits that
 were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
 
 CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -63,7 +63,7 @@ class Scores(BaseModel):
 
 
 def scores_shape(count: int) -> type[Scores]:
-    """The shape of an answer on `count` passages: any other number of scores is no answer."""
+    """The shape of an answer on `count` passages: any other number of scores is not an answer."""
     exactly = Annotated[list[float], Field(min_length=count, max_length=count)]
     return create_model("Scores", __base__=Scores, scores=(exactly, ...))
 

@@ -14,7 +14,7 @@ from transforms.schemas.search import SEARCH_RESULTS
 
 @dataclass(frozen=True)
 class Answers:
-    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each, and the version that was asked."""
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each, and the version that answered."""
 
     hits: pa.Table
     labels: Sequence[str]

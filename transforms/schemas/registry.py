@@ -47,7 +47,7 @@ from transforms.schemas.search import SEARCH_RESULTS
 from transforms.schemas.table import Table
 
 ANY_DIMENSIONS = 1
-"""Of the vectors in a registry that is asked for names alone."""
+"""Of the vectors in a registry that is used for names alone."""
 
 
 @dataclass(frozen=True)

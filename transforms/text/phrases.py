@@ -9,13 +9,13 @@ import polars as pl
 
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
 _MARK = "\x1f"
-"""Stands before each character that is no letter, mark or digit, where a text is made ready for long patterns."""
+"""Stands before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
 _AT_ONCE = 16
 """Words of a pattern on the text as it is: each class of characters between two of them takes some 40 KB."""
 
 
 def holding(texts: pl.Series, phrase: str) -> pl.Series:
-    """Which texts hold a phrase as whole words; a blank of it stands for whatever is no letter or digit.
+    """Which texts hold a phrase as whole words; a blank of it stands for whatever is not a letter or digit.
 
     A word with signs must stand as it is written. Takes time in proportion to the texts and to the phrase.
 

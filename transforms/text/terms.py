@@ -261,7 +261,7 @@ def context_terms(
 ) -> pa.Table:
     """The `terms` table of what a join over the lake adds to chunks.
 
-    The column `context` of `chunk_context` (and with it `sentence`, if wanted) is the field `context`;
+    The column `context` of `chunk_context` (and with it `sentence`, if switched on) is the field `context`;
     `text_lex` and `quote_lex` of `restated` are the fields `text` and `quote`, in place of what the chunk itself has there.
     """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))

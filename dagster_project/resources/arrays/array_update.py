@@ -32,7 +32,7 @@ def update_arrays(
 ) -> None:
     """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
 
-    They are the same bytes as if they were made anew, but for the rows of hits, whose order nobody is promised.
+    They are the same bytes as after a full rebuild, but for the rows of hits, whose order nobody is promised.
     ValueError if they do not fit each other.
     """
     old_no, new_no, is_recounted = _numbers(connection)

@@ -1,6 +1,6 @@
 """What search reads most of a published file, as arrays beside it that are mapped into memory.
 
-The file holds all of it; the arrays are made from it, can be deleted, and are then made again. They open
+The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
 without being read, share their memory between processes, and only the pages that a query touches are loaded.
 """
 
@@ -168,7 +168,7 @@ def write_arrays(
 ) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
-    `begun` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
+    `started` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
     moved.
     """
     with appearing(folder, facts) as aside:
@@ -186,7 +186,7 @@ def write_arrays(
 
 
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
-    """Write what has a row for each chunk and needs no inverted index: what is told of hits, and vectors."""
+    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder, chunks)
     _write_vectors(connection, folder, chunks, dimensions)
@@ -315,7 +315,7 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
 
 
 def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int) -> None:
-    """Vectors by chunk number, zeros where there is none, and the words of their signs."""
+    """Vectors by chunk number, zeros if there is none, and the words of their signs."""
     codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
     absent = np.ones(count, dtype=bool)
     done = 0
@@ -367,7 +367,7 @@ _IDS = " UNION ALL ".join(
     }.items()
 )  # fmt: skip
 
-# What is no mail is a thread of its own.
+# What is not a mail is a thread of its own.
 _CHUNKS = """
 SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.doc_id) AS thread,
   coalesce(c.content_class = 'log', false) AS is_log

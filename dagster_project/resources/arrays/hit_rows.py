@@ -1,6 +1,6 @@
 """The row of a hit, and the text it stands in, in files of Arrow batches that are mapped into memory.
 
-A table of a published file is read in thousands of rows; these cost what the few rows cost that are asked for.
+A table of a published file is read in thousands of rows; these cost as much as the few rows that are read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COLUMNS = {
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _MOST_FILES = 16
 _MOST_ROWS = 1.5
-"""Rows for each chunk, those included that another has taken the place of, from which all are written anew."""
+"""Rows for each chunk, those included that another has taken the place of, from which all are rewritten."""
 
 
 class HitRows:
@@ -73,7 +73,7 @@ class _Batches:
 
     def __init__(self, folder: Path, name: str, arrays: Mapping[str, np.ndarray]):
         self.paths = _files(folder, name)
-        # A few small buffers are decompressed sooner than other threads are told to.
+        # A few small buffers are decompressed faster than other threads start.
         alone = pa.ipc.IpcReadOptions(use_threads=False)
         self.readers = [pa.ipc.open_file(pa.memory_map(str(path)), options=alone) for path in self.paths]
         counts = [reader.num_record_batches for reader in self.readers]
@@ -232,7 +232,7 @@ SELECT key, text FROM (
 ) WHERE {scope}
 """
 
-# What is no mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
+# What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
 _DESCRIBED = """
 WITH documents_ AS (
   SELECT message_id AS doc_id, list_id, subject, NULL AS path, from_name, from_addr, effective_at FROM messages

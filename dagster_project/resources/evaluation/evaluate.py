@@ -36,7 +36,7 @@ from transforms.evaluation.judgements import judgements
 def make_evaluator(
     settings: Settings, files: Sequence[Path] = (), profiles: Sequence[str] = ()
 ) -> IndexEvaluator:
-    """The evaluator of these settings, of other files or profiles where some are given."""
+    """The evaluator of these settings, of other files or profiles if there are some."""
     names = tuple(profiles) or settings.evaluation.profiles
     try:
         chosen = {name: settings.profile(name) for name in names}
@@ -51,7 +51,7 @@ def make_evaluator(
 
 
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
-    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag if it is given."""
+    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag unless it is None."""
     truth = _with_tag(required_queries(evaluator), tag)
     index_contents = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
@@ -113,8 +113,8 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
     """What refuses to publish a file that answers worse than the current one; None unless it is switched on.
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
-    paired difference is below 0. Both files are asked the queries of now. A current file of another
-    model, or one that cannot be opened, is no standard to compare with.
+    paired difference is below 0. Both files answer the current queries. A current file of another
+    model, or one that cannot be opened, is not a standard to compare with.
     """
     if not settings.evaluation.publish_check or not settings.evaluation.queries:
         return None

@@ -34,7 +34,7 @@ _SNIPPET_CHARS = 320
 
 
 def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
-    """The queries of YAML files, named by their paths as given; GroundTruthError names what is wrong."""
+    """The queries of YAML files, named by their paths; GroundTruthError names what is wrong."""
     parts = []
     for file in files:
         try:
@@ -118,7 +118,7 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
     texts = list(queries[:_TIMED_QUERIES])
     timed = SearchIndex(index.path, index.embedder, index.term_settings, settings, index.reranker)
     try:
-        timed.search(texts[:1])  # what is read once per process is no part of a search
+        timed.search(texts[:1])  # what is read once per process is not part of a search
         milliseconds = []
         for query in texts:
             start = time.perf_counter()
@@ -162,7 +162,7 @@ class IndexEvaluator:
 
     @cached_property
     def index(self) -> SearchIndex:
-        """The index that is evaluated, opened when it is first asked for."""
+        """The index that is evaluated, opened on first use."""
         return self._open()
 
     def ground_truth(self) -> GroundTruth:

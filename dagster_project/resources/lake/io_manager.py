@@ -73,7 +73,7 @@ class LakeIOManager(UPathIOManager):
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
-        """An Ibis table over the stored files of `partitions`, with what the slow lane made; empty where none is stored."""
+        """An Ibis table over the stored files of `partitions`, with the slow part; empty if none is stored."""
         if self._backend is None:
             self._backend = ibis.duckdb.connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
@@ -91,7 +91,7 @@ class LakeIOManager(UPathIOManager):
         return self._opened[key]
 
     def _view(self, name: str, files: list[str]) -> ibis.Table:
-        """A view over files, which reads them when it is asked, so it stays right when they are written again."""
+        """A view over files, which reads them at each query, so it stays right when they are written again."""
         assert self._backend
         view: ibis.Table = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
         return view

@@ -230,7 +230,7 @@ class ParquetLake:
             return set()
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
-        """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
         if self.footer(table, partition) is None:
             return None
         parts = self.parts(table) if partition is None and table in IN_PARTS else [partition]

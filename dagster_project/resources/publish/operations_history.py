@@ -42,7 +42,7 @@ class StepHistory:
     texts_per_second: float | None
 
     def embedding_seconds(self, texts: int) -> float | None:
-        """What embedding takes beside writing the vectors; None where no run embedded enough to tell."""
+        """What embedding takes beside writing the vectors; None if no run embedded enough to tell."""
         if not texts:
             return self.last_seconds.get(EMBEDDINGS, 0.0)
         return texts / self.texts_per_second if self.texts_per_second else None

@@ -30,9 +30,9 @@ from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _OVERFETCH = 4
-"""Times the candidates that are asked of the HNSW index, since own documents are left out of what it finds."""
+"""Times the candidates to request from the HNSW index, since own documents are left out of what it finds."""
 _LEXICAL_TERMS = 25
-"""Terms of a query chunk that are asked lexically, the most telling ones."""
+"""Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
@@ -141,7 +141,7 @@ class IndexForContext:
     def _lexical_scores(
         self, query_terms: pl.DataFrame, allowed: Sequence[np.ndarray | None], settings: ContextSettings
     ) -> Iterator[bm25.TermScores | None]:
-        """The BM25 scores of each query over the chunks that are allowed; None where the settings want none."""
+        """The BM25 scores of each query over the chunks that are allowed; None if the settings want none."""
         if not settings.lexical_weight:
             yield from repeat(None, len(allowed))
             return
@@ -157,7 +157,7 @@ class IndexForContext:
         allowed: Sequence[np.ndarray | None],
         settings: ContextSettings,
     ) -> Iterator[fusion.Scores]:
-        """The cosines of each query, good until the next is asked for, without the chunks that are left out.
+        """The cosines of each query, valid until the next is computed, without the chunks that are left out.
 
         A few queries go to the HNSW index where the settings allow it. The others are multiplied with
         all vectors, a block of queries at a time into the same memory: new memory for every block would

@@ -167,7 +167,7 @@ def context_of(
 
 
 def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
-    """The block of a manifest, made again from the index version that it names.
+    """The block of a manifest, rebuilt from the index version that it names.
 
     IndexUnavailableError if that version is not kept any more, ContextError if the bytes differ.
     """

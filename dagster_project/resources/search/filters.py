@@ -35,7 +35,7 @@ from transforms.text import phrases
 
 @dataclass(frozen=True)
 class Filters:
-    """What hits must satisfy, beside the conditions of their query; all that are given hold.
+    """What hits must satisfy, beside the conditions of their query; all that are set must hold.
 
     `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
     The time of a document is the one its frontmatter gives; one without is in no span of time.
@@ -238,7 +238,7 @@ class Conditions:
         """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
         if identifier is None:
             return np.empty(0, dtype=np.int64)
-        # Most queries are no id, which their hashes tell without a scan.
+        # Most queries are not ids, which their hashes tell without a scan.
         hashed = np.uint64(id_hash(identifier))
         if np.searchsorted(self.ids, hashed) == np.searchsorted(self.ids, hashed, side="right"):
             return np.empty(0, dtype=np.int64)
@@ -342,7 +342,7 @@ class Conditions:
         return names, addresses
 
     def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
-        """The chunks of what is from between two times; of everything if neither is given."""
+        """The chunks of what is from between two times; of everything if both are None."""
         if since is None and until is None:
             return np.ones(len(self.document), dtype=bool)
         return self._numbered(

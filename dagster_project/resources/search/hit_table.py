@@ -101,7 +101,7 @@ def described(
 
 
 def _stored(hit: Mapping[str, Any], texts: Mapping[int, str]) -> list[snippets.StoredText]:
-    """The pieces of the stored text that a hit's text was made from; none where there is no such text."""
+    """The pieces of the stored text that a hit's text was made from; none if there is no such text."""
     if hit["text_no"] not in texts:
         return []
     return snippets.stored_texts(

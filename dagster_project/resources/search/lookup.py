@@ -106,7 +106,7 @@ class Reading:
     """What an id stands for.
 
     `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
-    stored text, cut to a citation's bytes if one was asked for, then with `byte_start` and `byte_end` in the text
+    stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
     of `doc_id` or the attachment. The text of a thread is that of its mails under their headers. `facts` are
     further columns of the published file.
     """
@@ -128,7 +128,7 @@ class Reading:
 
 
 def asking(connection: duckdb.DuckDBPyConnection) -> Ask:
-    """How an open connection is asked."""
+    """An `Ask` on an open connection."""
     return lambda statement, values: connection.execute(statement, storable_values(values)).to_arrow_table()
 
 
@@ -138,7 +138,7 @@ def storable_values(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def reading(ask: Ask, text: str) -> Reading:
-    """What `given` stands for in the published file that is asked.
+    """What `text` names in the published file.
 
     It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or conversation, the id
     or the path of a document or its end, perhaps with `#slug`, or a citation as hits print it. UnknownIdError with

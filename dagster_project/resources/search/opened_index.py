@@ -50,7 +50,7 @@ class PublishedSearcher:
 class FollowedIndex:
     """The current version of a folder, held open; `opened` opens it.
 
-    Another that is published is opened and asked a question beside it, by a thread of low priority; then it takes the
+    Another that is published is opened and tried with a question beside it, by a thread of low priority; then it takes the
     place of the older, so that nobody waits for it. One thread at a time may ask.
     """
 
@@ -76,7 +76,7 @@ class FollowedIndex:
         return self._answering
 
     def close(self) -> None:
-        """Let go of all versions."""
+        """Close all versions."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -101,6 +101,6 @@ class FollowedIndex:
                 opened = self._opened()
                 opened.search(["?"])
             except (WeftError, OSError, duckdb.Error):
-                self._refused = current  # who asks next is told why
+                self._refused = current  # the next search raises the reason
             else:
                 self._next = opened

@@ -66,7 +66,7 @@ class OpenedVersion:
         self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.threads.shutdown()
         self.connection.close()
 
@@ -159,7 +159,7 @@ class OpenedVersion:
 
 
 class HnswScores:
-    """The nearest chunks of one query by the HNSW index; the scores of others are read when asked for."""
+    """The nearest chunks of one query by the HNSW index; the scores of others are read when needed."""
 
     def __init__(self, query: np.ndarray, nearest: np.ndarray, coded: CodedVectors, sample: np.ndarray):
         self.query, self.vectors, self.absent = query, coded.vectors, coded.absent

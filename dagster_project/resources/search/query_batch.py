@@ -128,7 +128,7 @@ class QueryBatch:
     def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
         """Scores of each query, on the path that `vector_search` names.
 
-        A filter beside the HNSW index would lose hits in silence, and so does an index with many
+        A filter beside the HNSW index would lose hits silently, and so does an index with many
         deleted rows: when it returns fewer chunks than requested, another path is taken.
         """
         near = self._by_hnsw(settings) if settings.vector_search == "ann" else None

@@ -25,7 +25,7 @@ class QueryRewriter:
         self.settings, self.model = settings, model
 
     def standalone(self, query: str, turns: Sequence[str]) -> Standalone:
-        """The query as it is used; without turns as it is given."""
+        """The query as it is used; without turns as it came."""
         settings = self.settings
         if settings.rewrite == "off" or not turns:
             return Standalone(query, query)

@@ -146,7 +146,7 @@ class ExportReader:
             yield from self._file(export, export.format, export.chat, self._bytes(file), file.suffix)
 
     def _file(self, export: Export, format_: str, name: str, data: bytes, suffix: str) -> Iterator[Chat]:
-        """The chats of one file, named or begun with `name`."""
+        """The chats of one file, whose names are or begin with `name`."""
         source = export.source
         if format_ == "whatsapp":
             yield read_whatsapp(decoded(data), name, source.timezone, source.date_order)

@@ -145,7 +145,7 @@ class FileSources:
         """The partition behind a partition key; SourceError if no file makes it up.
 
         Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
-        later look will give it: what was read is made again by the next build.
+        later look will give it: the next build reads it again.
         """
         if self._partitions is None:
             self.discover()
@@ -160,7 +160,7 @@ class FileSources:
         return partition_files
 
     def bytes_of(self, partition: SourcePartition) -> int:
-        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 where none are known."""
+        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if none are known."""
         assert self._partitions is not None
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
@@ -324,7 +324,7 @@ def _state(path: Path) -> list[object] | str:
 
 
 def _month(head: bytes) -> str | None:
-    """Month of the Date header of a mail, as `YYYY-MM`; None where there is no readable one."""
+    """Month of the Date header of a mail, as `YYYY-MM`; None if there is no readable one."""
     try:
         dates = read_headers(head).fields.get("date", [])
     except MIME_FAULTS:

@@ -1,4 +1,4 @@
-"""The changes that the commits of a repository of public-inbox made, however much of it is missing or damaged."""
+"""The changes that the commits of a repository of public-inbox made, however much of it is missing or corrupt."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _changes_by_git(repository: Path, head: str) -> Iterator[Change]:
 
 
 def _walked(repository: Path, head: str) -> Iterator[Change]:
-    """The changes read object by object, as far as there are objects, and what is missing or damaged."""
+    """The changes read object by object, as far as there are objects, and what is missing or corrupt."""
     with Objects(repository) as objects:
         commits, lost = _commits(objects, head, _shallow(repository))
         before: dict[str, str] | None = {}
@@ -183,7 +183,7 @@ def _head(repository: Path) -> str | None:
         return None
     current = _current(repository)
     chosen = branches.get(current)
-    # A branch that is damaged is there, and another one is not what was meant.
+    # A corrupt branch exists, and another one is not what was meant.
     if (
         chosen is None
         and len(branches) == 1
@@ -202,7 +202,7 @@ def _current(repository: Path) -> bytes:
     """The branch that HEAD names, if it names one."""
     try:
         return git(repository, "symbolic-ref", "HEAD").strip()
-    except GitFailedError:  # there is no such branch, or a damaged one, or HEAD names a commit
+    except GitFailedError:  # there is no such branch, or a corrupt one, or HEAD names a commit
         with contextlib.suppress(OSError):
             return (repository / "HEAD").read_bytes()[:1024].removeprefix(b"ref: ").strip()
         return b""

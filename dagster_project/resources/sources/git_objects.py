@@ -80,7 +80,7 @@ class Objects:
     def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
         """What git answers for an object, cut if it is far over `limit`; empty where git ends.
 
-        A name that nobody has is asked for behind it: git gives a damaged object fewer bytes than it says.
+        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says.
         """
         if self._process is None:
             self._process = start(

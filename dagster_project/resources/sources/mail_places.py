@@ -94,7 +94,7 @@ def _single_mails(root: Path) -> Iterator[tuple[Path, str | None]]:
 
 
 def _fault(path: Path) -> str | None:
-    """Why something is no mail, though it lies where mails do."""
+    """Why something is not a mail, though it lies where mails do."""
     return "not_a_file: the path is a folder" if is_folder(path) else None
 
 

@@ -1,7 +1,7 @@
 """Repositories of public-inbox (v2 format): which mails they hold, and the mails themselves.
 
 One commit is one change: a blob at path `m` is a mail that came, a blob at path `d` is a mail that
-was removed. Everything is asked of the git program's plumbing commands; nothing is checked out, and
+was removed. Everything is read by the git program's plumbing commands; nothing is checked out, and
 no name inside a repository becomes a path.
 """
 

@@ -32,7 +32,7 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
     """The files below `root` in order of name, each to be read or with its reason; nothing below `generated`.
 
     Folders that are hidden, excluded or links out of the root are one entry and are not entered.
-    SourceError if the root is no folder or holds no file to read: a disk that is not mounted must
+    SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
     not empty the index.
     """
     if not is_folder(root):
@@ -116,7 +116,7 @@ class _Walk:
         return None
 
     def _name(self, path: Path) -> str:
-        """The path below the root as valid text: bytes that are no UTF-8 are written as escapes."""
+        """The path below the root as valid text: bytes that are not UTF-8 are written as escapes."""
         relative = path.relative_to(self.root).as_posix()
         return os.fsencode(relative).decode(errors="backslashreplace")
 

@@ -35,7 +35,7 @@ def not_building(root: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only_lane(root: Path, lane: str) -> Iterator[None]:
-    """Hold the lock of the work called `lane`, which runs beside builds; BusyError if another process holds it."""
+    """Hold the lock of the queue `lane`, which runs beside builds; BusyError if another process holds it."""
     with _exclusive(
         lane_lock(root, lane), f"the {lane} work of {root} is under way already; wait for it to end"
     ):

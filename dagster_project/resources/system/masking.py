@@ -16,9 +16,9 @@ MASK = "[secret]"
 SERVER_CHARS = 300
 """Characters of a server's message that are shown."""
 FAULT_CHARS = 1500
-"""Characters of a whole fault: what a server said, with addresses, file names and the remedy."""
+"""Characters of a whole fault: the message of a server, with addresses, file names and the remedy."""
 _LEAST_BASE64 = 6
-"""Characters from which a piece of base64 is no coincidence."""
+"""Characters from which a piece of base64 is not a coincidence."""
 _PIECE = 8
 """Characters of a secret that are masked alone, as an echo may be cut off."""
 _WIRE_LOGGERS = ("httpx2", "httpcore2", "imapclient", "botocore", "aiobotocore", "s3fs", "fsspec")

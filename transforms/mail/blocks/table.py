@@ -30,7 +30,7 @@ VERSION = "5"
 _MIN_CODE_LINES = 2
 """Lines that look like code before a run counts as code."""
 _MAX_SIGNATURE_LINES = 12
-"""Lines behind a signature mark; a longer tail is no signature."""
+"""Lines behind a signature mark; a longer tail is not a signature."""
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.
