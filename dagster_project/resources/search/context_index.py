@@ -85,7 +85,7 @@ class IndexForContext:
             _best(number, scores, similar, settings)
             for number, (scores, similar) in enumerate(zip(words, near, strict=True))
         ]
-        best = pl.concat(parts) if parts else _empty()
+        best = pl.concat([pl.DataFrame(schema=_CANDIDATES), *parts])
         return self._named(best, queries)
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
@@ -221,7 +221,7 @@ class IndexForContext:
         )
 
 
-_FOUND = {
+_CANDIDATES = {
     "row": pl.Int64,
     "rank": pl.Int64,
     "chunk_no": pl.Int64,
@@ -229,10 +229,6 @@ _FOUND = {
     "lexical_score": pl.Float64,
     "score": pl.Float64,
 }
-
-
-def _empty() -> pl.DataFrame:
-    return pl.DataFrame(schema=_FOUND)
 
 
 def _without(count: int, excluded: np.ndarray) -> np.ndarray:
@@ -271,7 +267,7 @@ def _best(
         "lexical_score": lexical_scores[order],
         "score": score[order],
     }
-    return pl.DataFrame(columns, schema=_FOUND)
+    return pl.DataFrame(columns, schema=_CANDIDATES)
 
 
 def _passage(row: dict[str, Any]) -> Passage:

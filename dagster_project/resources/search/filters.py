@@ -211,7 +211,9 @@ class Conditions:
                 f"no mail of the index has the Message-ID {query.given.strip()}; it was searched for as text"
             )
         if mask is not None and not any(map(str.isalnum, query.text)):
-            return Resolved("", mask, Understood("", counts, "newest", note), self._newest(mask))
+            return Resolved(
+                "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
+            )
         return Resolved(query.text, mask, Understood(query.text, counts, "score", note))
 
     def listed(self, queries: Sequence[Resolved], limit: int, per_document: int) -> pl.DataFrame:
@@ -250,13 +252,9 @@ class Conditions:
         chunks = np.array([number for (number,) in rows], dtype=np.int64)
         return chunks if mask is None else chunks[mask[chunks]]
 
-    def _newest(self, mask: np.ndarray) -> np.ndarray:
-        """The allowed chunks, those of the newest document first; what has no time is last."""
-        return self._by_time[mask[self._by_time]]
-
     @cached_property
     def _by_time(self) -> np.ndarray:
-        """All chunks, those of the newest document first."""
+        """All chunks, those of the newest document first; what has no time is last."""
         rows = self.connection.execute(
             f"SELECT chunk_no FROM chunks LEFT JOIN ({DATED}) USING (doc_id) ORDER BY dated_at DESC NULLS LAST, doc_id, "
             "attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no"

@@ -21,7 +21,7 @@ from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError, ModelMismatchError
-from transforms.retrieval import bm25, fusion
+from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
@@ -89,16 +89,6 @@ class OpenedVersion:
     def postings(self) -> bm25.Postings:
         """The inverted index."""
         return self.arrays.postings
-
-    @property
-    def places(self) -> fusion.Places:
-        """Document and thread of each chunk, by chunk number; what is not a mail is a thread of its own."""
-        return self.arrays.places
-
-    @property
-    def logs(self) -> np.ndarray:
-        """Which chunks are logs or build output, a mask by chunk number."""
-        return self.arrays.logs
 
     @property
     def vectors(self) -> np.ndarray:

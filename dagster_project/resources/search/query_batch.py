@@ -89,8 +89,8 @@ class QueryBatch:
         for position, vector in enumerate(vectors):
             if not words[position]:
                 continue  # the query is nothing but signs and blanks
-            places, mask = self.version.places, self.masks[position]
-            logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.logs
+            places, mask = self.version.arrays.places, self.masks[position]
+            logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.arrays.logs
             fused = fusion.Fusion(scores[position], vector, settings, logs)
             if feedback.applies(scores[position].high, scores[position].most, settings):
                 first = fusion.first_candidates(feedback.CHUNKS, fused, mask, places)
