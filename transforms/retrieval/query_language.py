@@ -116,13 +116,13 @@ Condition = Leaf | Negation | Both | Either
 
 @dataclass(frozen=True)
 class Query:
-    """A query as it is understood: `text` ranks, every one of `conditions` must be met.
+    """A query as it is understood: `text` of the `original` ranks, every one of `conditions` must be met.
 
     `identifier` is the query if it could be the id of a mail, document or chunk, without angle
     brackets.
     """
 
-    given: str
+    original: str
     text: str
     conditions: tuple[Condition, ...] = ()
     identifier: str | None = None
@@ -359,7 +359,7 @@ def _bare(word: str) -> str:
     return re.sub(r"^[^\w]+|[^\w+#]+$", "", word)
 
 
-class _Given(Lexer):
+class _TokenFeed(Lexer):
     """Hands tokens that are made already to the parser."""
 
     __future_interface__ = 2  # gets the state, not the text alone
@@ -374,7 +374,7 @@ class _Given(Lexer):
 
 @functools.cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", lexer=_Given)
+    return Lark(_GRAMMAR, parser="lalr", lexer=_TokenFeed)
 
 
 def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySyntaxError:

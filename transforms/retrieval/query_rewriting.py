@@ -53,7 +53,7 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 class Standalone:
     """A query as it came and as it is used, and who made the one of the other; None if they are the same."""
 
-    given: str
+    original: str
     used: str
     by: str | None = None
 
@@ -104,6 +104,6 @@ def _new(names: Sequence[str], query: str) -> list[str]:
     return list({n.lower(): n for n in reversed(names) if n and n.lower() not in lowered}.values())[::-1]
 
 
-def _with(given: str, query: str, added: Sequence[str], by: str) -> Standalone:
+def _with(original: str, query: str, added: Sequence[str], by: str) -> Standalone:
     used = " ".join([query, *added])
-    return Standalone(given, used, by if used != given else None)
+    return Standalone(original, used, by if used != original else None)

@@ -206,9 +206,9 @@ class Conditions:
         if len(identified):
             return Resolved("", mask, Understood("", counts, "id", None), identified)
         note = None
-        if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.given.strip()):
+        if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
             note = (
-                f"no mail of the index has the Message-ID {query.given.strip()}; it was searched for as text"
+                f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
             )
         if mask is not None and not any(map(str.isalnum, query.text)):
             return Resolved(

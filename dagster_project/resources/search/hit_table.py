@@ -60,9 +60,9 @@ class SearchResult:
             "seconds": round(self.seconds, 6),
             "queries": [
                 {
-                    "query": q.given,
+                    "query": q.original,
                     "label": label,
-                    "explain": {"given": q.given, "used": q.used, "rewritten_by": q.by},
+                    "explain": {"given": q.original, "used": q.used, "rewritten_by": q.by},
                     "understood": self.understood[i]._asdict(),
                     "hits": [r for r in rows if r["query"] == i],
                 }

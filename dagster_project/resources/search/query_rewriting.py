@@ -43,7 +43,7 @@ class QueryRewriter:
 
     def _ruled(self, ruled: Standalone, reason: str) -> Standalone:
         assert self.model is not None
-        return Standalone(ruled.given, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
+        return Standalone(ruled.original, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
 
 
 def make_rewriter(settings: QuerySettings, gemini: GeminiSettings, safety: SafetySettings) -> QueryRewriter:
