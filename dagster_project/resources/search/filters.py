@@ -207,9 +207,7 @@ class Conditions:
             return Resolved("", mask, Understood("", counts, "id", None), identified)
         note = None
         if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
-            note = (
-                f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
-            )
+            note = f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
         if mask is not None and not any(map(str.isalnum, query.text)):
             return Resolved(
                 "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
