@@ -35,6 +35,14 @@ def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
         )
 
 
+def attach(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> None:
+    """Attach a published file read-only as the default database of a connection; as `require_whole` if it is truncated."""
+    quoted = str(file).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS \"{name}\" (READ_ONLY)")
+    connection.execute(f'USE "{name}"')
+    require_whole(connection, file)
+
+
 def current_version(folder: Path) -> Path:
     """The file that `CURRENT` in `folder` names; IndexUnavailableError if nothing is published there."""
     link = folder / CURRENT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from dagster_project.resources.publish.versions import require_whole
+from dagster_project.resources.publish.versions import attach
 from transforms.errors import (
     IndexUnavailableError,
     MemoryLimitError,
@@ -82,12 +82,9 @@ def damage_of(path: Path) -> str | None:
     try:
         # An instance of its own: that of the fault may be of no use any more.
         with duckdb.connect() as connection:
-            quoted = str(path).replace("'", "''")
-            connection.execute(f"ATTACH '{quoted}' AS looked_at (READ_ONLY)")
-            connection.execute("USE looked_at")
-            require_whole(connection, path)
+            attach(connection, path, "examined")
             tables = connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE database_name = 'looked_at' ORDER BY ALL"
+                "SELECT table_name FROM duckdb_tables() WHERE database_name = 'examined' ORDER BY ALL"
             ).fetchall()
             for (table,) in tables:
                 connection.execute(f'SELECT bit_xor(hash(t)) FROM "{table}" t')

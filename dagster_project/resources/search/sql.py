@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dagster_project.resources.publish.versions import current_version, require_whole
+from dagster_project.resources.publish.versions import attach, current_version
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import storable_values
 from transforms.errors import QueryError
@@ -26,10 +26,7 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
     # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
     with duckdb.connect() as connection:
         with faults_translated(file):
-            quoted = str(file).replace("'", "''")
-            connection.execute(f"ATTACH '{quoted}' AS \"{file.stem}\" (READ_ONLY)")
-            connection.execute(f'USE "{file.stem}"')
-            require_whole(connection, file)
+            attach(connection, file, file.stem)
             for option in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
                 connection.execute(f"SET {option}")
         with faults_translated(file, own=False):
