@@ -275,9 +275,11 @@ def _locomo_sample(
             index.path,
             index.embedder,
             index.term_settings,
-            SearchSettings.model_validate({**index.settings.model_dump(), **values}),
+            SearchSettings.model_validate(
+                {**index.settings.model_dump(), **values, "limit": 10, "per_document": 10}
+            ),
         )
-        hits = searching.rank(questions, Filters(source=sample["sample_id"]), 10, per_document=10)
+        hits = searching.ranked(questions, Filters(source=sample["sample_id"])).hits
         ranked: list[list[str]] = [[] for _ in questions]
         for query, chunk in zip(hits["query"], hits["chunk_no"], strict=True):
             ranked[query].append(ids[chunk])

@@ -135,7 +135,7 @@ def label_table(name: str, index: SearchIndex, queries: Mapping[tuple[bool, str]
     for (held, kind), texts in queries.items():
         if not texts:
             continue
-        told = index.found(list(texts)).labels
+        told = index.ranked(list(texts)).labels
         shares = (f"{told.count(label) / len(told):.2f}" for label in LABELS)
         table.add_row(kind, "yes" if held else "no", str(len(texts)), *shares)
     return table

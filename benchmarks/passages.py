@@ -79,27 +79,32 @@ class ChunkIndex:
         )
         per_field = [pl.col("tf").filter(pl.col("field") == f).sum().alias(f"{f}_tf") for f in lexical.FIELDS]
         rows = counted.group_by("term_id", "chunk_no").agg(*per_field).sort("term_id", "chunk_no")
-        known = counted.group_by("term_id").agg(pl.col("term").first())
-        lengths = {f: np.zeros(len(self.ids), dtype=np.int32) for f in lexical.FIELDS}
+        terms_ = counted["term"].unique().sort()
+        ids = rows["term_id"].to_numpy()
+        starts = np.append(np.searchsorted(ids, np.arange(1, len(terms_) + 1)), len(ids)).astype(np.int64)
+        lengths = np.zeros((len(lexical.FIELDS), len(self.ids)), dtype=np.int32)
         for field, chunk, length in counted.group_by("field", "chunk_no").agg(pl.col("tf").sum()).iter_rows():
-            lengths[field][chunk] = length
-        return lexical.Postings.of_rows(rows.to_arrow(), dict(known.iter_rows()), lengths)
+            lengths[lexical.FIELDS.index(field), chunk] = length
+        chunk_numbers = rows["chunk_no"].to_numpy().astype(np.int32)
+        frequencies = rows.select(f"{f}_tf" for f in lexical.FIELDS).to_numpy()
+        numbers = {term: n for n, term in enumerate(terms_)}
+        return lexical.Postings(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
 
     def ranked(self, questions: Sequence[str]) -> list[list[int]]:
         """The numbers of the best chunks for each question, best first."""
         asked = terms.query_terms(questions, self.terms, self.settings.stopwords)
-        scores = lexical.bm25_scores(asked, len(questions), self.postings, self.settings)
+        weights = lexical.weighed(self.postings, self.settings)
+        scores = [
+            lexical.TermScores(words, self.postings, weights, None)
+            for words in lexical.terms_by_query(asked, len(questions))
+        ]
         vectors = self.embedder.embed_queries(questions) @ self.vectors.T
         own = np.arange(len(self.ids), dtype=np.int32)
         places = fusion.Places(own, own)
         return [
             fusion.fused_candidates(
                 n,
-                fusion.Fusion(
-                    fusion.ExactScores(scores[n], None, least=0),
-                    fusion.ExactScores(vectors[n], None),
-                    self.settings,
-                ),
+                fusion.Fusion(scores[n], fusion.ExactScores(vectors[n], None), self.settings),
                 None,
                 places,
             )["chunk_no"]

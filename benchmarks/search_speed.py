@@ -35,7 +35,8 @@ from dagster_project.composition import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search.search_index import CODE_CANDIDATES, CODE_RESCORED, SearchIndex
+from dagster_project.resources.search.query_batch import CODE_CANDIDATES, CODE_RESCORED
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.embedding.sign_codes import CodeScores
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -159,10 +160,10 @@ def measured_weft(path: Path) -> dict[str, Any]:
     index, asked = opened(path), queries()
     result = {
         "search": times(lambda query: index.search([query], plain=True), asked),
-        "rank": times(lambda query: index.rank([query]), asked),
+        "rank": times(lambda query: index.ranked([query]), asked),
         "search_batch": seconds(lambda: index.search(asked[:BATCH], plain=True)),
-        "rank_batch": seconds(lambda: index.rank(asked[:BATCH])),
-        "way": index.vector_path,
+        "rank_batch": seconds(lambda: index.ranked(asked[:BATCH])),
+        "way": index.ranked(asked[:1]).vector_path,
         "peak": peak(),
     }
     held = index.arrays.vectors

@@ -313,7 +313,7 @@ def weft_rankings(
                 told.setdefault(stage, []).append(first.select("query", "chunk_no", "score"))
 
         queries = [task.queries[n] for n in numbers]
-        corpus.index.found(queries, Filters(source=source), report=note, settings=settings)
+        corpus.index.ranked(queries, Filters(source=source), report=note, settings=settings)
         for stage, parts in told.items():
             lists = found.setdefault(stage, [[] for _ in task.queries])
             for query, chunk, score in pl.concat(parts).iter_rows():

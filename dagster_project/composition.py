@@ -23,8 +23,7 @@ from dagster_project.resources.publish.publisher import DuckDBPublisher, Partiti
 from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.context_index import open_versions
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.saved_searches import PublishedSearcher
+from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources
 from dagster_project.resources.sources.seen_partitions import SeenPartitions, partitions_in_lake
@@ -34,13 +33,13 @@ from transforms.schemas.registry import lake_tables
 
 
 def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
-    """The lake at the configured place; what is copied of it goes to `cache`, if that is given."""
+    """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
     cache = cache or settings.root / "cache"
     return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
 
 
 def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
-    """The configured sources; what was found of them is remembered in `cache`, if that is given."""
+    """The configured sources; what was found of them is remembered in `cache`, unless it is None."""
     lake = make_lake(settings, cache)
     cache = cache or settings.root / "cache"
     return FileSources(
@@ -148,5 +147,5 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
-        "searcher": PublishedSearcher(lambda: open_index(settings)),
+        "searcher": PublishedSearcher(settings),
     }

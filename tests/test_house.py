@@ -16,13 +16,7 @@ MOST_FILES, MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 20, 400, 60, 6
 # a command, and the assistants' protocol each argument of a tool: their number is that of the words people may use.
 DECLARED_BY_PARAMETERS = {"asset", "multi_asset", "asset_check", "multi_asset_check", "command", "tool"}
 
-LARGER = {
-    "dagster_project/resources/search/search_index.py": "opening, candidates and description are still one class",
-    "dagster_project/resources/search/hit_table.py:described": "waits for the index to be parted",
-    "dagster_project/resources/search/explain.py:_answer": "waits for the index to be parted",
-    "dagster_project/resources/arrays/hit_rows.py:_written": "waits for the index to be parted",
-    "dagster_project/resources/evaluation/evaluator.py:__init__": "waits for the index to be parted",
-}
+LARGER: dict[str, str] = {}
 """Path, or path and function, with the reason why it is larger."""
 
 

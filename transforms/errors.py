@@ -73,7 +73,7 @@ class ChatFormatError(WeftError):
 
 
 class IndexUnavailableError(WeftError):
-    """There is no published index, or it cannot be opened."""
+    """No index is published, or it cannot be opened."""
 
     exit_code = 5
 
@@ -89,7 +89,7 @@ class EmbeddingError(WeftError):
 
 
 class RefusedTextError(WeftError):
-    """A model will not embed some of the texts it was given; `reasons` says why, by their place.
+    """A model will not embed some of the texts it got; `reasons` says why, by their place.
 
     `vectors` has a row for every text; those of the others are paid for and good.
     """
@@ -102,7 +102,7 @@ class RefusedTextError(WeftError):
 
 
 class AnswerCacheError(WeftError):
-    """The file in which answers of services are kept is damaged or locked."""
+    """The file in which answers of services are kept is corrupt or locked."""
 
 
 class ServiceError(WeftError):
@@ -116,7 +116,7 @@ class UnansweredError(ServiceError):
 
 
 class BudgetError(WeftError):
-    """A run would need more tokens of a service than its budget; nothing was asked for."""
+    """A run would need more tokens of a service than its budget; nothing was requested."""
 
     exit_code = 9
 
@@ -146,7 +146,7 @@ class UnwritableError(WeftError):
 
 
 class HistoryError(WeftError):
-    """Dagster's history of runs is damaged, locked or of another version."""
+    """Dagster's history of runs is corrupt, locked or of another version."""
 
 
 class QueryError(WeftError):
@@ -173,7 +173,7 @@ class QueryInterruptedError(WeftError):
 
 
 class MemoryLimitError(WeftError):
-    """A query needs more memory than there is; the index is not damaged."""
+    """A query needs more memory than there is; the index is not corrupt."""
 
 
 class UnknownIdError(WeftError):

@@ -98,9 +98,9 @@ def holdings(settings: Settings) -> list[dict[str, object]]:
         {"kind": "refusals", "model": model, "dimensions": dimensions, "task": task, "count": count}
         for (model, dimensions, task), count in sorted(vectors.refusal_counts().items())
     ]
-    written = Counter(key.rsplit("/", 2)[0] for key in answers.all_keys())
+    per_model = Counter(key.rsplit("/", 2)[0] for key in answers.all_keys())
     return rows + [
-        {"kind": "sentences", "model": model, "count": count} for model, count in sorted(written.items())
+        {"kind": "sentences", "model": model, "count": count} for model, count in sorted(per_model.items())
     ]
 
 
@@ -175,7 +175,7 @@ def _used_hashes(settings: Settings) -> set[str]:
 def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int, int]:
     """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
 
-    IndexUnavailableError if the file is no published index; EmbeddingError if it holds a bad vector.
+    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector.
     """
     if not index.is_file():
         raise IndexUnavailableError(
@@ -210,8 +210,8 @@ def _sent_hashes(batch: pa.RecordBatch, screening: dict[str, str] | None) -> lis
     if screening is None:
         return hashes
     texts = batch.column("text").to_pylist()
-    sent = screened(texts, SafetySettings.model_validate(screening)).texts
-    triples = zip(hashes, texts, sent, strict=True)
+    screened_texts = screened(texts, SafetySettings.model_validate(screening)).texts
+    triples = zip(hashes, texts, screened_texts, strict=True)
     return [name if old == new else text_hash(new) for name, old, new in triples]
 
 

@@ -81,7 +81,7 @@ def context(
     if budget:
         settings = _with_budget(settings, budget)
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
-    result = work.context_of(settings, work.given_conversation(settings, file, text, timezone))
+    result = work.context_of(settings, work.read_conversation(settings, file, text, timezone))
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     if as_json:

@@ -19,7 +19,6 @@ import click
 import duckdb
 from rich.text import Text
 
-from assets.partitions import SOURCE_TYPES
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.safe_console import terminal
 from dagster_project.composition import (
@@ -35,6 +34,7 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.search.index_faults import damage_of
+from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
@@ -117,8 +117,8 @@ def _versions(settings: Settings) -> Iterator[Finding]:
                 f"{name} is {metadata.version(name)}, Weft needs {exact}",
                 f"pip install '{requirement}'",
             )
-    shown = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
-    yield Finding("versions", "ok", shown)
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+    yield Finding("versions", "ok", versions)
 
 
 def _extension(settings: Settings) -> Iterator[Finding]:
@@ -193,13 +193,13 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         yield Finding(
             "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
         )
-    waiting = [u.key for u in partitions if _held(lake, u.source_type, u.key) != u.fingerprint]
+    waiting = [u.key for u in partitions if fingerprint_in_lake(u, lake) != u.fingerprint]
     if waiting:
-        shown = ", ".join(waiting[:3])
+        names = ", ".join(waiting[:3])
         yield Finding(
             "sources",
             "warning",
-            f"{len(waiting)} of {len(partitions)} partitions wait, such as {shown}",
+            f"{len(waiting)} of {len(partitions)} partitions wait, such as {names}",
             "weft build",
         )
     else:
@@ -212,12 +212,6 @@ def _with_a_key(settings: Settings, aside: Path) -> Settings:
         return settings
     storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
     return settings.model_copy(update={"storage": storage})
-
-
-def _held(lake: ParquetLake, source_type: str, partition: str) -> str | None:
-    first = next(f.tables[0] for f in SOURCE_TYPES if f.name == source_type)
-    footer = lake.footer(first, partition)
-    return footer.inputs.get("partition") if footer else None
 
 
 def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
@@ -243,19 +237,19 @@ def _index(settings: Settings) -> Iterator[Finding]:
     if current is None:
         yield Finding("index", "warning", f"nothing is published in {publisher.folder}", "weft build")
         return
-    again = f"delete {current} and run `weft build`, which publishes a new one from the lake"
+    remedy = f"delete {current} and run `weft build`, which publishes a new one from the lake"
     try:
         with duckdb.connect(str(current), read_only=True) as connection:
-            yield from _index_facts(connection, current, publisher.layout, again)
+            yield from _index_facts(connection, current, publisher.layout, remedy)
     except ValueError as error:
         yield Finding(
-            "index", "fault", f"the manifest of {current} cannot be read: {_first_line(error)}", again
+            "index", "fault", f"the manifest of {current} cannot be read: {_first_line(error)}", remedy
         )
     except duckdb.Error as error:
-        yield _unopened(current, error, again)
+        yield _unopened(current, error, remedy)
 
 
-def _unopened(current: Path, error: duckdb.Error, again: str) -> Finding:
+def _unopened(current: Path, error: duckdb.Error, advice: str) -> Finding:
     """A published file that cannot be opened; only one whose damage has been seen is to be deleted."""
     try:
         damage = damage_of(current)
@@ -265,11 +259,11 @@ def _unopened(current: Path, error: duckdb.Error, again: str) -> Finding:
     if damage is None:
         what = f"{current} could not be opened ({_first_line(error)}), though all of it can be read"
         return Finding("index", "fault", what, "weft doctor again, with fewer programs beside it")
-    return Finding("index", "fault", f"{current} cannot be read: {damage}", again)
+    return Finding("index", "fault", f"{current} cannot be read: {damage}", advice)
 
 
 def _index_facts(
-    connection: duckdb.DuckDBPyConnection, current: Path, layout: str, again: str
+    connection: duckdb.DuckDBPyConnection, current: Path, layout: str, remedy: str
 ) -> Iterator[Finding]:
     """Layout and row counts of an opened index against its manifest; counting reads what it counts."""
     manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
@@ -277,20 +271,20 @@ def _index_facts(
         text = f"{current.name} is of another layout, tokenizer or model than the settings"
         yield Finding("index", "warning", text, "weft build, which publishes one that fits")
     expected = {k: v for k, v in json.loads(manifest.get("rows", "{}")).items() if k != "manifest"}
-    counted = {
+    counts = {
         name: (connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,))[0]
         for (name,) in connection.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
         ).fetchall()
         if name in expected
     }
-    if wrong := sorted(name for name in expected if expected[name] != counted.get(name)):
+    if wrong := sorted(name for name in expected if expected[name] != counts.get(name)):
         yield Finding(
-            "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", again
+            "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", remedy
         )
     else:
         yield Finding(
-            "index", "ok", f"{current.name}: {counted.get('chunks', 0):,} chunks, rows as its manifest says"
+            "index", "ok", f"{current.name}: {counts.get('chunks', 0):,} chunks, rows as its manifest says"
         )
 
 

@@ -51,11 +51,11 @@ def run(
     settings = load_settings(config)
     evaluator = make_evaluator(settings, files, profiles)
     report = evaluated(settings, evaluator, tag)
-    written = evaluator.save(report, page)
+    paths = evaluator.save(report, page)
     if as_json:
-        click.echo(Path(written["json"]).read_text(encoding="utf-8"))
+        click.echo(Path(paths["json"]).read_text(encoding="utf-8"))
     else:
-        print_report(report, written)
+        print_report(report, paths)
 
 
 @evaluate.command()
@@ -114,8 +114,8 @@ def init(
     if bool(from_queries) != bool(from_qrels):
         raise SettingsError("--from-queries and --from-qrels go together")
     if from_queries and from_qrels:
-        text, written = converted(from_queries, from_qrels, form, prefix)
+        text, count_of_queries = converted(from_queries, from_qrels, form, prefix)
     else:
-        text, written = drafted(load_settings(config), count)
+        text, count_of_queries = drafted(load_settings(config), count)
     target.write_text(text, encoding="utf-8")
-    click.echo(f"{target}: {written} queries; `weft eval run --queries {target}` measures with them")
+    click.echo(f"{target}: {count_of_queries} queries; `weft eval run --queries {target}` measures with them")

@@ -100,7 +100,7 @@ COMMANDS = {
 }
 
 
-# With `color`, Click does not cut sequences out of texts in silence: the stream shows them.
+# With `color`, Click does not cut sequences out of texts silently: the stream shows them.
 @click.group(
     cls=LazyGroup,
     lazy=COMMANDS,

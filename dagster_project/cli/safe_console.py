@@ -17,7 +17,7 @@ _PIPED_WIDTH = 120
 
 
 class SafeConsole(Console):
-    """A console that shows the steering signs of every text; a string is no markup and holds no names of emoji."""
+    """A console that shows the steering signs of every text; a string is not markup and holds no names of emoji."""
 
     def __init__(self, stream: TextIO, **options: Any):
         super().__init__(file=beneath(stream), highlight=False, markup=False, emoji=False, **options)
@@ -35,14 +35,14 @@ class SafeConsole(Console):
 def _visible(text: Text) -> Text:
     """`text` with its steering signs shown, its styles where they were."""
     cuts = [place for sign in STEERING.finditer(text.plain) for place in sign.span()]
-    shown = text.blank_copy()
-    for piece in text.divide(cuts):
-        piece.plain = visible(piece.plain)
-        shown.append_text(piece)
-    return shown if cuts else text
+    printable = text.blank_copy()
+    for segment in text.divide(cuts):
+        segment.plain = visible(segment.plain)
+        printable.append_text(segment)
+    return printable if cuts else text
 
 
 def terminal() -> Console:
-    """The console on stdout; where that is no terminal, wide enough that lines stay whole."""
+    """The console on stdout; where that is not a terminal, wide enough that lines stay whole."""
     console = SafeConsole(sys.stdout)
     return console if console.is_terminal else SafeConsole(sys.stdout, width=_PIPED_WIDTH)

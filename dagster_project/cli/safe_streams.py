@@ -17,7 +17,7 @@ from transforms.text.visible import visible
 
 
 class SafeStream:
-    """A text stream on another one, which is `beneath`; it is no terminal, since colours would be escaped, too."""
+    """A text stream on another one, which is `beneath`; it is not a terminal, since colours would be escaped, too."""
 
     def __init__(self, beneath: TextIO):
         self.beneath = beneath

@@ -10,7 +10,7 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
 from dagster_project.cli.render.tables import print_rows
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search.search_index import query_current
+from dagster_project.resources.search.sql import query_current
 
 
 @click.command()

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import numpy as np
+import polars as pl
 from pydantic import ValidationError
 
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
@@ -20,8 +21,11 @@ from dagster_project.config.settings import Settings, changed_search, faults_of,
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.resources.evaluation.evaluate import make_evaluator, required_queries
-from dagster_project.resources.evaluation.evaluator import IndexEvaluator, frame_of, run_profiles
-from dagster_project.resources.evaluation.evaluator import saved as saved_report
+from dagster_project.resources.evaluation.evaluator import (
+    IndexEvaluator,
+    run_profiles,
+    write_report,
+)
 from transforms.errors import SettingsError
 from transforms.evaluation import quality
 from transforms.evaluation.judgements import judgements
@@ -84,7 +88,7 @@ def sweep(
                 results.append({**row, "profile": " ".join(filter(None, parts))})
             evaluator.index.close()
     rows = with_frontier(results)
-    path = saved(rows, measure, settings)
+    path = write_sweep(rows, measure, settings)
     if as_json:
         click.echo(json.dumps(rows))
     else:
@@ -129,7 +133,7 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
     """Name and settings of each variant after its index is brought up to date; `own` is published already.
 
-    Vectors that `own` has in its cache are not made again.
+    Vectors that `own` has in its cache are not computed again.
     """
     known = own.root / "cache" / "embeddings"
     for name, settings in variants.items():
@@ -154,9 +158,9 @@ def measured(
     once for all profiles that share them.
     """
     truth = required_queries(evaluator)
-    judged = judgements(frame_of(truth.relevance), evaluator.contents(truth.relevance))
-    runs, seconds = run_profiles(evaluator.index, frame_of(truth.queries), profiles, done, ("final",))
-    values = quality.document_quality(frame_of(runs), judged, profiles).filter(measure=measure)
+    relevance = judgements(pl.DataFrame(truth.relevance), evaluator.contents(truth.relevance))
+    runs, seconds = run_profiles(evaluator.index, pl.DataFrame(truth.queries), profiles, done, ("final",))
+    values = quality.document_quality(pl.DataFrame(runs), relevance, profiles).filter(measure=measure)
     return [
         {
             **row,
@@ -177,7 +181,7 @@ def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
+def write_sweep(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
     """Write the rows as JSON, all times under `timing`; the path, `sweep-<model>-<time>.json` beside the reports."""
     now = datetime.now(UTC)
     report = {
@@ -189,7 +193,7 @@ def saved(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -
         },
     }
     name = f"sweep-{settings.embedding.model}-{now:%Y%m%dT%H%M%SZ}"
-    return saved_report(report, settings.root / "eval", name, None)["json"]
+    return write_report(report, settings.root / "eval", name, page=False)["json"]
 
 
 def _combinations(axes: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

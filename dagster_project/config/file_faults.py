@@ -6,18 +6,52 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from dagster_project.config.replaced import REPLACED
+from transforms.settings.base import StageSettings
+
+_UNKNOWN = "unknown setting; docs/settings.md lists the known ones"
+REPLACED = {
+    "chunks.embed_subject": "is always on now",
+    "document_chunks.overlap_chars": "is part of `document_chunks.profile` now (recommended: 0; seed: 100)",
+    "document_chunks.min_chars": "is part of `document_chunks.profile` now (100 characters in both)",
+    "document_chunks.context_chars": "is part of `document_chunks.profile` now (recommended: 400; seed: 0)",
+    "document_chunks.embed_headings": "is always on now",
+    "graph.code_rule": 'is part of `graph.profile` now (lines: profile = "text")',
+    "graph.baseline": 'is part of `graph.profile` now (title: profile = "text")',
+    "embedding.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
+    "gemini.timeout_seconds": "`gemini.time_limit_seconds` bounds a run",
+    "search.normalise_sources": 'is part of `search.aggregation` = "before_elbow" now',
+    "search.aggregation_siblings": "is part of `search.aggregation` now (after_elbow: 1; before_elbow: 2)",
+    "search.aggregation_score": "is part of `search.aggregation` now (the best, or the root of the sum of squares)",
+    "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
+    "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",
+    "context.lexical_weight": "is part of `context.profile` now (recommended: 0.5; seed: 0)",
+    "context.expand": "is always on now; `context.budget_tokens` bounds it",
+    "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
+}
+"""Keys that a file may no longer have, each with what took its place; those of [profiles.NAME] are those of [search]."""
 
 
-def replaced_keys(path: Path, raw: dict[str, object]) -> list[str]:
-    """One line per key that a settings file may no longer have, with its replacement."""
-    return [f"{path}: {position}: {REPLACED[key]}" for position, key in _keys(raw) if key in REPLACED]
+def refused_keys(path: Path, raw: dict[str, object], internal: Collection[str]) -> list[str]:
+    """One line per key that a settings file may no longer have, or that is `internal`."""
+    refused = {**dict.fromkeys(internal, _UNKNOWN), **REPLACED}
+    return [f"{path}: {position}: {refused[key]}" for position, key in _keys(raw) if key in refused]
+
+
+def internal_keys(model: type[BaseModel]) -> set[str]:
+    """The dotted keys of sections of the settings that a file cannot set."""
+    sections = {name: field.annotation for name, field in model.model_fields.items()}
+    return {
+        f"{name}.{key}"
+        for name, section in sections.items()
+        if isinstance(section, type) and issubclass(section, StageSettings)
+        for key in section.internal()
+    }
 
 
 def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[str, str]]:
-    """Every key below `value`: its position in the file, and its name in REPLACED."""
+    """Every key below `value`: its position in the file, and its name without positions and names of profiles."""
     if isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _keys(inner, f"{position}.{number}", key)
@@ -44,7 +78,7 @@ def explain(path: Path, error: ValidationError, kinds: Collection[str]) -> str:
         elif fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             lines.append(f"{path}: {position}.kind: must be one of {', '.join(sorted(kinds))}")
         elif fault["type"] == "extra_forbidden":
-            lines.append(f"{path}: {position}: unknown setting; docs/settings.md lists the known ones")
+            lines.append(f"{path}: {position}: {_UNKNOWN}")
         else:
             lines.append(f"{path}: {position}: {fault['msg']}")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from dagster_project.config.file_faults import explain, replaced_keys
+from dagster_project.config.file_faults import explain, internal_keys, refused_keys
 from dagster_project.config.model_folders import with_folder
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
 from transforms.errors import SettingsError
@@ -381,7 +381,7 @@ def load_settings(name: str | Path | None = None) -> Settings:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if "base" in raw:
         raise SettingsError(f"{path}: base: unknown setting")
-    if faults := replaced_keys(path, raw):
+    if faults := refused_keys(path, raw, internal_keys(Settings)):
         raise SettingsError("\n".join(faults))
     try:
         settings = Settings(**raw, base=path.resolve().parent)

@@ -39,13 +39,13 @@ class FileGraphExporter:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
             done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)
-            kept: set[str] = set()
+            names: set[str] = set()
             tables = []
             for folder in folders:
                 tables.append(file_table(iter([folder])))
-                kept.update(str(Path(folder.path, name)) for name in folder.files)
+                names.update(str(Path(folder.path, name)) for name in folder.files)
                 done["written" if self._write(folder) else "unchanged"] += 1
-            done["deleted"] = self._delete_all_but(kept)
+            done["deleted"] = self._delete_all_but(names)
         return pa.concat_tables(tables).sort_by("path"), {f"folders_{k}": v for k, v in done.items()}
 
     def _write(self, folder: Folder) -> bool:
@@ -55,47 +55,47 @@ class FileGraphExporter:
             return sum(self._write_file(place / name, data) for name, data in folder.files.items()) > 0
         if _is_equal(place, folder.files):
             return False
-        made = self.aside / "new"
+        new = self.aside / "new"
         for name, data in folder.files.items():
-            path = made / name
+            path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        self._put(made, place)
+        self._put(new, place)
         return True
 
     def _write_file(self, place: Path, data: bytes) -> bool:
         if place.is_file() and place.read_bytes() == data:
             return False
-        made = self.aside / "file"
-        made.write_bytes(data)
-        self._put(made, place)
+        new = self.aside / "file"
+        new.write_bytes(data)
+        self._put(new, place)
         return True
 
-    def _put(self, made: Path, place: Path) -> None:
+    def _put(self, new: Path, place: Path) -> None:
         """Move a file or folder to its place; what was there goes."""
         for above in place.relative_to(self.folder).parents:
             # A document may have become a folder, and the reverse.
             if (self.folder / above).is_file():
                 (self.folder / above).unlink()
         place.parent.mkdir(parents=True, exist_ok=True)
-        if made.is_file() and not place.is_dir():
-            made.replace(place)
+        if new.is_file() and not place.is_dir():
+            new.replace(place)
             return
         if place.exists():
-            _exchange(made, place, self.aside / "old")
-            _remove(made)
+            _exchange(new, place, self.aside / "old")
+            _remove(new)
         else:
-            made.rename(place)
+            new.rename(place)
 
-    def _delete_all_but(self, kept: set[str]) -> int:
+    def _delete_all_but(self, names: set[str]) -> int:
         """Delete the files that are not of the graph, and the folders that they leave empty."""
         deleted = 0
         for path, _, files in os.walk(self.folder, topdown=False):
             here = Path(path)
-            gone = [name for name in files if str((here / name).relative_to(self.folder)) not in kept]
-            for name in gone:
+            removed = [name for name in files if str((here / name).relative_to(self.folder)) not in names]
+            for name in removed:
                 (here / name).unlink()
-            deleted += INDEX in gone
+            deleted += INDEX in removed
             if here != self.folder and not any(here.iterdir()):
                 here.rmdir()
         return deleted

@@ -49,5 +49,5 @@ class CountedProgress:
         total, before, start = self._expected[stage]
         done = self.rows[stage] - before
         rate = done / max(now - start, 1e-9)
-        left = timedelta(seconds=round((total - done) / rate)) if done else "unknown time"
-        return f"of {total:,}, {rate:,.0f}/s, {left} left"
+        remaining = timedelta(seconds=round((total - done) / rate)) if done else "unknown time"
+        return f"of {total:,}, {rate:,.0f}/s, {remaining} left"

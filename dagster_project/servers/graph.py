@@ -18,7 +18,7 @@ from transforms.graph.hal_export import INDEX
 from transforms.settings.documents import GraphSettings
 
 CACHE_CONTROL = "no-cache"
-"""Names stay when contents change, so a copy may be kept but is asked about: an unchanged file costs a 304."""
+"""Names stay when contents change, so a copy may be kept but is revalidated: an unchanged file costs a 304."""
 _EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified")
 
 

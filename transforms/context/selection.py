@@ -44,7 +44,7 @@ def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Contex
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
     """The table `conversation_documents` of candidates: dedup, then the order of the context.
 
-    `vectors` is asked for those chunks alone whose likeness the settings want to know.
+    `vectors` is called for those chunks alone whose likeness the settings want to know.
     """
     if settings.dedup_strategy == "none":
         selected = steps.deduplicate(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(

@@ -39,5 +39,5 @@ def html_title(markup: str) -> str | None:
 
 def html_charset(data: bytes) -> str | None:
     """The charset that the page declares, as written."""
-    found = _CHARSET.search(data, 0, _PRESCAN_BYTES)
-    return found[1].decode() if found else None
+    match = _CHARSET.search(data, 0, _PRESCAN_BYTES)
+    return match[1].decode() if match else None

@@ -129,7 +129,7 @@ class Outline(NamedTuple):
 
     `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` what they are
     (see `Block`). `code` are the half-open ranges of all code blocks, outermost or not, each with
-    True where it is fenced.
+    True if it is fenced.
     """
 
     starts: list[int]

@@ -47,7 +47,7 @@ def document_nodes(documents: pa.Table) -> pa.Table:
 
 
 def slug_base(title: str) -> str:
-    """The fragment identifier of a heading before duplicates are told apart.
+    """The fragment identifier of a heading before duplicates get a number.
 
     The slug has ASCII letters in lower case, digits and `_`; a run of blanks and hyphens becomes one
     hyphen, none at either end; other characters are dropped. An empty slug becomes `heading`. The result
@@ -85,22 +85,6 @@ class Slugs:
         self._counts[base] = count + 1
         self._used.add(slug)
         return slug
-
-
-def node_bodies(documents: pa.Table, nodes: pa.Table) -> pa.Table:
-    """The own text of every node: `node_id` and `body`, in the order of `nodes`.
-
-    A body is the span of a node without the spans of its children and without heading lines; each
-    byte of a document is in one body at most. That of the document is what stands before the first
-    heading, frontmatter included.
-    """
-    texts = dict(rows_of(documents, "doc_id", "text"))
-    bodies, current, data = [], None, b""
-    for doc_id, start, end in rows_of(nodes, "doc_id", "byte_start", "body_end"):
-        if doc_id != current:
-            current, data = doc_id, texts[doc_id].encode()
-        bodies.append(data[start:end].decode())
-    return pa.table({"node_id": nodes["node_id"], "body": pa.array(bodies, pa.large_string())})
 
 
 class _Span(NamedTuple):

@@ -1,6 +1,6 @@
 """One sentence for a chunk: what it is about and where it stands, put before the text that is embedded.
 
-What is here: sentences from what is known, and what a language model is asked and may answer. A sentence
+What is here: sentences from what is known, and the prompt of a language model and its answer. A sentence
 says nothing that grows with its thread or moves with a document's other sections, so that what is added there
 changes no other embedded text.
 """
@@ -83,7 +83,7 @@ def chunk_facts(chunks: ibis.Table, known: FactTables) -> ibis.Table:
 
 
 def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
-    """Columns chunk_id and sentence, of what `chunk_facts` returns, in its order; no model is asked."""
+    """Columns chunk_id and sentence, of what `chunk_facts` returns, in its order; no model is called."""
     frame = pl.DataFrame(chunk_facts)
     day = pl.col("at").dt.strftime("%Y-%m-%d")
     author = pl.coalesce(_filled("from_name"), _filled("from_addr"))
@@ -131,7 +131,7 @@ def _one_line(text: pl.Expr) -> pl.Expr:
 
 
 def _filled(column: str) -> pl.Expr:
-    """The column on one line, null where it is empty."""
+    """The column on one line, null if it is empty."""
     return _line(column).replace("", None)
 
 
@@ -152,7 +152,7 @@ class Request:
 def requests(
     chunk_facts: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
 ) -> tuple[list[Request], Counter[str]]:
-    """What is asked about each chunk of `chunk_facts`: its place, the chunks before it, its text, cut to their lengths.
+    """What the prompt says about each chunk of `chunk_facts`: its place, the chunks before it, its text, each cut.
 
     Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them.
     """

@@ -91,11 +91,13 @@ def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
     rows = []
     for chunk_id, chunk in sorted(chunks.items()):
         lines = quote_lines[chunk_id] - {""}
-        own_text, moved = _split_lines(chunk["text_lex"], lines)
-        if moved:
+        own_text, moved_lines = _split_lines(chunk["text_lex"], lines)
+        if moved_lines:
             is_quote = not _SUBSTANCE.search(own_text)
             embed = chunk["text_embed"] if is_quote else _split_lines(chunk["text_embed"], lines)[0]
-            rows.append((chunk_id, own_text, f"{chunk['quote_lex']}\n{moved}".strip("\n"), embed, is_quote))
+            rows.append(
+                (chunk_id, own_text, f"{chunk['quote_lex']}\n{moved_lines}".strip("\n"), embed, is_quote)
+            )
     names = ["chunk_id", "text_lex", "quote_lex", "text_embed", "is_quote"]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     kinds = [pa.string(), TEXT, TEXT, TEXT, pa.bool_()]
@@ -105,10 +107,10 @@ def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
 def _split_lines(text: str, lines: set[str]) -> tuple[str, str]:
     """`text` without the lines of `lines`, and those lines."""
     remaining: list[str] = []
-    moved: list[str] = []
+    moved_lines: list[str] = []
     for line in text.split("\n"):
-        (moved if line.strip() in lines else remaining).append(line)
-    return _MANY_BREAKS.sub("\n\n", "\n".join(remaining)).strip("\n"), "\n".join(moved)
+        (moved_lines if line.strip() in lines else remaining).append(line)
+    return _MANY_BREAKS.sub("\n\n", "\n".join(remaining)).strip("\n"), "\n".join(moved_lines)
 
 
 def chunk_context(parents: pa.Table, quotes_moved: pa.Table) -> pa.Table:

@@ -82,9 +82,9 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
     grades: dict[str, dict[str, int]] = {}
     for number, line in enumerate(qrels.splitlines(), 1):
         fields = line.split("\t") if "\t" in line else line.split()
-        if not line.strip() or (number == 1 and not _is_whole(fields[-1])):
+        if not line.strip() or (number == 1 and not _is_integer(fields[-1])):
             continue
-        if len(fields) not in (3, 4) or not _is_whole(fields[-1]):
+        if len(fields) not in (3, 4) or not _is_integer(fields[-1]):
             raise GroundTruthError(
                 f"{file} qrels line {number}: neither `query item grade` nor `query 0 item grade`"
             )
@@ -209,7 +209,7 @@ def _query_texts(text: str, file: str) -> dict[str, str]:
     return texts
 
 
-def _is_whole(text: str) -> bool:
+def _is_integer(text: str) -> bool:
     return bool(re.fullmatch(r"-?\d+(\.0+)?", text.strip()))
 
 

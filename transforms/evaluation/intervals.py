@@ -34,7 +34,7 @@ class Difference(NamedTuple):
     p_value: float
 
 
-def wilson(hits: int, count: int, confidence: float = CONFIDENCE) -> Interval:
+def wilson(hits: int, count: int) -> Interval:
     """The interval of a proportion by Wilson's score (1927); (0, 0, 1) for a count of 0.
 
     >>> [round(end, 3) for end in wilson(9, 10)]
@@ -42,14 +42,14 @@ def wilson(hits: int, count: int, confidence: float = CONFIDENCE) -> Interval:
     """
     if not count:
         return Interval(0.0, 0.0, 1.0)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     share = hits / count
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     return Interval(share, min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half)))
 
 
-def bootstrap(values: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
+def bootstrap(values: np.ndarray) -> Interval:
     """The interval of a mean by the expanded percentile bootstrap, the same for the same values.
 
     The percentiles are moved out as a t interval is wider than a normal one, without which small
@@ -59,12 +59,12 @@ def bootstrap(values: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
     count = len(values)
     if count < 2:
         return Interval(float(values[0]), -math.inf, math.inf)
-    tail = _expanded_tail(count, confidence)
+    tail = _expanded_tail(count)
     low, high = np.quantile(_resampled_means(values), [tail, 1 - tail])
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray, confidence: float = CONFIDENCE) -> Difference:
+def paired_difference(first: np.ndarray, second: np.ndarray) -> Difference:
     """How much better `second` is than `first` on the same queries.
 
     The interval is that of `bootstrap` over the differences. The p-value is that of Fisher's
@@ -72,7 +72,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray, confidence: float =
     Carterette 2007), counted with the observed signs among them, so that it is never 0.
     """
     differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
-    mean, low, high = bootstrap(differences, confidence)
+    mean, low, high = bootstrap(differences)
     observed = abs(differences.sum())
     if not differences.any():
         return Difference(mean, low, high, 1.0)
@@ -110,9 +110,9 @@ def _draws(count: int) -> np.ndarray:
     return (times.reshape(_RESAMPLES, count) / count).astype(np.float32)
 
 
-def _expanded_tail(count: int, confidence: float) -> float:
+def _expanded_tail(count: int) -> float:
     """The share of bootstrap means below the interval."""
-    t = _t_quantile(0.5 + confidence / 2, count - 1)
+    t = _t_quantile(0.5 + CONFIDENCE / 2, count - 1)
     return NormalDist().cdf(-math.sqrt(count / (count - 1)) * t)
 
 

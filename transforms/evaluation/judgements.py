@@ -61,7 +61,7 @@ def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
     answerable = status.filter(pl.col("status") != "unanswerable").select("query_id", "entry")
     items = pl.concat(
         [
-            _chunk_grades(chunks),
+            _items(chunks, "chunk", "chunk_id"),
             _document_grades(entries, documents, chunks, answerable),
             _thread_grades(entries, documents, chunks, answerable, contents),
         ]
@@ -162,10 +162,6 @@ def _status(
     )  # fmt: skip
     statuses = entries.join(resolved, on=key, how="left").with_columns(pl.col("is_found").fill_null(False))
     return statuses.with_columns(status=status).drop("is_found")
-
-
-def _chunk_grades(chunks: pl.DataFrame) -> pl.DataFrame:
-    return _items(chunks, "chunk", "chunk_id")
 
 
 def _document_grades(

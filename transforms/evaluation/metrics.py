@@ -61,7 +61,7 @@ def distinct(ranked: Sequence[str]) -> list[str]:
 def query_measures(
     runs: Mapping[str, Sequence[str]], judgements: Mapping[str, Mapping[str, int]]
 ) -> pl.DataFrame:
-    """MEASURES of every judged query: columns PER_QUERY, in the order of `judgements`.
+    """MEASURES of every query with judgements: columns PER_QUERY, in the order of `judgements`.
 
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
     `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
@@ -96,8 +96,8 @@ def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth
     return sum(not first.isdisjoint(items) for items in topics.values()) / len(topics)
 
 
-def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
-    """How much of the wanted text the first `budget` units of length of the ranked spans hold.
+def passage_score(relevant: Sequence[Span], ranked: Sequence[Span], budget: int) -> PassageScore:
+    """How much of the relevant text the first `budget` units of length of the ranked spans hold.
 
     Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
     costs twice and counts once.
@@ -110,7 +110,7 @@ def passage_score(wanted: Sequence[Span], ranked: Sequence[Span], budget: int) -
         retrieved.append(Span(span.document, span.start, end))
         room -= end - span.start
     spent = max(budget - room, 1)
-    right = merge_spans(wanted)
+    right = merge_spans(relevant)
     size = sum(span.end - span.start for span in right)
     shared = _shared(right, merge_spans(retrieved))
     return PassageScore(shared / size, shared / spent, shared / (size + spent - shared))

@@ -30,7 +30,7 @@ QUALITY = {"profile": pl.String, "stage": pl.String, "level": pl.String, **metri
 def quality(
     runs: pl.DataFrame, judgements: Judgements, spans: pl.DataFrame, budget: int, profiles: Iterable[str]
 ) -> pl.DataFrame:
-    """Every measure of every judged query, profile, stage and level: the columns QUALITY.
+    """Every measure of every query with judgements, profile, stage and level: the columns QUALITY.
 
     `runs` is `schemas.EVALUATION_RUNS`; `spans` has chunk_id, doc_id, byte_start and byte_end.
     Coverage and passages are measured on the chunks of a list, and only for queries that have them.
@@ -62,7 +62,7 @@ def quality(
 
 
 def document_quality(runs: pl.DataFrame, judgements: Judgements, profiles: Iterable[str]) -> pl.DataFrame:
-    """MEASURES of every judged query and profile by MAIN alone: the columns QUALITY."""
+    """MEASURES of every query with judgements and profile by MAIN alone: the columns QUALITY."""
     grades = grades_of(judgements, MAIN[1])
     frames = [
         _marked(metrics.query_measures(_lists(ranking, "doc_id"), grades), profile, *MAIN)
@@ -96,7 +96,7 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
     """Means with intervals: one row per profile, stage, level and measure, and per tag for MAIN.
 
     `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
-    measure, queries, mean, low and high; low and high are null where there are fewer than FEWEST queries.
+    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries.
     """
     rows = [
         _row(profile, stage, level, measure, None, group["value"].to_numpy())

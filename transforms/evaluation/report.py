@@ -73,10 +73,12 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 
     first = runs.filter((pl.col("stage") == "fused") & (pl.col("rank") <= SHOWN_HITS))
     hits = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
-    again = hits.with_columns(again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_())
+    with_repeats = hits.with_columns(
+        again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_()
+    )
     profiles = {
         profile: {**shares(group), "duplicates": rounded(group["again"].mean())}
-        for (profile,), group in groups_by(again, "profile")
+        for (profile,), group in groups_by(with_repeats, "profile")
     }
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
 
@@ -271,7 +273,7 @@ def _hits(
 
 
 def _positions(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
-    """The place of a document among the distinct documents of each stage's list; None where it is not."""
+    """The place of a document among the distinct documents of each stage's list; None if it is not."""
     positions = {}
     for stage, frame in stages.items():
         documents = frame["doc_id"].unique(maintain_order=True).to_list()

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.graph.hal_schema import SCHEMA
-from transforms.graph.similar_documents import Similar, similar_documents
+from transforms.graph.similar_documents import similar_documents
 from transforms.hashing import parts_hash
 from transforms.schemas.graph import DOCUMENT_GRAPH
 from transforms.schemas.table import rows_of
@@ -106,7 +106,7 @@ class _Graph:
         self.folders = {d: posixpath.join(documents[d]["source"], documents[d]["path"]) for d in self.doc_ids}
         self.similarities = _by_document(tables.similarities)
         self.orders = _by_document(tables.orders)
-        self.code = _column_by_id(tables.classes, "is_code")
+        self.code = dict(rows_of(tables.classes, "chunk_id", "is_code"))
         self.keywords = _lists_by_chunk(tables.keywords, ("keyword", "score"))
         self.prompts = _lists_by_chunk(tables.prompts, ("simhash",))
         self.similar = similar_documents(tables.chunks)
@@ -122,7 +122,10 @@ class _Graph:
         links: dict[str, Any] = self._links(base, posixpath.dirname(base))
         for relation, related in (("links", self.links), ("linked_from", self.linked_from)):
             links[relation] = [self._link(base, linked) for linked in sorted(related.get(doc_id, ()))]
-        links["similar"] = [self._similar_link(base, s) for s in self.similar.get(doc_id, ())]
+        links["similar"] = [
+            self._link(base, near.doc_id) | {"similarity": near.similarity}
+            for near in self.similar.get(doc_id, ())
+        ]
         index = {
             "id": doc_id,
             "title": row["title"],
@@ -242,9 +245,6 @@ class _Graph:
         target = posixpath.join(self.folders[doc_id], INDEX)
         return {"href": self._href(base, target), "title": self.documents[doc_id]["title"]}
 
-    def _similar_link(self, base: str, similar: Similar) -> dict[str, Any]:
-        return {**self._link(base, similar.doc_id), "similarity": similar.similarity}
-
     def _entry(self, base: str, doc_id: str) -> dict[str, Any]:
         link = self._link(base, doc_id)
         return {
@@ -278,10 +278,6 @@ def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
     for row in table.to_pylist():
         rows[row["doc_id"]].append(row)
     return rows
-
-
-def _column_by_id(table: pa.Table, column: str) -> dict[str, Any]:
-    return dict(rows_of(table, "chunk_id", column))
 
 
 def _lists_by_chunk(table: pa.Table, columns: tuple[str, ...]) -> dict[str, list[tuple[Any, ...]]]:

@@ -45,7 +45,7 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
         scores[rows, rows + start] = -np.inf
         edges = np.partition(scores, -most, axis=1)[:, -most]
         for row, edge in zip(rows, edges, strict=True):
-            # To sort them all would take four times as long; equal scores are told apart by order of names.
+            # To sort them all would take four times as long; equal scores are in the order of their names.
             candidates = np.flatnonzero((scores[row] >= edge) & (scores[row] > threshold))
             best = candidates[np.argsort(-scores[row, candidates], kind="stable")][:most]
             similar[str(names[row + start])] = [Similar(str(names[c]), float(scores[row, c])) for c in best]

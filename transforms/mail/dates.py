@@ -239,9 +239,9 @@ def _zone(text: str) -> tuple[int, bool]:
             digits = len(hours) + len(minutes or "")
             return (shift if signs[-1] == "+" else -shift), len(signs) > 1 or digits != 4
     for word in _WORD.findall(text):
-        if (named := _ZONES.get(word.lower())) is not None:
-            sign = -1 if named < 0 else 1
-            return sign * (abs(named) // 100 * 60 + abs(named) % 100), number is not None
+        if (offset := _ZONES.get(word.lower())) is not None:
+            sign = -1 if offset < 0 else 1
+            return sign * (abs(offset) // 100 * 60 + abs(offset) % 100), number is not None
     return 0, True
 
 

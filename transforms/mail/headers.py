@@ -12,7 +12,7 @@ from transforms.text.charsets import decode_text
 MAX_ID_BYTES = 998
 """Bytes of a Message-ID; a line of a mail may hold no more (RFC 5322 section 2.1.1)."""
 MIN_ID_CHARS = 6
-"""Characters below which something without an @ is no Message-ID ("y", "n", "none")."""
+"""Characters below which something without an @ is not a Message-ID ("y", "n", "none")."""
 MAX_FIELD_CHARS = 16384
 """Characters of a header that are looked at; the longest real ones are a quarter of it."""
 _MAX_ADDRESS_CHARS = 4096

@@ -156,7 +156,7 @@ def _is_quote(node: LexborNode) -> bool:
     attributes = node.attributes
     style = attributes.get("style") or ""
     if node.tag == "blockquote":
-        # Mail programs indent with a blockquote that is told to show no border.
+        # Mail programs indent with a blockquote styled to show no border.
         return (
             attributes.get("type") == "cite"
             or not _NO_BORDER.search(style)

@@ -66,11 +66,6 @@ def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
     return MboxLayout(entries, garbage)
 
 
-def message_spans(data: bytes, dialect: Dialect) -> list[tuple[int, int]]:
-    """The byte range of each mail, without its From_ line and the blank line behind it."""
-    return [(entry.start, entry.end) for entry in mbox_layout(data, dialect).entries]
-
-
 def unescape(raw: bytes, dialect: Dialect) -> bytes:
     """`raw` as it was before it was stored: in mboxrd `>From ` and `>>From ` lose one `>`.
 
@@ -130,7 +125,7 @@ def _after_blank_line(data: bytes, at: int) -> bool:
 
 
 def _declared_end(data: bytes, start: int) -> int | None:
-    """End of the mail by its Content-Length, or None where there is none or it leads nowhere."""
+    """End of the mail by its Content-Length, or None if there is none or it leads nowhere."""
     headers_end = _HEADERS_END.search(data, start)
     if headers_end is None:
         return None

@@ -170,8 +170,8 @@ def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
     if tree.behind:
         _add_text(mail, tree.behind, declared("", "text/plain"))
     if tree.rest:
-        behind = max((leaf.position for leaf in parts), default=first - 1) + 1
-        mail.parts.append(Part(behind, None, "text/plain", None, tree.rest, None, None))
+        next_position = max((leaf.position for leaf in parts), default=first - 1) + 1
+        mail.parts.append(Part(next_position, None, "text/plain", None, tree.rest, None, None))
 
 
 def _defect_code(defect: Exception) -> str:
@@ -219,14 +219,14 @@ def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:
     encoding = encoding_name(str(part.get("content-transfer-encoding", "")))
     if kind != "message/rfc822" or len(inner) != 1 or encoding not in ("base64", "quoted-printable"):
         return inner
-    written = BytesIO()
-    BytesGenerator(written, mangle_from_=False, maxheaderlen=0).flatten(inner[0])
-    data, faults = transfer_decoded(written.getvalue(), [encoding], kind)
-    again = message_from_bytes(data)
-    if faults or KNOWN_HEADERS.isdisjoint(name.lower() for name in again):
+    buffer = BytesIO()
+    BytesGenerator(buffer, mangle_from_=False, maxheaderlen=0).flatten(inner[0])
+    data, faults = transfer_decoded(buffer.getvalue(), [encoding], kind)
+    message = message_from_bytes(data)
+    if faults or KNOWN_HEADERS.isdisjoint(name.lower() for name in message):
         return inner
     mail.note("inner_message_encoded")
-    return [again]
+    return [message]
 
 
 def _add_text(mail: ParsedMail, data: bytes, top: Declared) -> None:

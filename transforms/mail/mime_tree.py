@@ -126,7 +126,7 @@ def regular_tree(fields: dict[str, list[str]], payload: bytes) -> Tree | None:
 
 
 def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
-    """Give `message` the parts or the text in `payload`; False where that takes a full parser."""
+    """Give `message` the parts or the text in `payload`; False if that takes a full parser."""
     kind = declared_by(message).kind
     if not kind.startswith(("multipart/", "message/")):
         message.set_payload(payload.decode("ascii", "surrogateescape"))
@@ -161,14 +161,14 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
     guess = _BOUNDARY_GUESS.search(text) if kind.startswith("multipart/") and isinstance(text, str) else None
     if guess is not None:
         boundary = guess[1].encode("ascii", "replace").decode()
-        again = message_from_bytes(f'Content-Type: {kind}; boundary="{boundary}"\n\n'.encode() + payload)
-        if again.is_multipart():
+        reparsed = message_from_bytes(f'Content-Type: {kind}; boundary="{boundary}"\n\n'.encode() + payload)
+        if reparsed.is_multipart():
             defects.append("multipart_without_boundary")
-            root = again
-    behind, rest = _repair(root, defects)
+            root = reparsed
+    trailing, rest = _repair(root, defects)
     if any(isinstance(d, StartBoundaryNotFoundDefect) for node in root.walk() for d in node.defects):
-        rest.append(_missing_lines(payload.decode("ascii", "surrogateescape"), root, behind))
-    texts = ["\n".join(text for text in group if text.strip()) for group in (behind, rest)]
+        rest.append(_missing_lines(payload.decode("ascii", "surrogateescape"), root, trailing))
+    texts = ["\n".join(text for text in group if text.strip()) for group in (trailing, rest)]
     if any(texts):
         defects.append("text_outside_parts")
     below, odd = (text.encode("utf-8", "surrogateescape") for text in texts)
@@ -177,7 +177,7 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
 
 def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
     """Mend the nodes of a tree in place; the texts behind the last part of a multipart, and what is odd there."""
-    behind: list[str] = []
+    trailing: list[str] = []
     rest: list[str] = []
     stack: list[tuple[Message, int, frozenset[str]]] = [(root, 0, frozenset())]
     while stack:
@@ -189,7 +189,7 @@ def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
                 _retype(node, fields["content-type"])
         if node.is_multipart() and node.epilogue and node.epilogue.strip():
             text = _reopened(node, defects) if depth <= _REGULAR_DEPTH else node.epilogue
-            (rest if _HEADERS_AMID.search(text) else behind).append(text)
+            (rest if _HEADERS_AMID.search(text) else trailing).append(text)
         boundary = node.get_boundary() if declared_by(node).kind.startswith("multipart/") else None
         if boundary:
             # A delimiter that closes one multipart opens a part of another.
@@ -197,7 +197,7 @@ def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
                 defects.append("multipart_boundary_ambiguous")
             above |= {boundary}
         stack.extend((child, depth + 1, above) for child in children(node))
-    return behind, rest
+    return trailing, rest
 
 
 def _retype(node: Message, values: list[str]) -> None:
@@ -207,9 +207,9 @@ def _retype(node: Message, values: list[str]) -> None:
     del node["content-type"]
     node["content-type"] = chosen
     if declared_by(node).kind.startswith("multipart/"):
-        again = message_from_string(f"Content-Type: {chosen}\n\n{text}")
-        node.set_payload(again.get_payload())
-        node.epilogue = again.epilogue
+        reparsed = message_from_string(f"Content-Type: {chosen}\n\n{text}")
+        node.set_payload(reparsed.get_payload())
+        node.epilogue = reparsed.epilogue
 
 
 def _reopened(node: Message, defects: list[str]) -> str:
@@ -220,21 +220,23 @@ def _reopened(node: Message, defects: list[str]) -> str:
     if first is None:
         return epilogue
     # Closing delimiters become plain ones, so that one more pass reads all that is behind them.
-    behind = delimiter.sub(lambda _: f"--{boundary}", epilogue[first.start() :])
-    again = message_from_string(f'Content-Type: multipart/mixed; boundary="{quote(boundary)}"\n\n{behind}')
+    trailing = delimiter.sub(lambda _: f"--{boundary}", epilogue[first.start() :])
+    reparsed = message_from_string(
+        f'Content-Type: multipart/mixed; boundary="{quote(boundary)}"\n\n{trailing}'
+    )
     parts = [
-        part for part in children(again) if len(part) or part.is_multipart() or payload_text(part).strip()
+        part for part in children(reparsed) if len(part) or part.is_multipart() or payload_text(part).strip()
     ]
     for part in parts:
         node.attach(part)
     if parts:
         defects.append("multipart_reopened")
-    return epilogue[: first.start()] if again.is_multipart() else epilogue
+    return epilogue[: first.start()] if reparsed.is_multipart() else epilogue
 
 
-def _missing_lines(source: str, root: Message, behind: list[str]) -> str:
+def _missing_lines(source: str, root: Message, trailing: list[str]) -> str:
     """The lines of `source` that are in no node: the email package drops what follows a wrong delimiter."""
-    present = Counter(_line_keys("\n".join(behind)))
+    present = Counter(_line_keys("\n".join(trailing)))
     for node in root.walk():
         if node is not root:
             present.update(_line_keys("".join(f"{name}:{value}\n" for name, value in node.raw_items())))
@@ -298,7 +300,7 @@ def is_body(leaf: Leaf) -> bool:
 
 
 def payload_text(part: Message) -> str:
-    """The undecoded payload of a part that holds no others, bytes that are no ASCII as surrogate escapes."""
+    """The undecoded payload of a part that holds no others, bytes that are not ASCII as surrogate escapes."""
     payload = part._payload  # type: ignore[attr-defined]
     return payload if isinstance(payload, str) else ""
 

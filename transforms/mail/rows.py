@@ -55,16 +55,16 @@ def message_row(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any
 
 def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
     fields = mail.fields
-    sent = sent_date(_first(fields, "date"))
+    date = sent_date(_first(fields, "date"))
     received, first_hop = received_times(fields.get("received", ()))
-    effective, quality = effective_time(sent, received, first_hop, envelope_at)
-    if sent.at is None:
+    effective, quality = effective_time(date, received, first_hop, envelope_at)
+    if date.at is None:
         mail.note("date_unreadable" if _first(fields, "date").strip() else "no_date")
-    elif sent.repaired:
+    elif date.repaired:
         mail.note("date_repaired")
-    if sent.at is not None and quality not in ("sent", "sent_repaired"):
+    if date.at is not None and quality not in ("sent", "sent_repaired"):
         mail.note("date_implausible")
-    return {"sent_at": sent.at, "received_at": received, "effective_at": effective, "date_quality": quality}
+    return {"sent_at": date.at, "received_at": received, "effective_at": effective, "date_quality": quality}
 
 
 def _identity(mail: ParsedMail) -> dict[str, Any]:
@@ -140,10 +140,10 @@ def without_additions(body: str) -> str:
 
 
 _MAX_ATTACHMENT_CHARS = 2_000_000
-"""Characters; a longer attachment waits for the slow lane: of 78,842 on PostgreSQL's lists 99 % have fewer than
+"""Characters; a longer attachment waits in the slow queue: of 78,842 on PostgreSQL's lists 99 % have fewer than
 318,562, the longest 33,385,745."""
 _MAX_LOG_CHARS = 500_000
-"""Characters; a longer log or build output waits for the slow lane: it has many chunks and few readers."""
+"""Characters; a longer log or build output waits in the slow queue: it has many chunks and few readers."""
 
 
 def attachment_rows(mail: ParsedMail, row: dict[str, Any], settings: MailSettings) -> list[dict[str, Any]]:

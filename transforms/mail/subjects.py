@@ -20,7 +20,7 @@ _MAX_CHARS = 1000
 
 
 def is_reply(subject: pl.Expr) -> pl.Expr:
-    """True where a subject begins with `Re:` or its like in another language, tags aside."""
+    """True if a subject begins with `Re:` or its like in another language, tags aside."""
     return subject.str.contains(_REPLY_MARK)
 
 
@@ -28,7 +28,7 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     """What each subject says, one row per subject.
 
     Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` stands before
-    the title); version (1 where none is named), part and parts (null where none is named), branch
+    the title); version (1 where none is named), part and parts (null if none is named), branch
     (the release a backport is for, null for others), title (lower case, without tags, marks and
     version, blanks collapsed; empty if there is nothing else).
     """

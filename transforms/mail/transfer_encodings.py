@@ -64,14 +64,14 @@ def _base64_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
         return payload, ["base64_broken"]
     if _BASE64_LINE.search(tail):  # noise in the middle, not text at the end
         end, tail = len(payload), b""
-    body, padding, behind = payload[:end].partition(b"=")
-    if behind.translate(
+    body, padding, trailing = payload[:end].partition(b"=")
+    if trailing.translate(
         None, _BASE64_NOISE
     ):  # words that look like base64, or encoded texts one after another
         texts = _BASE64_TEXT.findall(payload[:end].translate(None, _BASE64_NOISE.replace(b"=", b"")))
         if all(len(text) % 4 == 0 for text in texts) and (b"=" in texts[-1] or len(texts[-1]) > 60):
             return b"".join(map(binascii.a2b_base64, texts)), ["base64_broken"]
-        tail = behind.lstrip(b"=\r\n") + tail
+        tail = trailing.lstrip(b"=\r\n") + tail
     digits = body.translate(None, _BASE64_NOISE)
     faults: list[str] = []
     if len(digits) % 4 == 1:

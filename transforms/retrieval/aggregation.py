@@ -28,7 +28,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """A node that matches: its score, and the matches it stands for, none where it is one itself."""
+    """A node that matches: its score, and the matches it stands for, none if it is one itself."""
 
     node_id: str
     score: float
@@ -95,15 +95,15 @@ def _ancestors(name: str, nodes: Mapping[str, Node]) -> Iterator[str]:
 def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
 
-    Chunks of one node are one match. Hits that are no part of a document stay.
+    Chunks of one node are one match. Hits that are not part of a document stay.
     """
     if hits.is_empty():
         return unchanged(hits)
     paths = hits.get_column("path").drop_nulls().explode().drop_nulls().struct.unnest().unique()
     nodes = {name: Node(*rest) for name, *rest in paths.select("node_id", *Node._fields).iter_rows()}
-    named = hits.with_columns(node_id=pl.col("path").list.first().struct.field("node_id"))
+    with_node = hits.with_columns(node_id=pl.col("path").list.first().struct.field("node_id"))
     rows: list[tuple[int, int, int, float, str | None]] = []
-    for (query,), group in named.drop_nulls("node_id").group_by("query", maintain_order=True):
+    for (query,), group in with_node.drop_nulls("node_id").group_by("query", maintain_order=True):
         rows += _placed(int(str(query)), group, nodes, settings)
     schema = {
         "query": pl.Int32,
@@ -130,10 +130,10 @@ def _placed(
     of_node: dict[str, list[tuple[int, float]]] = {}
     for chunk, score, node in group.select("chunk_no", "score", "node_id").iter_rows():
         of_node.setdefault(node, []).append((chunk, score))
-    matches = [Match(node, _score([s for _, s in found], settings)) for node, found in of_node.items()]
+    matches = [Match(node, _score([s for _, s in pairs], settings)) for node, pairs in of_node.items()]
     for match in aggregated(matches, nodes, settings):
-        found = [pair for leaf in match.leaves() for pair in of_node[leaf.node_id]]
-        shown = min(found, key=lambda pair: (-pair[1], pair[0]))[0]
-        section = match.node_id if len(found) > 1 else None
-        for chunk, _ in found:
-            yield query, chunk, shown, match.score, section
+        pairs = [pair for leaf in match.leaves() for pair in of_node[leaf.node_id]]
+        best_chunk = min(pairs, key=lambda pair: (-pair[1], pair[0]))[0]
+        section = match.node_id if len(pairs) > 1 else None
+        for chunk, _ in pairs:
+            yield query, chunk, best_chunk, match.score, section

@@ -50,18 +50,6 @@ class Postings:
     counts: np.ndarray
     lengths: np.ndarray
 
-    @classmethod
-    def of_rows(cls, rows: pa.Table, terms: Mapping[int, str], lengths: Mapping[str, np.ndarray]) -> Postings:
-        """From a table with the columns term_id, chunk_no and one frequency per field, in order of the first two."""
-        ids = rows.column("term_id").to_numpy()
-        found = sorted(set(ids.tolist()))
-        starts = np.append(np.searchsorted(ids, found), len(ids)).astype(np.int64)
-        counts = np.stack([rows.column(f"{f}_tf").to_numpy() for f in FIELDS], axis=1)
-        numbers = {terms[i]: n for n, i in enumerate(found)}
-        chunks = rows.column("chunk_no").to_numpy().astype(np.int32)
-        held = np.stack([lengths[f] for f in FIELDS])
-        return cls(numbers, starts, chunks, np.arange(len(ids)), counts, held)
-
     @property
     def chunk_count(self) -> int:
         """Chunks in the index."""
@@ -141,58 +129,39 @@ class _TermList:
         # What a code stands for is weighed once, and not for each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
 
-    def held(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def lookup(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of some chunks (int32, as the list's own, which would else be copied) are in the list, and where."""
-        places = np.searchsorted(self.chunks, wanted)
+        places = np.searchsorted(self.chunks, chunks)
         places[places == len(self.chunks)] = 0
-        held = np.flatnonzero(self.chunks.take(places) == wanted)
-        return held, places[held]
+        present = np.flatnonzero(self.chunks.take(places) == chunks)
+        return present, places[present]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
     """The postings of those of the terms that any chunk holds, by number; a mapping says what each one counts."""
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
     numbered = {n: c for term, c in counts.items() if (n := postings.numbers.get(term)) is not None}
-    count, made = postings.chunk_count, []
+    count, lists = postings.chunk_count, []
     for number in sorted(numbered):
         place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
         weight = numbered[number] * idf(place.stop - place.start, count)
-        made.append(_TermList(number, weight, postings.chunks[place], postings.codes[place]))
-    return made
+        lists.append(_TermList(number, weight, postings.chunks[place], postings.codes[place]))
+    return lists
 
 
 def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
     """The terms of each query, of a table with the columns query and term."""
-    asked: list[list[str]] = [[] for _ in range(query_count)]
+    by_query: list[list[str]] = [[] for _ in range(query_count)]
     for query, term in zip(*(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True):
-        asked[query].append(term)
-    return asked
-
-
-def bm25_scores(
-    query_terms: pa.Table, query_count: int, postings: Postings, settings: SearchSettings
-) -> np.ndarray:
-    """Scores of all chunks, float32 of shape (queries, chunks); 0 where no term of the query stands.
-
-    `query_terms` has the columns query and term. The formula is Lucene's BM25 (idf = ln(1 + (N -
-    df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and lengths of `weighed`.
-    """
-    scores = np.zeros((query_count, postings.chunk_count), dtype=np.float32)
-    weights = weighed(postings, settings)
-    asked: dict[str, list[int]] = {}
-    for query, terms in enumerate(terms_by_query(query_terms, query_count)):
-        for term in terms:
-            asked.setdefault(term, []).append(query)
-    by_number = {postings.numbers.get(term): queries for term, queries in asked.items()}
-    for term_list in _lists(list(asked), postings):
-        impacts = term_list.impacts(weights)
-        for query in by_number[term_list.number]:
-            scores[query][term_list.chunks] += impacts
-    return scores
+        by_query[query].append(term)
+    return by_query
 
 
 class TermScores:
-    """The BM25 scores of one query, computed where they are asked for; equal to those of `bm25_scores`.
+    """The BM25 scores of one query, computed where they are needed.
+
+    The formula is Lucene's (idf = ln(1 + (N - df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and
+    lengths of `weighed`.
 
     The best chunks are found term by term, the rarest first: once the terms that are left could not lift
     a chunk with none of the others among the best, only chunks that are near them are looked up in the
@@ -227,28 +196,28 @@ class TermScores:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks (ascending or not), float64 of single-precision sums."""
         scores = np.zeros(len(chunks), dtype=np.float32)
-        for term_list, held, places in self._occurrences(chunks):
-            scores[held] += term_list.impacts(self.weights, places)
+        for term_list, present, places in self._occurrences(chunks):
+            scores[present] += term_list.impacts(self.weights, places)
         return scores.astype(np.float64)
 
     def support(self, chunks: np.ndarray) -> np.ndarray:
         """The share of the terms that stand in each of these chunks, rare ones weighing more (idf), 0 to 1."""
-        found = np.zeros(len(chunks))
-        for term_list, held, _ in self._occurrences(chunks):
-            found[held] += term_list.idf
-        return found / (self.most or 1.0)
+        weight = np.zeros(len(chunks))
+        for term_list, present, _ in self._occurrences(chunks):
+            weight[present] += term_list.idf
+        return weight / (self.most or 1.0)
 
     def _occurrences(self, chunks: np.ndarray) -> Iterator[tuple[_TermList, np.ndarray, np.ndarray]]:
         """Each term's list, which of the chunks are in it, and their places there."""
-        wanted = chunks.astype(np.int32)
+        numbers = chunks.astype(np.int32)
         marks = None
         for term_list in self.lists:
-            if _MARKED * len(wanted) < max(len(term_list.chunks), self.chunk_count >> 4):
-                yield term_list, *term_list.held(wanted)
+            if _MARKED * len(numbers) < max(len(term_list.chunks), self.chunk_count >> 4):
+                yield term_list, *term_list.lookup(numbers)
                 continue
             if marks is None:
                 marks = np.full(self.chunk_count, -1, dtype=np.int32)
-                marks[wanted] = np.arange(len(wanted), dtype=np.int32)
+                marks[numbers] = np.arange(len(numbers), dtype=np.int32)
             marked = marks.take(term_list.chunks)
             places = np.flatnonzero(marked >= 0)
             yield term_list, marked[places], places
@@ -305,8 +274,8 @@ class TermScores:
         if len(term_list.chunks) < _LOOKED_UP * len(near):
             partial[term_list.chunks] += term_list.impacts(self.weights)
         else:
-            held, places = term_list.held(near)
-            partial[near[held]] += term_list.impacts(self.weights, places)
+            present, places = term_list.lookup(near)
+            partial[near[present]] += term_list.impacts(self.weights, places)
 
     def _allowed_of(self, term_list: _TermList) -> tuple[np.ndarray, np.ndarray]:
         if self.allowed is None:

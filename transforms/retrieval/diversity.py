@@ -16,13 +16,13 @@ def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float)
     highest cosine to what is chosen, none below 0, so that both are of one scale. Ties keep their order.
     """
     likeness = np.zeros(len(relevance))
-    left = np.ones(len(relevance), dtype=bool)
+    remaining = np.ones(len(relevance), dtype=bool)
     order = []
     for _ in range(len(relevance)):
-        gain = np.where(left, (1 - diversity) * relevance - diversity * likeness, -np.inf)
+        gain = np.where(remaining, (1 - diversity) * relevance - diversity * likeness, -np.inf)
         best = int(np.argmax(gain))
         order.append(best)
-        left[best] = False
+        remaining[best] = False
         likeness = np.maximum(likeness, vectors @ vectors[best])
     return order
 

@@ -34,14 +34,14 @@ class StageTable(NamedTuple):
 
 
 def stage_steps(before: pl.DataFrame | None, hits: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
-    """STEPS of one query: of the hits before a stage (None if it makes them) and what `hits.Report` is told."""
+    """STEPS of one query: of the hits before a stage (None if it makes them) and what `hits.Report` gets."""
     after = hits.select("chunk_no", "score", rank=place())
     if before is None:
         steps = after.with_columns(pl.lit(None, STEPS[n]).alias(n) for n in STEPS if n not in after.columns)
         return steps.select(*STEPS)
     first = before.select("chunk_no", score_before="score", rank_before=place())
-    gone = dropped.select("chunk_no", "reason", "into")
-    joined = first.join(after, on="chunk_no", how="left").join(gone, on="chunk_no", how="left")
+    drops = dropped.select("chunk_no", "reason", "into")
+    joined = first.join(after, on="chunk_no", how="left").join(drops, on="chunk_no", how="left")
     return joined.select(*STEPS).sort(pl.col("rank").is_null(), "rank", "rank_before")
 
 
@@ -63,10 +63,10 @@ def fate(tables: Sequence[StageTable], chunks: Sequence[int]) -> list[Moment]:
     """
     moments = []
     for table in tables:
-        found = table.steps.filter(pl.col("chunk_no").is_in(list(chunks)))
-        if found.is_empty():
+        steps = table.steps.filter(pl.col("chunk_no").is_in(list(chunks)))
+        if steps.is_empty():
             continue
-        chunk, rank, score, before, reason, into = found.select(
+        chunk, rank, score, before, reason, into = steps.select(
             "chunk_no", "rank", "score", "score_before", "reason", "into"
         ).row(0)
         moments.append(Moment(table.stage, chunk, rank, before if rank is None else score, reason, into))

@@ -22,7 +22,7 @@ _FEWEST = 2
 """Chunks that must hold a term; one that a single chunk holds finds no other."""
 
 
-def is_wanted(best: float, most: float, settings: SearchSettings) -> bool:
+def applies(best: float, most: float, settings: SearchSettings) -> bool:
     """True if words of a query are found and no chunk holds most of them.
 
     `best` is the best lexical score there is, `most` the one that no chunk could exceed. Feedback helps a
@@ -34,24 +34,24 @@ def is_wanted(best: float, most: float, settings: SearchSettings) -> bool:
 
 
 def expanded_terms(
-    asked: Sequence[str],
-    counted: pl.DataFrame,
+    query_terms: Sequence[str],
+    term_counts: pl.DataFrame,
     postings: Postings,
     weights: Weighed,
     settings: SearchSettings,
     most: int = _TERMS,
 ) -> dict[str, float]:
-    """What each term counts: those asked for and `most` of those of the first candidates, RM3's mixture.
+    """The weight of each term: those of the query and `most` of those of the first candidates, RM3's mixture.
 
     `counted` has the terms of these chunks (`terms.numbered_terms`). A term is worth the sum of what it would add to their
-    BM25 scores; the worths are made to sum to 1 (Abdul-Jaleel et al., TREC 2004). The asked terms count
+    BM25 scores; the worths are made to sum to 1 (Abdul-Jaleel et al., TREC 2004). The terms of the query count
     1 - `feedback_weight` each, and the others together `feedback_weight` times their number.
     """
-    known = [term for term in asked if postings.df(term)]
+    known = [term for term in query_terms if postings.df(term)]
     field = pl.col("field").replace_strict(field_weights(settings), return_dtype=pl.Float64)
-    held = counted.group_by("chunk_no", "term").agg(frequency=(field * pl.col("tf")).sum())
-    norm = pl.Series(weights.norm[held.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
-    saturated = held.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
+    frequencies = term_counts.group_by("chunk_no", "term").agg(frequency=(field * pl.col("tf")).sum())
+    norm = pl.Series(weights.norm[frequencies.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
+    saturated = frequencies.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
     shares = saturated.group_by("term").agg(pl.col("share").sum()).filter(pl.col("share") > 0)
     best = worthiest(shares.sort("share", "term", descending=[True, False]), postings, most)
     total = sum(worth for worth, _ in best)

@@ -38,12 +38,12 @@ FUSED = {
     "lexical_rank": pl.Int32,
     "vector_rank": pl.Int32,
 }
-"""Columns of candidates. `score` is what they are ordered by; a rank is null where the list of that search does
+"""Columns of candidates. `score` is what they are ordered by; a rank is null if the list of that search does
 not hold the chunk; document and thread are numbers."""
 
 
 _LOOKED_AT = 4
-"""Chunks that are compared in full at first, for each document that is wanted of a query."""
+"""Chunks that are compared in full at first, for each document that a query returns."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_diagnostic(query: str) -> bool:
-    """True if a query looks for what a program said: logs then count in full (the pginbox design)."""
+    """True if a query looks for the output of a program: logs then count in full (the pginbox design)."""
     return re.search(_DIAGNOSTIC, query) is not None
 
 
@@ -97,20 +97,22 @@ class ExactScores:
     """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
 
     Only chunks with a score above `least` are among the best. A chunk without a vector has the score -inf:
-    it is no candidate of the vector search, and counts as the least similar chunk where its terms make it one.
+    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one.
     """
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
         self.scores, self.allowed, self.least = scores, allowed, least
-        kept = scores if allowed is None else scores[allowed]
-        if len(kept) and not np.isfinite(kept.min()):
-            kept = kept[np.isfinite(kept)]
-        self.low, self.high = (float(kept.min()), float(kept.max())) if len(kept) else (0.0, 0.0)
+        eligible = scores if allowed is None else scores[allowed]
+        if len(eligible) and not np.isfinite(eligible.min()):
+            eligible = eligible[np.isfinite(eligible)]
+        self.low, self.high = (float(eligible.min()), float(eligible.max())) if len(eligible) else (0.0, 0.0)
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores, best first, ties by number."""
-        kept = self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
-        chosen = np.flatnonzero(kept)
+        eligible = (
+            self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
+        )
+        chosen = np.flatnonzero(eligible)
         return chosen[top_k(self.scores[chosen], k)]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
@@ -140,7 +142,7 @@ class Fusion:
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
         lists = (self.by_lexical, self.by_vector, self.words.best(settings.candidates_lexical))
-        self.found = np.unique(np.concatenate(lists))
+        self.chunks = np.unique(np.concatenate(lists))
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The fused scores of these chunks, float64.
@@ -184,7 +186,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
     with a thread weight all chunks of their threads that could be among the `pool` best documents.
     """
-    settings, found = fusion.settings, fusion.found
+    settings, found = fusion.settings, fusion.chunks
     if not len(found):
         return pl.DataFrame(schema=FUSED)
     chosen = found
@@ -206,16 +208,16 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "lexical_score": fusion.lexical.of(chosen),
         "vector_score": fusion.vector.of(chosen),
     }
-    made = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
+    series = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
         ranks = _ranks(chosen, ordered)[order]
-        made.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
-    return pl.DataFrame(made)
+        series.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
+    return pl.DataFrame(series)
 
 
 def first_candidates(count: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> np.ndarray:
     """The chunks with the `count` highest fused scores of all candidates, best first, ties by number."""
-    chosen = fusion.found
+    chosen = fusion.chunks
     if fusion.settings.thread_weight and len(chosen):
         fused = fusion.of(chosen)
         least = fused[top_k(fused, count)].min()
@@ -247,18 +249,18 @@ def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusio
     A chunk that is left could not lift another one of its thread among the best: it would be there itself.
     """
     settings = fusion.settings
-    wanted = max(settings.pool, settings.limit)
-    looked_at = _LOOKED_AT * wanted
-    if len(chosen) <= looked_at:
+    needed = max(settings.pool, settings.limit)
+    depth = _LOOKED_AT * needed
+    if len(chosen) <= depth:
         return chosen
-    found = np.isin(chosen, fusion.found, kind="sort")
+    found = np.isin(chosen, fusion.chunks, kind="sort")
     score = fusion.at_most(chosen)
     known = found.copy()
     score[known] = fusion.of(chosen[known])
     count = int(threads[-1]) + 1
     while True:
         reach = score + settings.thread_weight * _most(score, threads, count)[threads]
-        first = np.argpartition(-reach, looked_at - 1)[:looked_at]
+        first = np.argpartition(-reach, depth - 1)[:depth]
         first = first[~known[first]]
         score[first] = fusion.of(chosen[first])
         known[first] = True
@@ -267,32 +269,32 @@ def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusio
         )
         _, documents = np.unique(places.document[chosen[known]], return_inverse=True)
         best = _most(sure, documents, int(documents.max()) + 1)
-        if len(best) >= wanted:
+        if len(best) >= needed:
             break
-        looked_at *= _LOOKED_AT
-        if looked_at >= len(chosen):
+        depth *= _LOOKED_AT
+        if depth >= len(chosen):
             return chosen
     reach = score + settings.thread_weight * _most(score, threads, count)[threads]
-    edge = np.partition(best, len(best) - wanted)[len(best) - wanted]
+    edge = np.partition(best, len(best) - needed)[len(best) - needed]
     return chosen[found | (reach >= edge)]
 
 
 def _most(scores: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
     """The highest score of each of so many groups, -inf for none."""
-    made = np.full(count, -np.inf)
-    np.maximum.at(made, groups, scores)
-    return made
+    maxima = np.full(count, -np.inf)
+    np.maximum.at(maxima, groups, scores)
+    return maxima
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Rank from 1 of each chosen position in an ordered list, 0 where it is not in it."""
+    """Rank from 1 of each chosen position in an ordered list, 0 if it is not in it."""
     ranks = np.zeros(len(chosen), dtype=np.int32)
     order = np.argsort(chosen, kind="stable")
     places = np.searchsorted(chosen, ordered, sorter=order)
     listed = np.flatnonzero(places < len(chosen))
     at = order[places[listed]]
-    held = chosen[at] == ordered[listed]
-    ranks[at[held]] = listed[held] + 1
+    matches = chosen[at] == ordered[listed]
+    ranks[at[matches]] = listed[matches] + 1
     return ranks
 
 

@@ -12,7 +12,7 @@ from transforms.retrieval.reranking import RERANKED
 
 HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.String, **RERANKED}
 """Columns of hits, in their order, best first within a query. `stands_for` is the node that a hit shows in
-place of its parts; null where it is its own chunk."""
+place of its parts; null if it is its own chunk."""
 
 DROPPED = {"query": pl.Int32, "chunk_no": pl.Int64, "reason": pl.String, "into": pl.Int64}
 """Columns of what a stage dropped: why, and the chunk of the hit that stands for it, null if none does."""
@@ -27,7 +27,7 @@ ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
     "is_latest": pl.Boolean,
 }
 """The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
-nothing else; `revision` is equal for the postings of one patch, null for what is no patch."""
+nothing else; `revision` is equal for the postings of one patch, null for what is not a patch."""
 
 FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class Report(Protocol):
-    """Is told of a stage's list for the queries of a batch: its hits, best first, and what it dropped."""
+    """Gets a stage's list for the queries of a batch: its hits, best first, and what it dropped."""
 
     def __call__(self, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
         """Take note of it; `hits` has query, chunk_no and score, and of later stages all of HITS, perhaps with FACTS."""
@@ -71,12 +71,12 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
 
 def parted(hits: pl.DataFrame, keep: pl.Expr, reason: pl.Expr, into: pl.Expr | None = None) -> Step:
     """The hits that `keep` is true of, and the others as dropped, for a reason and into a chunk."""
-    kept = hits.select(keep).to_series()
-    if kept.all():
+    keeps = hits.select(keep).to_series()
+    if keeps.all():
         return unchanged(hits)
     to = pl.lit(None, pl.Int64) if into is None else into.cast(pl.Int64)
-    gone = hits.select("query", "chunk_no", reason=reason, into=to).filter(~kept)
-    return Step(hits.filter(kept), gone)
+    drops = hits.select("query", "chunk_no", reason=reason, into=to).filter(~keeps)
+    return Step(hits.filter(keeps), drops)
 
 
 def unchanged(hits: pl.DataFrame) -> Step:

@@ -55,9 +55,9 @@ def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: Searc
     values = (ranked.get_column(name).to_list() for name in ("query", *columns))
     for query, *row in zip(*values, strict=True):
         by_query[query].append(tuple(row))
-    made = []
+    labels = []
     for rows in by_query.values():
         by_model = [row for row in rows if row[2] is not None and row[3] is None]
         similarities, supports, reranks = ([row[place] for row in by_model or rows] for place in range(3))
-        made.append(runtime_label(similarities, supports, reranks if by_model else None, settings))
-    return tuple(made)
+        labels.append(runtime_label(similarities, supports, reranks if by_model else None, settings))
+    return tuple(labels)

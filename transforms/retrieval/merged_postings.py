@@ -37,24 +37,24 @@ def merged_postings(
     postings of a chunk that is GONE are left out. `chunks` and `codes` are the added postings in order of term and
     chunk, with the new numbers. Linear in all postings, most of it copies of memory.
     """
-    kept = _renumbered(before, chunk_of)
+    retained = _renumbered(before, chunk_of)
     edges = np.concatenate([[0], np.cumsum(terms.counts)])
     places = np.empty(len(chunks), dtype=np.int64)
     for term, (place, is_new) in enumerate(zip(terms.places.tolist(), terms.are_new.tolist(), strict=True)):
-        first = int(kept.starts[place])
+        first = int(retained.starts[place])
         own = slice(int(edges[term]), int(edges[term + 1]))
-        held = kept.chunks[first : first if is_new else int(kept.starts[place + 1])]
-        places[own] = first + np.searchsorted(held, chunks[own])
-    count = np.diff(kept.starts)
+        old_chunks = retained.chunks[first : first if is_new else int(retained.starts[place + 1])]
+        places[own] = first + np.searchsorted(old_chunks, chunks[own])
+    count = np.diff(retained.starts)
     old, new = ~terms.are_new, terms.are_new
     count[terms.places[old]] += terms.counts[old]
     is_empty = count == 0
     count = np.insert(count, terms.places[new], terms.counts[new])
     starts = np.concatenate([[0], np.cumsum(count[count > 0])]).astype(np.int64)
-    made = SortedPostings(
-        starts, np.insert(kept.chunks, places, chunks), np.insert(kept.codes, places, codes)
+    merged = SortedPostings(
+        starts, np.insert(retained.chunks, places, chunks), np.insert(retained.codes, places, codes)
     )
-    return made, is_empty
+    return merged, is_empty
 
 
 def _renumbered(before: SortedPostings, chunk_of: np.ndarray) -> SortedPostings:

@@ -34,13 +34,13 @@ STAGES = (
 `final` is what the search returns. A new stage adds its name, and evaluations measure its list with the others."""
 
 
-def in_order(made: Collection[str]) -> list[str]:
+def in_order(names: Collection[str]) -> list[str]:
     """The names of the lists that a search made, in its order.
 
     The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow.
     """
-    order = [name for name in STAGES if name in made]
-    if {"sources", "aggregated", "elbow"} <= set(made):
+    order = [name for name in STAGES if name in names]
+    if {"sources", "aggregated", "elbow"} <= set(names):
         order.remove("aggregated")
         order.insert(order.index("elbow"), "aggregated")
     return order
@@ -141,11 +141,11 @@ def through(
     """The progress behind further stages; `report` gets the list of each of them."""
     hits, dropped = progress.hits, list(progress.dropped)
     for stage in stages:
-        hits, gone = stage.apply(hits, settings)
+        hits, drops = stage.apply(hits, settings)
         if stage.name != "documents":
-            dropped.append(gone)
+            dropped.append(drops)
         if report is not None:
-            report(stage.name, hits, gone)
+            report(stage.name, hits, drops)
     return Progress(hits, tuple(dropped))
 
 
@@ -155,20 +155,20 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
     `dropped` is what each stage dropped, in their order. What went into a hit that later went into another is
     of that one. That a document has more such chunks is no news and left out.
     """
-    held = pl.DataFrame(schema=DROPPED)
-    for gone in dropped:
-        moved = gone.drop_nulls("into")
-        if moved.is_empty():
+    chains = pl.DataFrame(schema=DROPPED)
+    for drops in dropped:
+        merged = drops.drop_nulls("into")
+        if merged.is_empty():
             continue
-        onward = moved.select("query", into="chunk_no", _further="into")
-        held = held.join(onward, on=["query", "into"], how="left", maintain_order="left").with_columns(
+        onward = merged.select("query", into="chunk_no", _further="into")
+        chains = chains.join(onward, on=["query", "into"], how="left", maintain_order="left").with_columns(
             into=pl.coalesce("_further", "into")
         )
-        held = pl.concat([held.drop("_further"), moved])
-    if held.is_empty():
-        return held
-    shown = hits.select("query", into="chunk_no")
-    return held.join(shown, on=["query", "into"], how="semi").sort("query", "into", "chunk_no")
+        chains = pl.concat([chains.drop("_further"), merged])
+    if chains.is_empty():
+        return chains
+    hit_chunks = hits.select("query", into="chunk_no")
+    return chains.join(hit_chunks, on=["query", "into"], how="semi").sort("query", "into", "chunk_no")
 
 
 def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:

@@ -59,12 +59,12 @@ def posting_run(
     place = pc.fill_null(pc.index_in(chunk.dictionary, value_set=chunk_ids), -1).to_numpy()
     is_restated = pc.is_in(chunk.dictionary, value_set=restated).to_numpy(zero_copy_only=False)
     is_stated = pc.is_in(field.dictionary, value_set=_STATED).to_numpy(zero_copy_only=False)
-    kept = (place[of_row] >= 0) & ~(is_restated[of_row] & is_stated[fields])
-    of_row = place[of_row[kept]]
-    fields = pc.index_in(field.dictionary, value_set=_FIELDS).to_numpy()[fields[kept]]
-    tf = np.minimum(rows.column("tf").to_numpy()[kept], _MOST)
+    is_retained = (place[of_row] >= 0) & ~(is_restated[of_row] & is_stated[fields])
+    of_row = place[of_row[is_retained]]
+    fields = pc.index_in(field.dictionary, value_set=_FIELDS).to_numpy()[fields[is_retained]]
+    tf = np.minimum(rows.column("tf").to_numpy()[is_retained], _MOST)
     _add_lengths(lengths, numbers, fields, of_row, tf)
-    codes, terms = _ranked(term.indices.to_numpy()[kept], pl.Series(term.dictionary, dtype=pl.String))
+    codes, terms = _ranked(term.indices.to_numpy()[is_retained], pl.Series(term.dictionary, dtype=pl.String))
     chunks = numbers[of_row].astype(np.int32)
     order = np.argsort(codes.astype(np.int64) << _HALF | chunks)
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(terms)))])
@@ -75,19 +75,19 @@ def posting_run(
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    whole = column.unify_dictionaries().combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # of no rows
+    unified = column.unify_dictionaries().combine_chunks()
+    if isinstance(unified, pa.ChunkedArray):  # of no rows
         return pa.array([], column.type)
-    return whole
+    return unified
 
 
 def _ranked(codes: np.ndarray, dictionary: pl.Series) -> tuple[np.ndarray, pl.Series]:
     """The place of each code's term among those that occur, and these in ascending order."""
     used = np.flatnonzero(np.bincount(codes, minlength=len(dictionary)))
-    named = pl.DataFrame({"code": used, "term": dictionary.gather(used)}).sort("term")
+    ranks = pl.DataFrame({"code": used, "term": dictionary.gather(used)}).sort("term")
     rank = np.zeros(len(dictionary), dtype=np.int32)
-    rank[named.get_column("code").to_numpy()] = np.arange(len(used), dtype=np.int32)
-    return rank[codes], named.get_column("term")
+    rank[ranks.get_column("code").to_numpy()] = np.arange(len(used), dtype=np.int32)
+    return rank[codes], ranks.get_column("term")
 
 
 def _add_lengths(
@@ -112,10 +112,10 @@ def ranges(
     term_count: int, numbers: Sequence[np.ndarray], starts: Sequence[np.ndarray], rows: int = _ROWS_AT_ONCE
 ) -> Iterator[Range]:
     """All terms in ranges of about `rows` rows; a term is never cut."""
-    held = np.zeros(term_count, dtype=np.int64)
+    counts = np.zeros(term_count, dtype=np.int64)
     for own, begin in zip(numbers, starts, strict=True):
-        held[own] += np.diff(begin)
-    block = (np.cumsum(held) - held) // rows
+        counts[own] += np.diff(begin)
+    block = (np.cumsum(counts) - counts) // rows
     edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), term_count] if term_count else []
     for first, end in zip(edges[:-1], edges[1:], strict=True):
         places = (np.searchsorted(own, (first, end)).tolist() for own in numbers)

@@ -42,7 +42,7 @@ MAX_CONDITION_WORDS = 512
 MAX_DEPTH = 32  # groups and negations inside of each other; each level calls the one below it
 
 _FIELD = re.compile(rf"({'|'.join(FIELDS)}):(?![\s:)\\]|//|\Z)")
-# A short option of a command, a number and --option are no negation; -O2, -Wl,x and -n=1 neither.
+# A short option of a command, a number and --option are not negations; -O2, -Wl,x and -n=1 neither.
 _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 # AND, OR and NOT are words of SQL, and of whoever writes in capitals.
 _SQL = re.compile(
@@ -67,7 +67,7 @@ group: LPAR sequence _RPAR
 class Leaf:
     """One thing that is looked for: `value` in `field`; `exact` if it stands between quotes.
 
-    `query` and `position` (character) say where it was asked for.
+    `query` and `position` (character) say where it stands.
     """
 
     field: str
@@ -116,13 +116,13 @@ Condition = Leaf | Negation | Both | Either
 
 @dataclass(frozen=True)
 class Query:
-    """A query as it is understood: `text` ranks, every one of `conditions` must be met.
+    """A query as it is understood: `text` of the `original` ranks, every one of `conditions` must be met.
 
     `identifier` is the query if it could be the id of a mail, document or chunk, without angle
     brackets.
     """
 
-    given: str
+    original: str
     text: str
     conditions: tuple[Condition, ...] = ()
     identifier: str | None = None
@@ -148,27 +148,27 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def parsed_query(given: str) -> Query:
-    """What `given` asks for; QueryError if it is too long or holds syntax that cannot be understood.
+def parsed_query(text: str) -> Query:
+    """What `text` asks for; QueryError if it is too long or holds syntax that cannot be understood.
 
     A text of several lines is pasted, and so taken as it stands.
     """
-    given = bounded(given)
-    stripped = given.strip()
+    text = bounded(text)
+    stripped = text.strip()
     if "\n" in stripped:
-        return plain_query(given)
-    tokens = list(_tokens(given))
+        return plain_query(text)
+    tokens = list(_tokens(text))
     types = [t.type for t in tokens]
     if types != ["PHRASE"] and (len(types) < 2 or set(types) <= {"WORD", "LPAR", "_RPAR"}):
         bare = stripped.removeprefix("<").removesuffix(">")
-        return replace(plain_query(given), identifier=bare or None)
+        return replace(plain_query(text), identifier=bare or None)
     try:
         tree: Tree[Any] = _parser().parse(tokens)
     except UnexpectedToken as fault:
-        raise _explained(given, tokens, fault.token) from None
-    reader = _Reader(given)
+        raise _explained(text, tokens, fault.token) from None
+    reader = _Reader(text)
     conditions = tuple(reader.conditions(tree))
-    return Query(given, " ".join(reader.ranking), conditions)
+    return Query(text, " ".join(reader.ranking), conditions)
 
 
 def leaves_of(condition: Condition) -> Iterator[Leaf]:
@@ -196,10 +196,10 @@ def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
 
 def _whole(value: str) -> tuple[datetime, datetime] | None:
     """The year, month or day of a date as a half-open span."""
-    found = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?|(\d\d)(\d\d))?", value, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?|(\d\d)(\d\d))?", value, re.ASCII)
+    if match is None:
         return None
-    year, month, day = int(found[1]), found[2] or found[4], found[3] or found[5]
+    year, month, day = int(match[1]), match[2] or match[4], match[3] or match[5]
     try:
         start = datetime(year, int(month or 1), int(day or 1), tzinfo=UTC)
         if day:
@@ -217,10 +217,10 @@ def _tokens(query: str) -> Iterator[Token]:
     Quotes, parentheses, `-` and fields count at the start of a word alone, so that f(x), 5" and
     std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
     """
-    said = re.sub(r'"[^"]*"', "", query)
-    is_upper = said == said.upper() and len(said.split()) > 4
-    shouted = _SQL.search(said) is not None or (
-        is_upper and re.search(r"\w", _JOINING.sub("", said)) is not None
+    unquoted = re.sub(r'"[^"]*"', "", query)
+    is_upper = unquoted == unquoted.upper() and len(unquoted.split()) > 4
+    shouted = _SQL.search(unquoted) is not None or (
+        is_upper and re.search(r"\w", _JOINING.sub("", unquoted)) is not None
     )
     opened: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
     at = 0
@@ -249,12 +249,12 @@ def _tokens(query: str) -> Iterator[Token]:
         elif begins and (_NEGATED.match(query, at) or (query[at] == "-" and _FIELD.match(query, at + 1))):
             yield Token("NOT", "-", start_pos=at)
             at += 1
-        elif begins and (found := _FIELD.match(query, at)):
-            yield Token("FIELD", found[1], start_pos=at)
-            at = found.end()
-        elif begins and not shouted and (found := _operator(query, at)):
-            yield Token({"AND": "_AND", "OR": "_OR"}.get(found[1], "NOT"), found[1], start_pos=at)
-            at = found.end()
+        elif begins and (match := _FIELD.match(query, at)):
+            yield Token("FIELD", match[1], start_pos=at)
+            at = match.end()
+        elif begins and not shouted and (match := _operator(query, at)):
+            yield Token({"AND": "_AND", "OR": "_OR"}.get(match[1], "NOT"), match[1], start_pos=at)
+            at = match.end()
         else:
             end = _word_end(query, at, opened)
             yield Token("WORD", query[at:end], start_pos=at)
@@ -263,9 +263,9 @@ def _tokens(query: str) -> Iterator[Token]:
 
 def _operator(query: str, at: int) -> re.Match[str] | None:
     """AND, OR or NOT at this place; NOT NULL and the like are words."""
-    found = _OPERATOR.match(query, at)
-    is_word = found is not None and found[1] == "NOT" and _CAPITALS.match(query, found.end())
-    return None if is_word else found
+    match = _OPERATOR.match(query, at)
+    is_word = match is not None and match[1] == "NOT" and _CAPITALS.match(query, match.end())
+    return None if is_word else match
 
 
 def _word_end(query: str, at: int, opened: list[int | None]) -> int:
@@ -359,7 +359,7 @@ def _bare(word: str) -> str:
     return re.sub(r"^[^\w]+|[^\w+#]+$", "", word)
 
 
-class _Given(Lexer):
+class _TokenFeed(Lexer):
     """Hands tokens that are made already to the parser."""
 
     __future_interface__ = 2  # gets the state, not the text alone
@@ -374,7 +374,7 @@ class _Given(Lexer):
 
 @functools.cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", lexer=_Given)
+    return Lark(_GRAMMAR, parser="lalr", lexer=_TokenFeed)
 
 
 def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySyntaxError:

@@ -51,9 +51,9 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 @dataclass(frozen=True)
 class Standalone:
-    """A query as it was given and as it is used, and who made the one of the other; None if they are the same."""
+    """A query as it came and as it is used, and who made the one of the other; None if they are the same."""
 
-    given: str
+    original: str
     used: str
     by: str | None = None
 
@@ -100,10 +100,10 @@ def prompt(query: str, turns: Sequence[str]) -> dict[str, Any]:
 
 def _new(names: Sequence[str], query: str) -> list[str]:
     """Distinct names that the query does not hold, in their order."""
-    held = query.lower()
-    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in held}.values())[::-1]
+    lowered = query.lower()
+    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in lowered}.values())[::-1]
 
 
-def _with(given: str, query: str, added: Sequence[str], by: str) -> Standalone:
+def _with(original: str, query: str, added: Sequence[str], by: str) -> Standalone:
     used = " ".join([query, *added])
-    return Standalone(given, used, by if used != given else None)
+    return Standalone(original, used, by if used != original else None)

@@ -1,4 +1,4 @@
-"""A second look at the best hits: features that need no model, what a model is asked, and the new order.
+"""A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
 What is here is pure; models that give scores are in dagster_project/resources/models/rerankers.py.
 """
@@ -31,7 +31,7 @@ RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank_before": pl.Int32,
     "rerank_parts": pl.List(PART),
 }
-"""Columns that reranking adds to ranked hits. All are null where nothing was reranked; behind the hits that
+"""Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits that
 were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
 
 CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -63,7 +63,7 @@ class Scores(BaseModel):
 
 
 def scores_shape(count: int) -> type[Scores]:
-    """The shape of an answer on `count` passages: any other number of scores is no answer."""
+    """The shape of an answer on `count` passages: any other number of scores is not an answer."""
     exactly = Annotated[list[float], Field(min_length=count, max_length=count)]
     return create_model("Scores", __base__=Scores, scores=(exactly, ...))
 
@@ -103,7 +103,7 @@ def features(
     days = (when.max().over("query") - when).dt.total_seconds() / 86_400
     others = pl.len().over("query", "thread") - 1
     kinds = pl.col("chunk_kind").replace_strict(_KINDS, default=0.0, return_dtype=pl.Float64)
-    asked = pl.col("query").replace_strict(dict(enumerate(fresh)), default=False, return_dtype=pl.Boolean)
+    is_recent = pl.col("query").replace_strict(dict(enumerate(fresh)), default=False, return_dtype=pl.Boolean)
     excused = pl.col("query").replace_strict(
         dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
     )
@@ -117,7 +117,7 @@ def features(
         phrase=weights["phrase"] * pl.col("phrase").fill_null(0.0),
         thread=weights["thread"] * (1 - 1 / (1 + others)),
         recency=weights["recency"]
-        * pl.when(asked).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
+        * pl.when(is_recent).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
         kind=kinds,
         log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
     )
@@ -125,48 +125,48 @@ def features(
 
 def _shares(candidates: pl.DataFrame, queries: Sequence[str]) -> pl.DataFrame:
     """Columns query, rank, exact, in_title and phrase: the shares of a query's words and pairs of words."""
-    asked = _words(
+    query_words = _words(
         pl.DataFrame(
             {"query": pl.int_range(len(queries), dtype=pl.Int32, eager=True), "text": queries},
             schema_overrides={"text": pl.String},
         ),
         ["query"],
     )
-    words = asked.select("query", "word").unique()
-    pairs = asked.drop_nulls("before").select("query", "before", "word").unique()
+    words = query_words.select("query", "word").unique()
+    pairs = query_words.drop_nulls("before").select("query", "before", "word").unique()
     hit = ["query", "rank"]
     body = _words(candidates.select(*hit, text=pl.concat_str("title", pl.lit(" \n"), "text")), hit)
     title = _words(candidates.select(*hit, text="title"), hit)
     shares = candidates.select(hit)
-    for name, found, wanted, keys in (
+    for name, present, sought, keys in (
         ("exact", body, words, ["query", "word"]),
         ("in_title", title, words, ["query", "word"]),
         ("phrase", body, pairs, ["query", "before", "word"]),
     ):
-        total = wanted.group_by("query").agg(total=pl.len())
-        met = found.join(wanted, on=keys).unique([*keys, "rank"]).group_by(hit).agg(met=pl.len())
-        share = met.join(total, on="query").select(*hit, (pl.col("met") / pl.col("total")).alias(name))
+        total = sought.group_by("query").agg(total=pl.len())
+        shared = present.join(sought, on=keys).unique([*keys, "rank"]).group_by(hit).agg(met=pl.len())
+        share = shared.join(total, on="query").select(*hit, (pl.col("met") / pl.col("total")).alias(name))
         shares = shares.join(share, on=hit, how="left")
     return shares
 
 
 def _words(texts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Columns `keys`, word, and the word before it (null for the first of a text)."""
-    found = texts.select(*keys, word=pl.col("text").str.to_lowercase().str.extract_all(_WORD))
-    words = found.explode("word").drop_nulls("word")
+    by_text = texts.select(*keys, word=pl.col("text").str.to_lowercase().str.extract_all(_WORD))
+    words = by_text.explode("word").drop_nulls("word")
     return words.with_columns(before=pl.col("word").shift().over(keys))
 
 
 def feature_scores(parts: pl.DataFrame, label: str) -> pl.DataFrame:
     """Columns query, rank and the first and last two of RERANKED, of what `features` returns."""
     names = [name for name in parts.columns if name not in ("query", "rank")]
-    made = [pl.struct(part=pl.lit(name), value=pl.col(name).round(6)) for name in names]
+    structs = [pl.struct(part=pl.lit(name), value=pl.col(name).round(6)) for name in names]
     return parts.select(
         "query",
         "rank",
         reranker=pl.lit(label),
         rerank_score=pl.sum_horizontal(names),
-        rerank_parts=pl.concat_list(made).cast(pl.List(PART)),
+        rerank_parts=pl.concat_list(structs).cast(pl.List(PART)),
     )
 
 
@@ -193,12 +193,12 @@ def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
     """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made smaller in
     one proportion (below 0: by one amount) where they would stand above the lowest of those.
     """
-    again = pl.col("rerank_score")
-    low = again.filter(again.is_finite()).min().over("query")
-    rest = pl.when(again.is_null()).then("score").max().over("query")
+    rerank_score = pl.col("rerank_score")
+    low = rerank_score.filter(rerank_score.is_finite()).min().over("query")
+    rest = pl.when(rerank_score.is_null()).then("score").max().over("query")
     shrunk = pl.when(low > 0).then(pl.col("score") * low / rest).otherwise(pl.col("score") + low - rest)
-    behind = pl.when(rest > low).then(shrunk).otherwise("score")
-    return hits.with_columns(score=pl.coalesce(again, behind))
+    score_behind = pl.when(rest > low).then(shrunk).otherwise("score")
+    return hits.with_columns(score=pl.coalesce(rerank_score, score_behind))
 
 
 def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
@@ -211,7 +211,7 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     by_score = joined.with_columns(rank_before="rank").sort(
         "query", first, "rank_before", descending=[False, True, False]
     )
-    again = by_score.with_columns(
+    reranked = by_score.with_columns(
         rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query"),
     ).filter(pl.col("rank") <= limit)
-    return again.select(*ranked.columns, *RERANKED)
+    return reranked.select(*ranked.columns, *RERANKED)

@@ -4,50 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transforms.schemas.chunks import (
-    CHUNK_CONTEXT,
-    CHUNKS,
-    EMBEDDING_REFUSALS,
-    EXCLUSIONS,
-    SLOW_QUEUE,
-    TERMS,
-    embeddings_table,
+from transforms.schemas import (
+    chunks,
+    conversations,
+    documents,
+    evaluation,
+    graph,
+    mail,
+    operations,
+    relations,
+    search,
 )
-from transforms.schemas.conversations import (
-    CONVERSATION_CANDIDATES,
-    CONVERSATION_CONTEXT,
-    CONVERSATION_DOCUMENTS,
-    CONVERSATION_MESSAGES,
-    CONVERSATION_QUERY_CHUNKS,
-    CONVERSATION_WINDOWS,
-)
-from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENT_REFERENCES, DOCUMENTS
-from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
-from transforms.schemas.graph import (
-    CHUNK_CLASSES,
-    CHUNK_KEYWORDS,
-    CHUNK_SIMILARITIES,
-    DOCUMENT_GRAPH,
-    KEYWORDS,
-    PROMPT_HASHES,
-    STRIPE_ORDERS,
-)
-from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGE_REFERENCES, MESSAGES
-from transforms.schemas.operations import CORPUS_MEASURES, QUARANTINE, READINESS
-from transforms.schemas.relations import (
-    COMPARED_REPLIES,
-    INFERRED_QUOTES,
-    LINKS,
-    MEMBERSHIPS,
-    PATCH_SERIES,
-    THREAD_TREE,
-    THREADS,
-)
-from transforms.schemas.search import SEARCH_RESULTS
 from transforms.schemas.table import Table
 
 ANY_DIMENSIONS = 1
-"""Of the vectors in a registry that is asked for names alone."""
+"""Of the vectors in a registry that is used for names alone."""
 
 
 @dataclass(frozen=True)
@@ -70,45 +41,48 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
     return {
         **_partitioned(
             "mail",
-            messages=(MESSAGES, "messages"),
-            attachments=(ATTACHMENTS, "attachments"),
-            quarantine=(QUARANTINE, "quarantine"),
-            message_blocks=(MESSAGE_BLOCKS, "blocks"),
-            message_chunks=(CHUNKS, "chunks"),
-            message_exclusions=(EXCLUSIONS, "exclusions"),
-            slow_queue=(SLOW_QUEUE, None),
-            message_terms=(TERMS, None),
-            message_references=(MESSAGE_REFERENCES, None),
+            messages=(mail.MESSAGES, "messages"),
+            attachments=(mail.ATTACHMENTS, "attachments"),
+            quarantine=(operations.QUARANTINE, "quarantine"),
+            message_blocks=(mail.MESSAGE_BLOCKS, "blocks"),
+            message_chunks=(chunks.CHUNKS, "chunks"),
+            message_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            slow_queue=(chunks.SLOW_QUEUE, None),
+            message_terms=(chunks.TERMS, None),
+            message_references=(mail.MESSAGE_REFERENCES, None),
         ),
         **_partitioned(
-            "slow", slow_chunks=(CHUNKS, None), slow_exclusions=(EXCLUSIONS, None), slow_terms=(TERMS, None)
+            "slow",
+            slow_chunks=(chunks.CHUNKS, None),
+            slow_exclusions=(chunks.EXCLUSIONS, None),
+            slow_terms=(chunks.TERMS, None),
         ),
         **_partitioned(
             "documents",
-            documents=(DOCUMENTS, "documents"),
-            document_quarantine=(QUARANTINE, "quarantine"),
-            document_nodes=(DOCUMENT_NODES, "nodes"),
-            document_references=(DOCUMENT_REFERENCES, None),
-            document_chunks=(CHUNKS, "chunks"),
-            document_exclusions=(EXCLUSIONS, "exclusions"),
-            document_terms=(TERMS, None),
+            documents=(documents.DOCUMENTS, "documents"),
+            document_quarantine=(operations.QUARANTINE, "quarantine"),
+            document_nodes=(documents.DOCUMENT_NODES, "nodes"),
+            document_references=(documents.DOCUMENT_REFERENCES, None),
+            document_chunks=(chunks.CHUNKS, "chunks"),
+            document_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            document_terms=(chunks.TERMS, None),
         ),
         **_partitioned(
             "conversations",
-            conversations=(CONVERSATION_MESSAGES, "conversations"),
-            conversation_quarantine=(QUARANTINE, "quarantine"),
-            conversation_markdown=(CONVERSATION_WINDOWS, "conversation_windows"),
-            conversation_query_chunks=(CONVERSATION_QUERY_CHUNKS, None),
-            conversation_chunks=(CHUNKS, "chunks"),
-            conversation_exclusions=(EXCLUSIONS, "exclusions"),
-            conversation_terms=(TERMS, None),
+            conversations=(conversations.CONVERSATION_MESSAGES, "conversations"),
+            conversation_quarantine=(operations.QUARANTINE, "quarantine"),
+            conversation_markdown=(conversations.CONVERSATION_WINDOWS, "conversation_windows"),
+            conversation_query_chunks=(conversations.CONVERSATION_QUERY_CHUNKS, None),
+            conversation_chunks=(chunks.CHUNKS, "chunks"),
+            conversation_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            conversation_terms=(chunks.TERMS, None),
         ),
         **_partitioned(
             "graph",
-            chunk_classes=(CHUNK_CLASSES, "chunk_classes"),
-            chunk_similarities=(CHUNK_SIMILARITIES, "chunk_similarities"),
-            stripe_orders=(STRIPE_ORDERS, "stripe_orders"),
-            chunk_keywords=(CHUNK_KEYWORDS, "chunk_keywords"),
+            chunk_classes=(graph.CHUNK_CLASSES, "chunk_classes"),
+            chunk_similarities=(graph.CHUNK_SIMILARITIES, "chunk_similarities"),
+            stripe_orders=(graph.STRIPE_ORDERS, "stripe_orders"),
+            chunk_keywords=(graph.CHUNK_KEYWORDS, "chunk_keywords"),
         ),
         **_lake_wide(dimensions),
     }
@@ -124,32 +98,32 @@ def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[st
 def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
     """The tables over the whole lake."""
     inputs: dict[str, tuple[Table, str | None]] = {
-        "memberships": (MEMBERSHIPS, "memberships"),
-        "threads": (THREADS, "threads"),
-        "thread_tree": (THREAD_TREE, "thread_tree"),
-        "patch_series": (PATCH_SERIES, "patch_series"),
-        "inferred_quotes": (INFERRED_QUOTES, "inferred_quotes"),
-        "message_links": (LINKS, "links"),
-        "document_links": (LINKS, "links"),
-        "chunk_context": (CHUNK_CONTEXT, "chunk_context"),
-        "context_terms": (TERMS, None),
-        "corpus_measures": (CORPUS_MEASURES, "corpus_measures"),
-        "embeddings": (embeddings_table(dimensions), None),
-        "embedding_refusals": (EMBEDDING_REFUSALS, None),
-        "keywords": (KEYWORDS, "keywords"),
-        "prompt_hashes": (PROMPT_HASHES, "prompt_hashes"),
+        "memberships": (relations.MEMBERSHIPS, "memberships"),
+        "threads": (relations.THREADS, "threads"),
+        "thread_tree": (relations.THREAD_TREE, "thread_tree"),
+        "patch_series": (relations.PATCH_SERIES, "patch_series"),
+        "inferred_quotes": (relations.INFERRED_QUOTES, "inferred_quotes"),
+        "message_links": (relations.LINKS, "links"),
+        "document_links": (relations.LINKS, "links"),
+        "chunk_context": (chunks.CHUNK_CONTEXT, "chunk_context"),
+        "context_terms": (chunks.TERMS, None),
+        "corpus_measures": (operations.CORPUS_MEASURES, "corpus_measures"),
+        "embeddings": (chunks.embeddings_table(dimensions), None),
+        "embedding_refusals": (chunks.EMBEDDING_REFUSALS, None),
+        "keywords": (graph.KEYWORDS, "keywords"),
+        "prompt_hashes": (graph.PROMPT_HASHES, "prompt_hashes"),
     }
     other_tables: dict[str, tuple[Table, str | None]] = {
-        "compared_replies": (COMPARED_REPLIES, None),
-        "readiness": (READINESS, "readiness"),
-        "document_graph": (DOCUMENT_GRAPH, None),
-        "conversation_candidates": (CONVERSATION_CANDIDATES, None),
-        "conversation_documents": (CONVERSATION_DOCUMENTS, None),
-        "conversation_context": (CONVERSATION_CONTEXT, None),
-        "evaluation_queries": (EVALUATION_QUERIES, None),
-        "evaluation_relevance": (EVALUATION_RELEVANCE, None),
-        "evaluation_runs": (EVALUATION_RUNS, None),
-        "search_results": (SEARCH_RESULTS, None),
+        "compared_replies": (relations.COMPARED_REPLIES, None),
+        "readiness": (operations.READINESS, "readiness"),
+        "document_graph": (graph.DOCUMENT_GRAPH, None),
+        "conversation_candidates": (conversations.CONVERSATION_CANDIDATES, None),
+        "conversation_documents": (conversations.CONVERSATION_DOCUMENTS, None),
+        "conversation_context": (conversations.CONVERSATION_CONTEXT, None),
+        "evaluation_queries": (evaluation.EVALUATION_QUERIES, None),
+        "evaluation_relevance": (evaluation.EVALUATION_RELEVANCE, None),
+        "evaluation_runs": (evaluation.EVALUATION_RUNS, None),
+        "search_results": (search.SEARCH_RESULTS, None),
     }
     return {
         name: LakeTable(schema, None, published, is_input=name in inputs)

@@ -65,7 +65,7 @@ class Table:
         """`data` with exactly the declared columns, matched by name and cast to type.
 
         Raises SchemaError naming the table and the column when a column is missing,
-        undeclared, of a type that cannot be cast without loss, or null where it must not be.
+        undeclared, of a type that cannot be cast without loss, or null if it must not be.
         """
         missing = [n for n in self.names if n not in data.column_names]
         odd = [n for n in data.column_names if n not in set(self.names)]

@@ -33,7 +33,7 @@ class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
     The profile `seed` has the sizes of the SecondBrain design ; `recommended` those that
-    found most in `benchmarks/passages.py`. A size that is given holds in both.
+    found most in `benchmarks/passages.py`. A size that is set holds in both.
     """
 
     profile: Literal["recommended", "seed"] = Field(
@@ -83,7 +83,7 @@ class GraphSettings(StageSettings):
     base_url: str | None = Field(None, description="where the graph is served; none: relative addresses")
     origins: tuple[str, ...] = Field(
         (),
-        exclude=True,  # No table or file depends on it, so it is no part of the digest.
+        exclude=True,  # No table or file depends on it, so it is not part of the digest.
         description="origins whose pages may read from `weft serve-graph`, as `https://notes.example.org`; `*`: every "
         "page that a browser of this machine shows",
     )

@@ -27,7 +27,7 @@ _ALIASES: dict[str, str | None] = {
     "binary": None, "none": None, "default": None, "default_charset": None, "charset": None, "y": None,
     "n": None, "iso": None, "text": None, "plain": None, "x-unknown-8bit": None, "_chartxt_": None,
 }  # fmt: skip
-# Codecs Python calls text encodings that are no charset of a mail: they describe program text or domain names.
+# Codecs Python calls text encodings that are not charsets of mail: they describe program text or domain names.
 _REFUSED = {
     "idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "undefined",
     "raw_unicode_escape", "charmap", "mbcs", "oem",

@@ -9,13 +9,13 @@ import polars as pl
 
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
 _MARK = "\x1f"
-"""Stands before each character that is no letter, mark or digit, where a text is made ready for long patterns."""
+"""Stands before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
 _AT_ONCE = 16
 """Words of a pattern on the text as it is: each class of characters between two of them takes some 40 KB."""
 
 
 def holding(texts: pl.Series, phrase: str) -> pl.Series:
-    """Which texts hold a phrase as whole words; a blank of it stands for whatever is no letter or digit.
+    """Which texts hold a phrase as whole words; a blank of it stands for whatever is not a letter or digit.
 
     A word with signs must stand as it is written. Takes time in proportion to the texts and to the phrase.
 
@@ -37,16 +37,16 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
 def _pattern(words: list[str], *, is_cut: bool) -> str:
     """The pattern of a phrase, or of its beginning, in a text as it is."""
     before = rf"(?:^|{_BREAK})" if words[0][0].isalnum() else ""
-    behind = rf"(?:{_BREAK}|$)" if words[-1][-1].isalnum() or is_cut else ""
-    return f"(?is){before}{f'{_BREAK}+'.join(map(re.escape, words))}{behind}"
+    end = rf"(?:{_BREAK}|$)" if words[-1][-1].isalnum() or is_cut else ""
+    return f"(?is){before}{f'{_BREAK}+'.join(map(re.escape, words))}{end}"
 
 
 def _marked_pattern(words: list[str]) -> str:
     """The pattern of a phrase in a text where _MARK stands before each break, which makes breaks cheap to find."""
     before = rf"(?:^|{_MARK}.)" if words[0][0].isalnum() else ""
-    behind = rf"(?:{_MARK}|$)" if words[-1][-1].isalnum() else ""
+    end = rf"(?:{_MARK}|$)" if words[-1][-1].isalnum() else ""
     marked = ["".join(_mark(letter) + re.escape(letter) for letter in word) for word in words]
-    return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{behind}"
+    return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{end}"
 
 
 def _mark(letter: str) -> str:

@@ -187,11 +187,11 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
     own = texts.view()
     joined = own.left_join(table, own.text_hash == table.altered_hash)
-    sent = joined.select(
+    approved = joined.select(
         text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
         text=ibis.coalesce(joined.sent, joined.text),
     )
-    return Sent(sent, renamed, finds, withheld)
+    return Sent(approved, renamed, finds, withheld)
 
 
 def _read(texts: ibis.Table) -> Iterator[tuple[list[str], list[str]]]:

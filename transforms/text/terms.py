@@ -222,8 +222,7 @@ def parts(text: str, settings: TermSettings) -> list[str]:
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term stands in each field of each chunk."""
-    frame = pl.from_arrow(chunks.select(list(CHUNK_COLUMNS)))
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(chunks.select(list(CHUNK_COLUMNS)))
     lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.join("\n"))
     fields = {name: frame.select("chunk_id", column) for name, column in FIELDS.items()}
@@ -244,7 +243,7 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
         for word, cut in identifier_parts(distinct).items()
         for lower in [word.lower()]
     }
-    counted = Counter[tuple[int, str, str]]()
+    counts = Counter[tuple[int, str, str]]()
     for (chunk, field, _), text_words, names in zip(texts, lists, compounds, strict=True):
         parts = [part for word in text_words for part in parts_of.get(word, ())]
         text_terms = [
@@ -252,9 +251,9 @@ def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings
             *stems(parts, settings),
             *_compound_terms(names, settings),
         ]
-        counted.update((chunk, field, term) for term in text_terms)
+        counts.update((chunk, field, term) for term in text_terms)
     schema = {"chunk_no": pl.Int64, "field": pl.String, "term": pl.String, "tf": pl.Int32}
-    return pl.DataFrame([(*key, tf) for key, tf in counted.items()], schema, orient="row")
+    return pl.DataFrame([(*key, tf) for key, tf in counts.items()], schema, orient="row")
 
 
 def context_terms(
@@ -262,7 +261,7 @@ def context_terms(
 ) -> pa.Table:
     """The `terms` table of what a join over the lake adds to chunks.
 
-    The column `context` of `chunk_context` (and with it `sentence`, if wanted) is the field `context`;
+    The column `context` of `chunk_context` (and with it `sentence`, if switched on) is the field `context`;
     `text_lex` and `quote_lex` of `restated` are the fields `text` and `quote`, in place of what the chunk itself has there.
     """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
@@ -291,9 +290,9 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
 
 def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
     """The `terms` table of texts with chunk_id and field."""
-    counted = counted_terms(texts.get_column("text"), settings)
-    of = [texts.get_column(name).gather(counted.get_column("row")) for name in ("chunk_id", "field")]
-    return TERMS.conform(counted.with_columns(of).select(TERMS.names).to_arrow())
+    counts = counted_terms(texts.get_column("text"), settings)
+    of = [texts.get_column(name).gather(counts.get_column("row")) for name in ("chunk_id", "field")]
+    return TERMS.conform(counts.with_columns(of).select(TERMS.names).to_arrow())
 
 
 def query_terms(
@@ -330,8 +329,8 @@ def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
     if others := [row for row, text in enumerate(texts) if row not in simple]:
         column = pl.Series([texts[row] for row in others], dtype=pl.String)
         for lists, pattern in ((words, WORD), (compounds, COMPOUND)):
-            for row, found in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
-                lists[row] = found
+            for row, names in zip(others, column.str.extract_all(pattern).to_list(), strict=True):
+                lists[row] = names
     return words, compounds
 
 

@@ -17,7 +17,7 @@ from transforms.evaluation.quality import HEADLINE, MAIN
 _WIDE = "Recall@100"
 
 
-def print_report(report: Mapping[str, Any], written: Mapping[str, str]) -> None:
+def print_report(report: Mapping[str, Any], paths: Mapping[str, str]) -> None:
     """Scores of each profile with intervals, what the baseline is good and bad at, and where the files are."""
     console = terminal()
     console.print(_scores(report))
@@ -34,7 +34,7 @@ def print_report(report: Mapping[str, Any], written: Mapping[str, str]) -> None:
         console.print(f"{HEADLINE} of {report['order'][0]} by tag: {', '.join(tags)}", style="dim")
     for line in _left_out(report):
         console.print(line, style="dim")
-    for kind, place in written.items():
+    for kind, place in paths.items():
         console.print(f"{kind}: {place}", soft_wrap=True)
 
 
@@ -126,11 +126,11 @@ def _stages(report: Mapping[str, Any]) -> Table:
 
 
 def _tags(report: Mapping[str, Any]) -> list[str]:
-    shown = (report["order"][0], HEADLINE)
+    columns = (report["order"][0], HEADLINE)
     return [
         f"{row['tag']} {row['mean']:.2f} ({row['queries']})"
         for row in report["summary"]
-        if row["tag"] is not None and (row["profile"], row["measure"]) == shown
+        if row["tag"] is not None and (row["profile"], row["measure"]) == columns
     ]
 
 

@@ -68,5 +68,5 @@ def _ways(result: Explanation, rows: int) -> Table:
 def _drop_line(result: Explanation, row: dict[str, Any]) -> Text:
     _, place, title = result.name(row["chunk_no"])
     into = result.name(row["into"])[1]
-    stands = f" → {into}" if into else ""
-    return Text(f"{place}  ") + Text(title, style="cyan") + Text(f"  {row['reason']}{stands}", style="dim")
+    target = f" → {into}" if into else ""
+    return Text(f"{place}  ") + Text(title, style="cyan") + Text(f"  {row['reason']}{target}", style="dim")

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from dagster_project.cli.safe_console import terminal
 from dagster_project.resources.search.filters import Understood
+from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import Reading
-from dagster_project.resources.search.search_index import SearchResult
 
 if TYPE_CHECKING:
     from dagster_project.resources.search.disclosure import Prompted
@@ -88,14 +88,14 @@ def scores(hit: dict[str, Any]) -> str:
         return "listed"
     ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]
     thread = f" + thread {hit['thread_score']:.3f}" if hit["thread_score"] else ""
-    again = ""
+    rerank = ""
     if hit["reranker"]:
         parts = [f"{p['part']} {p['value']:.3f}" for p in hit["rerank_parts"] or () if p["value"]]
         sum_ = f" = {' + '.join(parts)}" if parts else ""
-        again = (
+        rerank = (
             f"; reranked {hit['rerank_score']:.3f}{sum_} (#{hit['rank_before']} before) by {hit['reranker']}"
         )
-    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{again}"
+    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{rerank}"
 
 
 def print_stripe(rows: list[dict[str, Any]]) -> None:

@@ -16,8 +16,8 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     """Names and values, one a line."""
     console = terminal()
     for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int | float) else str(value)
-        console.print(f"{name.replace('_', ' '):<16}{shown:>24}")
+        formatted = f"{value:,}" if isinstance(value, int | float) else str(value)
+        console.print(f"{name.replace('_', ' '):<16}{formatted:>24}")
 
 
 def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:

@@ -32,15 +32,15 @@ def update_arrays(
 ) -> None:
     """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
 
-    They are the same bytes as if they were made anew, but for the rows of hits, whose order nobody is promised.
+    They are the same bytes as after a full rebuild, but for the rows of hits, whose order nobody is promised.
     ValueError if they do not fit each other.
     """
     old_no, new_no, is_recounted = _numbers(connection)
-    held = np.load(before / "lengths.npy", mmap_mode="r").shape[1]
+    count_before = np.load(before / "lengths.npy", mmap_mode="r").shape[1]
     was_there = old_no >= 0
     source = np.full(len(new_no), -1, dtype=np.int32)
     source[new_no[was_there]] = old_no[was_there]
-    chunk_of = np.full(held, GONE, dtype=np.int32)
+    chunk_of = np.full(count_before, GONE, dtype=np.int32)
     stays = was_there & ~is_recounted
     chunk_of[old_no[stays]] = new_no[stays]
     with appearing(folder, facts) as aside:
@@ -70,8 +70,8 @@ def _update_postings(
     )
     came = connection.execute(_CAME).to_arrow_table()
     terms = [term.encode() for term in came.column("term").to_pylist()]
-    found = SortedTerms(data, ends)
-    places = [found.place(term) for term in terms]
+    new_terms = SortedTerms(data, ends)
+    places = [new_terms.place(term) for term in terms]
     added = AddedTerms(
         np.array([place for place, _ in places], dtype=np.int64),
         np.array([not is_there for _, is_there in places], dtype=bool),
@@ -80,19 +80,19 @@ def _update_postings(
     rows = connection.execute(_ADDED).to_arrow_table().combine_chunks()
     known = known_codes(np.load(before / "counts.npy"))
     new = [coded(frequencies(batch), known) for batch in rows.to_batches()]
-    made, is_empty = merged_postings(
+    postings, is_empty = merged_postings(
         SortedPostings(starts, chunks, codes),
         chunk_of,
         added,
         rows.column("chunk_no").to_numpy(),
         np.concatenate([np.zeros(0, codes.dtype), *new]),
     )
-    if (len(made.starts) - 1, len(made.chunks)) != (rows_of["terms"], rows_of["postings"]):
+    if (len(postings.starts) - 1, len(postings.chunks)) != (rows_of["terms"], rows_of["postings"]):
         raise ValueError(f"the arrays in {before} are not those of its file")
-    np.save(folder / "starts.npy", made.starts)
-    np.save(folder / "chunks.npy", made.chunks)
-    parts = range(0, len(made.codes), _POSTINGS_AT_ONCE)
-    write_codes(folder, lambda: (made.codes[start : start + _POSTINGS_AT_ONCE] for start in parts), known)
+    np.save(folder / "starts.npy", postings.starts)
+    np.save(folder / "chunks.npy", postings.chunks)
+    parts = range(0, len(postings.codes), _POSTINGS_AT_ONCE)
+    write_codes(folder, lambda: (postings.codes[start : start + _POSTINGS_AT_ONCE] for start in parts), known)
     _update_terms(
         folder,
         data,
@@ -118,9 +118,9 @@ def _update_terms(
     parts.append(data[ends[start] :].tobytes())
     sizes = np.diff(ends)
     sizes = np.insert(sizes, [place for place, _ in new], [len(term) for _, term in new])
-    gone = np.insert(is_empty, [place for place, _ in new], False)
+    removed = np.insert(is_empty, [place for place, _ in new], False)
     np.save(folder / "term_bytes.npy", np.frombuffer(b"".join(parts), dtype=np.uint8))
-    np.save(folder / "term_ends.npy", np.concatenate([[0], np.cumsum(sizes[~gone])]).astype(np.int64))
+    np.save(folder / "term_ends.npy", np.concatenate([[0], np.cumsum(sizes[~removed])]).astype(np.int64))
 
 
 def _update_vectors(
@@ -128,21 +128,21 @@ def _update_vectors(
 ) -> None:
     old, old_codes = (np.load(before / f"{name}.npy", mmap_mode="r") for name in ("vectors", "vector_codes"))
     count, dimensions = len(source), old.shape[1]
-    anew = connection.execute(_REEMBEDDED).fetchnumpy()["chunk_no"]
-    made = np.zeros((len(anew), dimensions), dtype=np.float32)
+    reembedded = connection.execute(_REEMBEDDED).fetchnumpy()["chunk_no"]
+    vectors = np.zeros((len(reembedded), dimensions), dtype=np.float32)
     table = connection.execute(_VECTORS_ANEW).to_arrow_table()
-    made[np.searchsorted(anew, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
-    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as written:
+    vectors[np.searchsorted(reembedded, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
+    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as array:
         for start in range(0, count, _VECTORS_AT_ONCE):
             part = source[start : start + _VECTORS_AT_ONCE]
             rows = old.take(part, axis=0, mode="clip") if len(old) else np.zeros((len(part), dimensions))
-            low, high = np.searchsorted(anew, (start, start + len(part)))
-            rows[anew[low:high] - start] = made[low:high]
-            written.add(rows)
+            low, high = np.searchsorted(reembedded, (start, start + len(part)))
+            rows[reembedded[low:high] - start] = vectors[low:high]
+            array.add(rows)
     codes = np.empty((len(old_codes), count), dtype=np.uint64)
     if len(old):
         old_codes.take(source, axis=1, out=codes, mode="clip")
-    codes[:, anew] = sign_codes(made)
+    codes[:, reembedded] = sign_codes(vectors)
     np.save(folder / "vector_codes.npy", codes)
     absent = connection.execute("SELECT chunk_no FROM embedding_refusals ORDER BY chunk_no").fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))

@@ -1,6 +1,6 @@
 """What search reads most of a published file, as arrays beside it that are mapped into memory.
 
-The file holds all of it; the arrays are made from it, can be deleted, and are then made again. They open
+The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
 without being read, share their memory between processes, and only the pages that a query touches are loaded.
 """
 
@@ -100,10 +100,10 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     damaged, or if they cannot be read.
     """
     folder = folder_of(index)
-    made = None
+    created = None
     try:
         if not fits(folder, facts):
-            made = _made(connection, folder, facts)
+            created = _new_arrays(connection, folder, facts)
     except (ValueError, KeyError) as error:
         raise IndexUnavailableError(
             f"the arrays of {index} cannot be made from it ({error}): `weft build` makes a new one"
@@ -114,7 +114,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
             "TMPDIR to a folder that can be written"
         ) from error
     try:
-        return made or _mapped(folder)
+        return created or _mapped(folder)
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise _explained(error, folder) from error
 
@@ -155,7 +155,9 @@ def _damage(folder: Path, error: Exception) -> str | None:
     return None
 
 
-def _made(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]) -> SearchArrays | None:
+def _new_arrays(
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]
+) -> SearchArrays | None:
     """Make the arrays; those of a temporary folder, where `folder` cannot be written to, else None."""
     try:
         write_arrays(connection, folder, facts)
@@ -167,21 +169,21 @@ def _made(connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, 
 
 
 def write_arrays(
-    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], begun: Path | None = None
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], started: Path | None = None
 ) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
-    `begun` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
+    `started` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
     moved.
     """
     with appearing(folder, facts) as aside:
-        if begun:
-            for path in begun.iterdir():
+        if started:
+            for path in started.iterdir():
                 path.rename(aside / path.name)
         else:
-            with connection.cursor() as other, ThreadPoolExecutor(1) as beside:
+            with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
                 other.execute("SET TimeZone = 'UTC'")
-                rows = beside.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
+                rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
                 _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
                 rows.result()
         _write_terms(connection, aside)
@@ -189,7 +191,7 @@ def write_arrays(
 
 
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
-    """Write what has a row for each chunk and needs no inverted index: what is told of hits, and vectors."""
+    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder, chunks)
     _write_vectors(connection, folder, chunks, dimensions)
@@ -229,20 +231,20 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 
 
 def _mapped(folder: Path) -> SearchArrays:
-    held = {path.stem: _array(path) for path in folder.glob("*.npy")}
-    terms = SortedTerms(held["term_bytes"], held["term_ends"])
+    arrays = {path.stem: _array(path) for path in folder.glob("*.npy")}
+    terms = SortedTerms(arrays["term_bytes"], arrays["term_ends"])
     postings = bm25.Postings(
-        terms, held["starts"], held["chunks"], held["codes"], held["counts"], held["lengths"]
+        terms, arrays["starts"], arrays["chunks"], arrays["codes"], arrays["counts"], arrays["lengths"]
     )
-    members = held["members"], held["member_starts"]
-    places = fusion.Places(held["document"], held["thread"], members)
+    members = arrays["members"], arrays["member_starts"]
+    places = fusion.Places(arrays["document"], arrays["thread"], members)
     return SearchArrays(
         postings,
         places,
-        held["logs"],
-        CodedVectors(held["vectors"], held["vector_codes"], held["absent"]),
-        HitRows(folder, held),
-        held["ids"],
+        arrays["logs"],
+        CodedVectors(arrays["vectors"], arrays["vector_codes"], arrays["absent"]),
+        HitRows(folder, arrays),
+        arrays["ids"],
     )
 
 
@@ -309,26 +311,26 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     logs[numbers] = table.column("is_log").to_numpy()
     np.save(folder / "logs.npy", logs)
     for name in ("document", "thread"):
-        found = np.zeros(count, dtype=np.int32)
-        found[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
-        np.save(folder / f"{name}.npy", found)
-    chunks, starts = fusion.members(found)
+        documents = np.zeros(count, dtype=np.int32)
+        documents[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
+        np.save(folder / f"{name}.npy", documents)
+    chunks, starts = fusion.members(documents)
     np.save(folder / "members.npy", chunks)
     np.save(folder / "member_starts.npy", starts)
 
 
 def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int) -> None:
-    """Vectors by chunk number, zeros where there is none, and the words of their signs."""
+    """Vectors by chunk number, zeros if there is none, and the words of their signs."""
     codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
     absent = np.ones(count, dtype=bool)
     done = 0
-    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as written:
+    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as array:
 
-        def add(rows: np.ndarray, made: np.ndarray, until: int) -> int:
+        def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
             part = np.zeros((until - done, dimensions), dtype=np.float32)
-            part[rows - done] = made
+            part[rows - done] = target
             codes[:, done:until] = sign_codes(part)
-            written.add(part)
+            array.add(part)
             return until
 
         numbers = connection.execute("SELECT chunk_no FROM embeddings").fetchnumpy()["chunk_no"]
@@ -370,7 +372,7 @@ _IDS = " UNION ALL ".join(
     }.items()
 )  # fmt: skip
 
-# What is no mail is a thread of its own.
+# What is not a mail is a thread of its own.
 _CHUNKS = """
 SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.doc_id) AS thread,
   coalesce(c.content_class = 'log', false) AS is_log

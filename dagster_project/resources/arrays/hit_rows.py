@@ -1,6 +1,6 @@
-"""What is told of a hit, and the text it stands in, in files of Arrow batches that are mapped into memory.
+"""The row of a hit, and the text it stands in, in files of Arrow batches that are mapped into memory.
 
-A table of a published file is read in thousands of rows; these cost what the few rows cost that are asked for.
+A table of a published file is read in thousands of rows; these cost as much as the few rows that are read.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -22,10 +22,24 @@ _BATCH_BYTES = 1 << 17
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
 _TEXT_OF = "hit_text_of"
+
+
+class _Columns(NamedTuple):
+    """Columns of the rows of a file: that of the text, those not written, and those that the writer returns."""
+
+    text: str
+    left_out: tuple[str, ...]
+    returned: tuple[str, ...]
+
+
+_COLUMNS = {
+    _TEXTS: _Columns("text", ("key",), ("key",)),
+    _CHUNKS: _Columns("text_display", ("chunk_no",), ("chunk_no", "text_no")),
+}
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _MOST_FILES = 16
 _MOST_ROWS = 1.5
-"""Rows for each chunk, those included that another has taken the place of, from which all are written anew."""
+"""Rows for each chunk, those included that another has taken the place of, from which all are rewritten."""
 
 
 class HitRows:
@@ -37,7 +51,7 @@ class HitRows:
         self._row = arrays[f"{_CHUNKS}_row"]
 
     def of(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """What is told of each of these chunks, by its number.
+        """The row of each of these chunks, by its number.
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of.
@@ -50,8 +64,8 @@ class HitRows:
 
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
         """Stored texts by their number."""
-        wanted = np.unique(np.fromiter(numbers, dtype=np.int64))
-        return dict(zip(wanted.tolist(), (row["text"] for row in self._texts.rows(wanted)), strict=True))
+        unique = np.unique(np.fromiter(numbers, dtype=np.int64))
+        return dict(zip(unique.tolist(), (row["text"] for row in self._texts.rows(unique)), strict=True))
 
 
 class _Batches:
@@ -59,7 +73,7 @@ class _Batches:
 
     def __init__(self, folder: Path, name: str, arrays: Mapping[str, np.ndarray]):
         self.paths = _files(folder, name)
-        # A few small buffers are decompressed sooner than other threads are told to.
+        # A few small buffers are decompressed faster than other threads start.
         alone = pa.ipc.IpcReadOptions(use_threads=False)
         self.readers = [pa.ipc.open_file(pa.memory_map(str(path)), options=alone) for path in self.paths]
         counts = [reader.num_record_batches for reader in self.readers]
@@ -69,14 +83,14 @@ class _Batches:
     def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
         """The rows of these numbers, which ascend."""
         places = np.searchsorted(self.starts, numbers, side="right") - 1
-        found: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         number = 0
         try:
             for place in np.unique(places).tolist():
                 number = int(np.searchsorted(self.firsts, place, side="right")) - 1
                 batch = self.readers[number].get_batch(place - int(self.firsts[number]))
                 for row in (numbers[places == place] - self.starts[place]).tolist():
-                    found += batch.slice(row, 1).to_pylist()
+                    result += batch.slice(row, 1).to_pylist()
         except pa.ArrowMemoryError as error:
             raise MemoryLimitError(f"there is not enough memory for the texts of hits ({error})") from error
         except (pa.ArrowException, OSError) as error:
@@ -87,7 +101,7 @@ class _Batches:
             raise IndexUnavailableError(
                 f"{self.paths[number]} is damaged ({error}): delete its folder, and the next search makes it again"
             ) from error
-        return found
+        return result
 
 
 def _files(folder: Path, name: str) -> list[Path]:
@@ -122,7 +136,7 @@ def update_hit_rows(
         else np.full(len(source), -1, dtype=np.int32)
         for name in (f"{_CHUNKS}_row", _TEXT_OF)
     )
-    _write_rows(connection, folder, (_RETOLD, _RESTORED), starts, row, text)
+    _write_rows(connection, folder, (_CHANGED_FACTS, _CHANGED_TEXTS), starts, row, text)
     return None
 
 
@@ -153,57 +167,47 @@ def _write_rows(
     text: np.ndarray,
 ) -> None:
     """Write rows and texts behind those with `starts`; `row` and `text` are where those of each chunk are, or -1."""
-    told, stored = scopes
+    described, stored = scopes
     first_text, first_row = starts[_TEXTS][-1], starts[_CHUNKS][-1]
-    made = _written(
-        folder, _TEXTS, connection.execute(_STORED.format(scope=stored)), "text", ["key"], [], starts[_TEXTS]
-    )
-    keys = made.column("key")
+    texts = connection.execute(_STORED.format(scope=stored))
+    keys = _write_file(folder, _TEXTS, texts, starts[_TEXTS]).column("key")
     connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text}))
     numbers = np.flatnonzero(text >= 0)
     connection.register(
         "hit_texts_before", pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)})
     )
-    described = connection.execute(_DESCRIBED.format(scope=told))
-    made = _written(folder, _CHUNKS, described, "text_display", ["chunk_no"], ["text_no"], starts[_CHUNKS])
+    chunks = connection.execute(_DESCRIBED.format(scope=described))
+    written = _write_file(folder, _CHUNKS, chunks, starts[_CHUNKS])
     for name in ("hit_texts", "hit_texts_before"):
         connection.unregister(name)
-    places = made.column("chunk_no").to_numpy()
+    places = written.column("chunk_no").to_numpy()
     row[places] = first_row + np.arange(len(places), dtype=np.int32)
-    text[places] = made.column("text_no").fill_null(-1).to_numpy()
+    text[places] = written.column("text_no").fill_null(-1).to_numpy()
     np.save(folder / f"{_CHUNKS}_row.npy", row)
     np.save(folder / f"{_TEXT_OF}.npy", text)
 
 
-def _written(
-    folder: Path,
-    name: str,
-    rows: duckdb.DuckDBPyConnection,
-    text: str,
-    left_out: Sequence[str],
-    returned: Sequence[str],
-    before: Sequence[int],
-) -> pa.Table:
-    """Write rows as they come without the columns `left_out`; returns these and those to be `returned`.
+def _write_file(folder: Path, name: str, rows: duckdb.DuckDBPyConnection, before: Sequence[int]) -> pa.Table:
+    """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names.
 
     `before` are the numbers of the first rows of the batches that are there, and of the next row.
     """
-    told, starts = [], list(before)
+    columns = _COLUMNS[name]
+    returned, starts = [], list(before)
     reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
-    columns = [n for n in reader.schema.names if n not in left_out]
-    schema = pa.schema([reader.schema.field(n) for n in columns])
-    told_schema = pa.schema([reader.schema.field(n) for n in (*left_out, *returned)])
+    schema = pa.schema([field for field in reader.schema if field.name not in columns.left_out])
     number = sum(path.exists() for path in _files(folder, name))
     path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
     with pa.ipc.new_file(str(path), schema, options=_OPTIONS) as file:
         for batch in reader:
             # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
-            told.append(batch.select(told_schema.names).take(pa.array(np.arange(batch.num_rows))))
-            for part in _parts(batch.select(columns), text):
+            returned.append(batch.select(columns.returned).take(pa.array(np.arange(batch.num_rows))))
+            for part in _parts(batch.select(schema.names), columns.text):
                 file.write_batch(part)
                 starts.append(starts[-1] + part.num_rows)
     np.save(folder / f"{name}_starts.npy", np.array(starts, dtype=np.int64))
-    return pa.Table.from_batches(told, schema=told_schema)
+    returned_schema = pa.schema([reader.schema.field(n) for n in columns.returned])
+    return pa.Table.from_batches(returned, schema=returned_schema)
 
 
 def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
@@ -216,8 +220,8 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, end - start)
 
 
-_RETOLD = "doc_id IN (FROM changed_facts)"
-_RESTORED = "doc_id IN (FROM changed_texts)"
+_CHANGED_FACTS = "doc_id IN (FROM changed_facts)"
+_CHANGED_TEXTS = "doc_id IN (FROM changed_texts)"
 
 _STORED = """
 SELECT key, text FROM (
@@ -228,7 +232,7 @@ SELECT key, text FROM (
 ) WHERE {scope}
 """
 
-# What is no mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
+# What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
 _DESCRIBED = """
 WITH documents_ AS (
   SELECT message_id AS doc_id, list_id, subject, NULL AS path, from_name, from_addr, effective_at FROM messages

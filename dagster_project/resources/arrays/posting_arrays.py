@@ -99,9 +99,9 @@ def write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: 
     np.save(folder / "counts.npy", counts[:, : len(bm25.FIELDS)])
     numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
     numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
-    with WrittenArray(folder / "codes.npy", numbers.dtype.type) as written:
+    with WrittenArray(folder / "codes.npy", numbers.dtype.type) as array:
         for part in codes():
-            written.add(numbers[part])
+            array.add(numbers[part])
 
 
 def coded(counts: np.ndarray, known: dict[bytes, int]) -> np.ndarray:

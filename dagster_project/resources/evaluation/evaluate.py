@@ -13,11 +13,9 @@ from dagster_project.resources.evaluation.evaluator import (
     IndexEvaluator,
     contents,
     drafting_tables,
-    frame_of,
     read_ground_truth,
     run_profiles,
 )
-from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.search.opened_index import open_index
@@ -38,7 +36,7 @@ from transforms.evaluation.judgements import judgements
 def make_evaluator(
     settings: Settings, files: Sequence[Path] = (), profiles: Sequence[str] = ()
 ) -> IndexEvaluator:
-    """The evaluator of these settings, of other files or profiles where some are given."""
+    """The evaluator of these settings, of other files or profiles if there are some."""
     names = tuple(profiles) or settings.evaluation.profiles
     try:
         chosen = {name: settings.profile(name) for name in names}
@@ -49,22 +47,20 @@ def make_evaluator(
         lambda: open_index(settings),
         tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries),
         chosen,
-        settings.evaluation,
-        page,
     )
 
 
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
-    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag if it is given."""
+    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag unless it is None."""
     truth = _with_tag(required_queries(evaluator), tag)
-    held = evaluator.contents(truth.relevance)
+    index_contents = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
     return report.report(
         report.Evaluation(
-            frame_of(truth.queries),
-            judgements(frame_of(truth.relevance), held),
-            frame_of(evaluator.run(truth.queries)),
-            held.chunks,
+            pl.DataFrame(truth.queries),
+            judgements(pl.DataFrame(truth.relevance), index_contents),
+            pl.DataFrame(evaluator.run(truth.queries)),
+            index_contents.chunks,
             evaluator.facts(),
         ),
         changes,
@@ -85,13 +81,13 @@ def required_queries(evaluator: IndexEvaluator) -> GroundTruth:
 def _with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
     if tag is None:
         return truth
-    queries = frame_of(truth.queries)
-    kept = queries.filter(queries["tags"].list.contains(tag))
-    if kept.is_empty():
+    queries = pl.DataFrame(truth.queries)
+    tagged = queries.filter(queries["tags"].list.contains(tag))
+    if tagged.is_empty():
         known = sorted({t for tags in queries["tags"] for t in tags})
         raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(known)}")
-    relevance = frame_of(truth.relevance).join(kept.select("query_id"), on="query_id", how="semi")
-    return GroundTruth(kept.to_arrow(), relevance.to_arrow())
+    relevance = pl.DataFrame(truth.relevance).join(tagged.select("query_id"), on="query_id", how="semi")
+    return GroundTruth(tagged.to_arrow(), relevance.to_arrow())
 
 
 def drafted(settings: Settings, count: int) -> tuple[str, int]:
@@ -117,8 +113,8 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
     """What refuses to publish a file that answers worse than the current one; None unless it is switched on.
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
-    paired difference is below 0. Both files are asked the queries of now. A current file of another
-    model, or one that cannot be opened, is no standard to compare with.
+    paired difference is below 0. Both files answer the current queries. A current file of another
+    model, or one that cannot be opened, is not a standard to compare with.
     """
     if not settings.evaluation.publish_check or not settings.evaluation.queries:
         return None
@@ -135,12 +131,12 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
         both = before.join(after, on="query_id", suffix="_after").sort("query_id")
         if both.height < quality.FEWEST:
             return
-        found = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
-        if found.high < 0:
+        difference = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
+        if difference.high < 0:
             worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
             raise CheckFailedError(
-                f"nothing was published: {quality.HEADLINE} of profile {name} fell by {-found.mean:.3f} "
-                f"[{-found.high:.3f}, {-found.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
+                f"nothing was published: {quality.HEADLINE} of profile {name} fell by {-difference.mean:.3f} "
+                f"[{-difference.high:.3f}, {-difference.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
                 "mend what changed, or set evaluation.publish_check = false"
             )
 
@@ -155,9 +151,11 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     index = SearchIndex(path, embedder, settings.terms, search, reranker)
     try:
         truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
-        judged = judgements(frame_of(truth.relevance), contents(index, frame_of(truth.relevance)))
-        runs, _ = run_profiles(index, frame_of(truth.queries), {profile: search}, stages=("final",))
+        relevance = judgements(pl.DataFrame(truth.relevance), contents(index, pl.DataFrame(truth.relevance)))
+        runs, _ = run_profiles(index, pl.DataFrame(truth.queries), {profile: search}, stages=("final",))
     finally:
         index.close()
-    values = quality.document_quality(frame_of(runs), judged, [profile]).filter(measure=quality.HEADLINE)
+    values = quality.document_quality(pl.DataFrame(runs), relevance, [profile]).filter(
+        measure=quality.HEADLINE
+    )
     return values.select("query_id", "value")

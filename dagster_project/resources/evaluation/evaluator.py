@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.resources.evaluation.page import page as page_of
 from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.system.globs import write_atomically
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, join_files, parse_ground_truth
 from transforms.evaluation.judgements import Contents
@@ -26,7 +27,6 @@ from transforms.evaluation.report import FORMAT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.schemas.evaluation import EVALUATION_RUNS
-from transforms.settings.evaluation import EvaluationSettings
 from transforms.settings.search import SearchSettings
 
 _TIMED_QUERIES = 50
@@ -34,7 +34,7 @@ _SNIPPET_CHARS = 320
 
 
 def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
-    """The queries of YAML files, named by their paths as given; GroundTruthError names what is wrong."""
+    """The queries of YAML files, named by their paths; GroundTruthError names what is wrong."""
     parts = []
     for file in files:
         try:
@@ -49,21 +49,21 @@ def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
 
 def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
     """What entries can name in the index; texts only of what passages name."""
-    named = relevance.filter(form="passage")["target"].unique().to_list()
+    doc_ids = relevance.filter(form="passage")["target"].unique().to_list()
     wants_turns = bool(relevance.filter(form="chat").height)
     return Contents(
-        _frame(index, _CHUNKS),
-        _frame(index, _DOCUMENTS),
-        _frame(index, "SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
-        _frame(index, "SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
-        _frame(index, "SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", named),
-        _frame(index, _TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
+        index.frame(_CHUNKS),
+        index.frame(_DOCUMENTS),
+        index.frame("SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
+        index.frame("SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
+        index.frame("SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", doc_ids),
+        index.frame(_TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
     )
 
 
 def facts(index: SearchIndex) -> pl.DataFrame:
     """What `transforms.evaluation.report.retrieved_measures` asks of each chunk."""
-    return _frame(index, _FACTS)
+    return index.frame(_FACTS)
 
 
 def run_profiles(
@@ -92,17 +92,17 @@ def run_profiles(
             )
             latest[profile] = listed.filter(pl.col("rank") <= KEPT)
 
-    found, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
+    final, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
     schema = {
         "profile": pl.String, "query": pl.Int32, "stage": pl.String, "rank": pl.Int64, "chunk_no": pl.Int64,
         "score": pl.Float64, "reason": pl.String,
     }  # fmt: skip
     listed = pl.concat([pl.DataFrame(schema=schema), *parts, *latest.values()], how="diagonal")
-    cosines = found.select(
+    cosines = final.select(
         "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )
     ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
-    chunks = _frame(index, _NUMBERED)
+    chunks = index.frame(_NUMBERED)
     runs = (
         listed.join(cosines, on=["profile", "query", "stage", "chunk_no"], how="left")
         .join(ids, on="query")
@@ -115,25 +115,25 @@ def run_profiles(
 
 def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> dict[str, Any]:
     """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
-    asked = list(queries[:_TIMED_QUERIES])
+    texts = list(queries[:_TIMED_QUERIES])
     timed = SearchIndex(index.path, index.embedder, index.term_settings, settings, index.reranker)
     try:
-        timed.search(asked[:1])  # what is read once per process is no part of a search
-        taken = []
-        for query in asked:
+        timed.search(texts[:1])  # what is read once per process is not part of a search
+        milliseconds = []
+        for query in texts:
             start = time.perf_counter()
             timed.search([query])
-            taken.append(1000 * (time.perf_counter() - start))
+            milliseconds.append(1000 * (time.perf_counter() - start))
     finally:
         timed.close()
-    median, slow = np.quantile(taken, [0.5, 0.95])
-    return {"queries": len(asked), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
+    median, slow = np.quantile(milliseconds, [0.5, 0.95])
+    return {"queries": len(texts), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
 
 
 def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
     """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
-    documents = _frame(index, _TITLES, list(doc_ids))
-    texts = _frame(index, _WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
+    documents = index.frame(_TITLES, list(doc_ids))
+    texts = index.frame(_WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
     return {
         "documents": {
             row["doc_id"]: [row["title"], row["origin"]] for row in documents.iter_rows(named=True)
@@ -145,7 +145,7 @@ def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[st
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Mails, nodes and links as `transforms.evaluation.query_drafts.drafted` takes them."""
     nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
-    return _frame(index, _MAILS), _frame(index, nodes), _frame(index, _LINKED)
+    return index.frame(_MAILS), index.frame(nodes), index.frame(_LINKED)
 
 
 class IndexEvaluator:
@@ -157,16 +157,12 @@ class IndexEvaluator:
         open_index: Callable[[], SearchIndex],
         files: Sequence[Path],
         profiles: Mapping[str, SearchSettings],
-        settings: EvaluationSettings,
-        write_page: Callable[[Mapping[str, Any]], str],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ):
         self.folder, self._open, self.files, self.profiles = folder, open_index, tuple(files), dict(profiles)
-        self.settings, self.write_page, self.clock = settings, write_page, clock
 
     @cached_property
     def index(self) -> SearchIndex:
-        """The index that is evaluated, opened when it is first asked for."""
+        """The index that is evaluated, opened on first use."""
         return self._open()
 
     def ground_truth(self) -> GroundTruth:
@@ -175,11 +171,11 @@ class IndexEvaluator:
 
     def run(self, queries: pa.Table, done: Callable[[str], None] = lambda profile: None) -> pa.Table:
         """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
-        return run_profiles(self.index, frame_of(queries), self.profiles, done)[0]
+        return run_profiles(self.index, pl.DataFrame(queries), self.profiles, done)[0]
 
     def contents(self, relevance: pa.Table) -> Contents:
         """What the index holds of what entries can name."""
-        return contents(self.index, frame_of(relevance))
+        return contents(self.index, pl.DataFrame(relevance))
 
     def facts(self) -> pl.DataFrame:
         """What the index says of each chunk."""
@@ -187,21 +183,16 @@ class IndexEvaluator:
 
     def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:
         """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""
-        texts = [q["query"] for q in report["queries"]]
-        now = self.clock()
-        whole = dict(report) | {
+        queries = [q["query"] for q in report["queries"]]
+        now = datetime.now(UTC)
+        latency = {n: latencies(self.index, queries, s) for n, s in self.profiles.items()} if queries else {}
+        full = dict(report) | {
             "index": self.identity(),
             "files": [file.name for file in self.files],
             "texts": self._texts(report),
-            "timing": {
-                "made_at": now.isoformat(timespec="seconds"),
-                "latency": {n: latencies(self.index, texts, s) for n, s in self.profiles.items()}
-                if texts
-                else {},
-            },
+            "timing": {"made_at": now.isoformat(timespec="seconds"), "latency": latency},
         }
-        return saved(whole, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}",
-                     self.write_page if page else None)  # fmt: skip
+        return write_report(full, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def identity(self) -> dict[str, Any]:
         """Which index it is."""
@@ -215,49 +206,29 @@ class IndexEvaluator:
         return described(self.index, sorted(docs), sorted({hit["chunk_id"] for hit in hits}))
 
 
-def saved(
-    report: Mapping[str, Any],
-    folder: Path,
-    name: str,
-    write_page: Callable[[Mapping[str, Any]], str] | None,
-) -> dict[str, str]:
-    """Paths of a report written as JSON and, if `write_page` makes one, as a page of the same name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    place = next(
-        p for n in itertools.count() if not (p := folder / f"{name}{f'-{n}' if n else ''}.json").exists()
-    )
-    written = {"json": (place, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
-    if write_page:
-        written["page"] = (place.with_suffix(".html"), write_page(report))
-    for path, text in written.values():
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    return {kind: str(path) for kind, (path, _) in written.items()}
+def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool) -> dict[str, str]:
+    """Paths of a report written as JSON and, if `page`, as a page of the same name."""
+    paths = (folder / f"{name}{f'-{n}' if n else ''}.json" for n in itertools.count())
+    path = next(p for p in paths if not p.exists())
+    files = {"json": (path, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
+    if page:
+        files["page"] = (path.with_suffix(".html"), page_of(report))
+    for path, text in files.values():
+        write_atomically(path, text)
+    return {kind: str(path) for kind, (path, _) in files.items()}
 
 
 def read_report(path: Path) -> dict[str, Any]:
     """A report that `saved` wrote; GroundTruthError if the file is none of this format."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        report = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise GroundTruthError(f"{path} cannot be read as a report of `weft eval run` ({error})") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(report, dict) or report.get("format") != FORMAT:
         raise GroundTruthError(
             f"{path} is no report of this version of Weft; `weft eval run` makes a new one"
         )
-    return found
-
-
-def frame_of(table: pa.Table) -> pl.DataFrame:
-    """An Arrow table as a Polars frame."""
-    return pl.from_arrow(table)  # type: ignore[return-value]
-
-
-def _frame(index: SearchIndex, statement: str, ids: list[str] | None = None) -> pl.DataFrame:
-    parameters = {} if ids is None else {"ids": ids}
-    table = index.connection.execute(statement, parameters).to_arrow_table()
-    return pl.from_arrow(table)  # type: ignore[return-value]
+    return report
 
 
 _THREAD = "coalesce(t.thread_id, c.doc_id) AS thread_id"

@@ -73,7 +73,7 @@ class LakeIOManager(UPathIOManager):
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
-        """An Ibis table over the stored files of `partitions`, with what the slow lane made; empty where none is stored."""
+        """An Ibis table over the stored files of `partitions`, with the slow part; empty if none is stored."""
         if self._backend is None:
             self._backend = ibis.duckdb.connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
@@ -84,14 +84,14 @@ class LakeIOManager(UPathIOManager):
         if part := SLOW_PARTS.get(name):
             known = [p for p in partitions if p is not None]
             places += [(part, p) for p in slow_partitions(self.lake, known)]
-        files = [str(file) for place in places if (file := self._found(*place))]
+        files = [str(file) for place in places if (file := self._stored_file(*place))]
         key = (name, *files)
         if key not in self._opened:
             self._opened[key] = self._view(name, files) if files else self._empty(name)
         return self._opened[key]
 
     def _view(self, name: str, files: list[str]) -> ibis.Table:
-        """A view over files, which reads them when it is asked, so it stays right when they are written again."""
+        """A view over files, which reads them at each query, so it stays right when they are written again."""
         assert self._backend
         view: ibis.Table = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
         return view
@@ -104,7 +104,7 @@ class LakeIOManager(UPathIOManager):
         empty: ibis.Table = self._backend.table(view)
         return empty
 
-    def _found(self, table: str, partition: str | None) -> Path | None:
+    def _stored_file(self, table: str, partition: str | None) -> Path | None:
         """The file of a stored table on this machine; None if there is none."""
         try:
             file = self.lake.local(table, partition)

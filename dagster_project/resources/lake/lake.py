@@ -230,7 +230,7 @@ class ParquetLake:
             return set()
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
-        """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
         if self.footer(table, partition) is None:
             return None
         parts = self.parts(table) if partition is None and table in IN_PARTS else [partition]
@@ -261,10 +261,10 @@ class ParquetLake:
 
     def places(self) -> list[tuple[str, str | None]]:
         """Table and partition of every stored file; the partition of a whole table is None."""
-        whole: list[tuple[str, str | None]] = [
+        unpartitioned: list[tuple[str, str | None]] = [
             (table, None) for table in self.tables if self.path(table).exists()
         ]
-        return whole + [(table, p) for table in self.tables for p in self.partitions(table)]
+        return unpartitioned + [(table, p) for table in self.tables for p in self.partitions(table)]
 
     def discard(self, table: str) -> None:
         """Delete a table without partitions, so that the next build makes it again."""

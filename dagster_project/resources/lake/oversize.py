@@ -1,4 +1,4 @@
-"""What the slow lane has made of a partition, or that the partition still waits for it."""
+"""The slow part of a partition, or that the partition still waits for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MADE_FROM = {"slow_chunks": QUEUE, "slow_exclusions": QUEUE, "slow_terms": "slo
 
 
 def slow_hashes(lake: ParquetLake, partition: str) -> dict[str, str]:
-    """The content hash of each table of the slow lane; each is "" while the partition waits, none where nothing is slow.
+    """The content hash of each table of the slow part; each is "" while the partition waits, none if nothing is slow.
 
     It waits until the tables are made of the queue that is there now.
     """
@@ -29,9 +29,9 @@ def slow_hashes(lake: ParquetLake, partition: str) -> dict[str, str]:
 
 
 def slow_partitions(lake: ParquetLake, partitions: Iterable[str]) -> list[str]:
-    """Those of `partitions` of which the slow lane has made what is there now, sorted."""
-    made = set(lake.partitions(SLOW.tables[0]))
-    return sorted(p for p in made.intersection(partitions) if any(slow_hashes(lake, p).values()))
+    """Those of `partitions` whose slow part is up to date, sorted."""
+    existing = set(lake.partitions(SLOW.tables[0]))
+    return sorted(p for p in existing.intersection(partitions) if any(slow_hashes(lake, p).values()))
 
 
 def waiting_bytes(lake: ParquetLake, partitions: Iterable[str]) -> int:

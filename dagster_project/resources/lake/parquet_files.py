@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -56,7 +56,8 @@ def write_file(
     """
     schema, rows = declared.empty().schema.remove_metadata(), 0
     tables = [declared.conform(data)] if isinstance(data, pa.Table) else map(declared.conform, data)
-    with _deleted_on_fault(file), file.open("wb") as raw:
+    with ExitStack() as cleanup, file.open("wb") as raw:
+        cleanup.callback(file.unlink, missing_ok=True)
         sink = _HashingSink(raw)
         writer = pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"), schema, compression="zstd", store_schema=True, **_encodings(schema)
@@ -73,6 +74,7 @@ def write_file(
         writer.close()
         raw.flush()
         os.fsync(raw.fileno())
+        cleanup.pop_all()
     return content_hash, rows
 
 
@@ -133,16 +135,6 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
             pending = [rows.slice(_ROW_GROUP)] if count > _ROW_GROUP else []
     if any(part.num_rows for part in pending):
         yield pa.concat_tables(pending).combine_chunks()
-
-
-@contextmanager
-def _deleted_on_fault(path: Path) -> Iterator[None]:
-    """Delete a file whose writing fails."""
-    try:
-        yield
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def _content_digest() -> blake2b:

@@ -91,9 +91,9 @@ class PostingFiles:
 
     def _stored(self, run: Run) -> _Stored:
         file = self.folder / str(len(self._runs))
-        with file.open("wb") as written:
-            run.chunks.tofile(written)
-            run.counts.tofile(written)
+        with file.open("wb") as output:
+            run.chunks.tofile(output)
+            run.counts.tofile(output)
         return _Stored(run.terms, run.starts, file)
 
     def _of_range(self, part: Range) -> pa.RecordBatch:

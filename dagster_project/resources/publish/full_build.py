@@ -188,13 +188,10 @@ class IndexBuild:
                 started.append(thread.submit(work, connection, *arguments))
                 return started[-1]
 
-            try:
+            with contextlib.ExitStack() as cleanup:
+                cleanup.callback(_interrupt, connection, started)
                 yield start
-            except BaseException:
-                # Repeated, as an interrupt ends only the current statement, and there may be none at the moment.
-                while wait(started, timeout=0.05).not_done:
-                    connection.interrupt()
-                raise
+                cleanup.pop_all()
 
     def _posting_files(self) -> PostingFiles:
         """The terms of all chunks, sorted in files beside this one."""
@@ -262,10 +259,9 @@ class IndexBuild:
 
     def _tables_of_partitions(self) -> pa.Table:
         """The table `partitions`."""
-        rows = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
-        columns = list(zip(*rows, strict=True)) or [(), (), ()]
         names = ("partition", "table_name", "hash")
-        return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+        rows = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
+        return pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row").to_arrow()
 
     @contextlib.contextmanager
     def _registered(self, name: str, table: pa.Table | pa.RecordBatchReader) -> Iterator[None]:
@@ -312,10 +308,8 @@ class IndexBuild:
     def _check_model(self) -> None:
         """ModelMismatchError if the vectors of the lake are of another model than the settings name."""
         configured = (self.settings.embedding.model_id, self.settings.embedding.dimensions)
-        stored = self.connection.execute(
-            "SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL"
-        )
-        if others := [row for row in stored.fetchall() if row != configured]:
+        models = "SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL"
+        if others := [row for row in self.connection.execute(models).fetchall() if row != configured]:
             raise ModelMismatchError(
                 f"nothing was published: the table embeddings of the lake holds vectors of {others[0][0]} with "
                 f"{others[0][1]} dimensions, the settings name {configured[0]} with {configured[1]}: run `weft build`"
@@ -396,3 +390,9 @@ def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:
     """Rows with the keys of their chunks instead of the numbers."""
     index = rows.schema.get_field_index("chunk_no")
     return rows.set_column(index, "chunk_key", pa.array(keys[rows.column(index).to_numpy()]))
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection, work: Sequence[Future[Any]]) -> None:
+    """End the work of a connection; repeated, as an interrupt ends one statement, and there may be none at the moment."""
+    while wait(work, timeout=0.05).not_done:
+        connection.interrupt()

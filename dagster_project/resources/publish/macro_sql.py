@@ -169,7 +169,7 @@ def create(
 
 
 def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
-    """BM25 of `bm25.bm25_scores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
+    """BM25 of `bm25.TermScores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
     weights = bm25.field_weights(search)
     defaults = [f"{field}_weight := {_double(weight)}" for field, weight in weights.items()]
     parameters = [

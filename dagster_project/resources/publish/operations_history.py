@@ -42,7 +42,7 @@ class StepHistory:
     texts_per_second: float | None
 
     def embedding_seconds(self, texts: int) -> float | None:
-        """What embedding takes beside writing the vectors; None where no run embedded enough to tell."""
+        """What embedding takes beside writing the vectors; None if no run embedded enough to tell."""
         if not texts:
             return self.last_seconds.get(EMBEDDINGS, 0.0)
         return texts / self.texts_per_second if self.texts_per_second else None
@@ -56,12 +56,12 @@ def step_history(instance: dg.DagsterInstance) -> StepHistory:
     embedded: list[tuple[int, float]] = []
     ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     for run in instance.get_runs(filters=ended, limit=_RUNS):
-        made, texts = _materialized(instance, run.run_id)
+        assets, texts = _materialized(instance, run.run_id)
         for step in instance.get_run_step_stats(run.run_id):
             if step.start_time and step.end_time:
                 took = max(step.end_time - step.start_time, 1e-3)
                 last.setdefault(step.step_key, took)
-                rows[step.step_key] += made[step.step_key]
+                rows[step.step_key] += assets[step.step_key]
                 seconds[step.step_key] = seconds.get(step.step_key, 0.0) + took
                 if step.step_key == EMBEDDINGS:
                     embedded.append((texts, took))
@@ -134,9 +134,13 @@ def _history(instance: dg.DagsterInstance) -> Iterator[tuple[datetime, str, floa
     """Time, name and value of the figures that the report draws over time."""
     for asset, names in _SHOWN.items():
         for record in instance.fetch_materializations(dg.AssetKey(asset), limit=_MATERIALIZATIONS).records:
-            made = record.asset_materialization
+            materialization = record.asset_materialization
             for name in names:
-                value = made.metadata[name].value if made and name in made.metadata else None
+                value = (
+                    materialization.metadata[name].value
+                    if materialization and name in materialization.metadata
+                    else None
+                )
                 if isinstance(value, int | float):
                     yield datetime.fromtimestamp(record.timestamp, UTC), name, float(value)
 

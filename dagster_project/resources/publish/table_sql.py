@@ -8,20 +8,9 @@ import pyarrow as pa
 
 from dagster_project.resources.publish.macro_sql import VIEW_COMMENTS
 from transforms.retrieval import bm25
-from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EXCLUSIONS
-from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION_WINDOWS
-from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENTS
-from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGES
-from transforms.schemas.operations import CORPUS_MEASURES, QUARANTINE, READINESS
+from transforms.schemas.chunks import CHUNKS
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_names
-from transforms.schemas.relations import (
-    INFERRED_QUOTES,
-    LINKS,
-    MEMBERSHIPS,
-    PATCH_SERIES,
-    THREAD_TREE,
-    THREADS,
-)
+from transforms.schemas.relations import LINKS
 from transforms.schemas.table import PARTITION, Table
 from transforms.text import terms
 
@@ -233,44 +222,24 @@ _FIELD_NAMES = {
     "removed": "removed lines",
 }
 
-_PARTITION = {PARTITION.name: PARTITION.comment}
+_ADDED_COLUMNS = {
+    "quarantine": {"first_seen": "when a published version held the row for the first time"},
+    "chunks": {
+        "chunk_no": "number of the chunk in this file, from 0",
+        "chunk_key": "number of the chunk in the inverted index, the same in every file: the start of its id",
+    },
+}
 
 
-def _of(table: Table, extra: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
-    return table.comment, {**{c.name: c.comment for c in table.columns}, **(extra or {})}
+def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
+    """The comments of a published table that shows rows of a table of the lake."""
+    partition = {PARTITION.name: PARTITION.comment} if published in PARTITIONED else {}
+    columns = {c.name: c.comment for c in table.columns}
+    return table.comment, columns | partition | _ADDED_COLUMNS.get(published, {})
 
 
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
-    "messages": _of(MESSAGES, _PARTITION),
-    "attachments": _of(ATTACHMENTS, _PARTITION),
-    "blocks": _of(MESSAGE_BLOCKS, _PARTITION),
-    "exclusions": _of(EXCLUSIONS, _PARTITION),
-    "quarantine": _of(
-        QUARANTINE,
-        {**_PARTITION, "first_seen": "when a published version held the row for the first time"},
-    ),
-    "readiness": _of(READINESS),
-    "chunks": _of(
-        CHUNKS,
-        {
-            **_PARTITION,
-            "chunk_no": "number of the chunk in this file, from 0",
-            "chunk_key": "number of the chunk in the inverted index, the same in every file: the start of its id",
-        },
-    ),
-    "chunk_context": _of(CHUNK_CONTEXT),
-    "documents": _of(DOCUMENTS, _PARTITION),
-    "nodes": _of(DOCUMENT_NODES, _PARTITION),
-    "conversations": _of(CONVERSATION_MESSAGES, _PARTITION),
-    "conversation_windows": _of(CONVERSATION_WINDOWS, _PARTITION),
-    **{name: _of(REGISTRY[name].schema) for name in GRAPH_TABLES},
-    "threads": _of(THREADS),
-    "thread_tree": _of(THREAD_TREE),
-    "memberships": _of(MEMBERSHIPS),
-    "patch_series": _of(PATCH_SERIES),
-    "corpus_measures": _of(CORPUS_MEASURES),
-    "inferred_quotes": _of(INFERRED_QUOTES),
-    "links": _of(LINKS),
+    **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},
     "backlinks": (
         "The links that lead to a mail, document or node, its own to itself left out.",
         {

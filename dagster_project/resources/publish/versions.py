@@ -6,6 +6,8 @@ from pathlib import Path
 
 import duckdb
 
+from transforms.errors import IndexUnavailableError
+
 _HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
 CURRENT = "CURRENT"
@@ -31,3 +33,19 @@ def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
         raise duckdb.IOException(
             f"{file.name} is cut off: {file.stat().st_size:,} of at least {least:,} bytes"
         )
+
+
+def attach(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> None:
+    """Attach a published file read-only as the default database of a connection; as `require_whole` if it is truncated."""
+    quoted = str(file).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS \"{name}\" (READ_ONLY)")
+    connection.execute(f'USE "{name}"')
+    require_whole(connection, file)
+
+
+def current_version(folder: Path) -> Path:
+    """The file that `CURRENT` in `folder` names; IndexUnavailableError if nothing is published there."""
+    link = folder / CURRENT
+    if not link.exists():
+        raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
+    return link.resolve()

@@ -30,9 +30,9 @@ from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _OVERFETCH = 4
-"""Times the candidates that are asked of the HNSW index, since own documents are left out of what it finds."""
+"""Times the candidates to request from the HNSW index, since own documents are left out of what it finds."""
 _LEXICAL_TERMS = 25
-"""Terms of a query chunk that are asked lexically, the most telling ones."""
+"""Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
 _FEW_QUERIES = 32
 """Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
@@ -74,19 +74,19 @@ class IndexForContext:
         less similar than `min_similarity`, unless its terms found it.
         """
         texts = queries.get_column("text").to_list()
-        hidden = self._own_chunks(own or {w: [w] for w in queries.get_column("window_id").unique()})
-        masks = {window: _without(self.index.chunk_count, own) for window, own in hidden.items()}
+        own_chunks = self._own_chunks(own or {w: [w] for w in queries.get_column("window_id").unique()})
+        masks = {window: _without(self.index.chunk_count, own) for window, own in own_chunks.items()}
         windows = queries.get_column("window_id").to_list()
-        left_out, allowed = [hidden.get(w) for w in windows], [masks.get(w) for w in windows]
-        asked = self._asked(texts, settings)
-        near = self._similar(self._query_vectors(texts), left_out, allowed, settings)
-        words = self._lexical_scores(asked, allowed, settings)
+        excluded, allowed = [own_chunks.get(w) for w in windows], [masks.get(w) for w in windows]
+        query_terms = self._telling_terms(texts, settings)
+        near = self._similar(self._query_vectors(texts), excluded, allowed, settings)
+        words = self._lexical_scores(query_terms, allowed, settings)
         parts = [
             _best(number, scores, similar, settings)
             for number, (scores, similar) in enumerate(zip(words, near, strict=True))
         ]
-        found = pl.concat(parts) if parts else _empty()
-        return self._named(found, queries)
+        best = pl.concat([pl.DataFrame(schema=_CANDIDATES), *parts])
+        return self._named(best, queries)
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
         """The vector of each chunk; zeros for one that has none."""
@@ -94,9 +94,9 @@ class IndexForContext:
             "SELECT chunk_id, vector FROM embeddings WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))",
             {"ids": sorted(set(chunk_ids))},
         ).fetchall()
-        found = {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in rows}
+        vectors = {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in rows}
         none = np.zeros(int(self.index.manifest["dimensions"]), dtype=np.float32)
-        return {chunk: found.get(chunk, none) for chunk in chunk_ids}
+        return {chunk: vectors.get(chunk, none) for chunk in chunk_ids}
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them, with the section or mail around each."""
@@ -118,7 +118,7 @@ class IndexForContext:
         none = np.zeros(embedder.dimensions, dtype=np.float32)
         return np.stack([known.get(text, none) for text in texts])
 
-    def _asked(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
+    def _telling_terms(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
         """The telling terms of each text; none where lexical candidates are off."""
         if not settings.lexical_weight or not texts:
             return pl.DataFrame(schema={"query": pl.Int32, "term": pl.String})
@@ -139,25 +139,25 @@ class IndexForContext:
         )
 
     def _lexical_scores(
-        self, asked: pl.DataFrame, allowed: Sequence[np.ndarray | None], settings: ContextSettings
+        self, query_terms: pl.DataFrame, allowed: Sequence[np.ndarray | None], settings: ContextSettings
     ) -> Iterator[bm25.TermScores | None]:
-        """The BM25 scores of each query over the chunks that are allowed; None where the settings want none."""
+        """The BM25 scores of each query over the chunks that are allowed; None if the settings want none."""
         if not settings.lexical_weight:
             yield from repeat(None, len(allowed))
             return
         weights = self.index.weighed(self.index.settings)
-        words = bm25.terms_by_query(asked.to_arrow(), len(allowed))
+        words = bm25.terms_by_query(query_terms.to_arrow(), len(allowed))
         for some, mask in zip(words, allowed, strict=True):
             yield bm25.TermScores(some, self.index.postings, weights, mask)
 
     def _similar(
         self,
         vectors: np.ndarray,
-        left_out: Sequence[np.ndarray | None],
+        excluded: Sequence[np.ndarray | None],
         allowed: Sequence[np.ndarray | None],
         settings: ContextSettings,
     ) -> Iterator[fusion.Scores]:
-        """The cosines of each query, good until the next is asked for, without the chunks that are left out.
+        """The cosines of each query, valid until the next is computed, without the chunks that are left out.
 
         A few queries go to the HNSW index where the settings allow it. The others are multiplied with
         all vectors, a block of queries at a time into the same memory: new memory for every block would
@@ -165,7 +165,7 @@ class IndexForContext:
         """
         approximate = self._is_approximate(len(vectors), settings)
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
-        for number, (query, own, mask) in enumerate(zip(vectors, left_out, allowed, strict=True)):
+        for number, (query, own, mask) in enumerate(zip(vectors, excluded, allowed, strict=True)):
             place = number % _QUERIES_AT_ONCE
             near = self._nearest(query, own, settings) if approximate else None
             if near is None and approximate:
@@ -182,7 +182,7 @@ class IndexForContext:
             "doc_id IN (SELECT unnest($ids::VARCHAR[])) GROUP BY doc_id",
             {"ids": sorted({d for documents in own.values() for d in documents})},
         ).fetchall()
-        numbers = {doc: np.asarray(found, dtype=np.int64) for doc, found in rows}
+        numbers = {doc: np.asarray(chunks, dtype=np.int64) for doc, chunks in rows}
         parts = {w: [numbers[d] for d in documents if d in numbers] for w, documents in own.items()}
         return {w: np.sort(np.concatenate(p)) for w, p in parts.items() if p}
 
@@ -192,36 +192,36 @@ class IndexForContext:
         return settings.mode == "ann" or queries <= _FEW_QUERIES
 
     def _nearest(
-        self, query: np.ndarray, left_out: np.ndarray | None, settings: ContextSettings
+        self, query: np.ndarray, excluded: np.ndarray | None, settings: ContextSettings
     ) -> fusion.Scores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = self.index.chunk_count - len(self.index.unembedded)
-        wanted = min(settings.candidates * _OVERFETCH, embedded)
-        near = self.index.hnsw_scores(query, wanted)
-        if left_out is not None:
-            near.nearest = near.nearest[~np.isin(near.nearest, left_out)]
-        others = embedded - (0 if left_out is None else len(np.setdiff1d(left_out, self.index.unembedded)))
+        k = min(settings.candidates * _OVERFETCH, embedded)
+        near = self.index.hnsw_scores(query, k)
+        if excluded is not None:
+            near.nearest = near.nearest[~np.isin(near.nearest, excluded)]
+        others = embedded - (0 if excluded is None else len(np.setdiff1d(excluded, self.index.unembedded)))
         return near if len(near.nearest) >= min(settings.candidates, others) else None
 
-    def _named(self, found: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-        numbers = ", ".join(str(n) for n in found.get_column("chunk_no").unique().sort()) or "-1"
+    def _named(self, candidates: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+        numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
         chunks = self.index.frame(
             f"SELECT chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind FROM chunks "
             f"WHERE chunk_no IN ({numbers})"
         )
-        asked = (
+        numbered = (
             queries.select("window_id", "query")
             .with_row_index("row")
             .with_columns(pl.col("row").cast(pl.Int64))
         )
         return (
-            found.join(asked, on="row", how="left", maintain_order="left")
+            candidates.join(numbered, on="row", how="left", maintain_order="left")
             .join(chunks, on="chunk_no", how="left", maintain_order="left")
             .select(CONVERSATION_CANDIDATES.names)
         )
 
 
-_FOUND = {
+_CANDIDATES = {
     "row": pl.Int64,
     "rank": pl.Int64,
     "chunk_no": pl.Int64,
@@ -231,13 +231,9 @@ _FOUND = {
 }
 
 
-def _empty() -> pl.DataFrame:
-    return pl.DataFrame(schema=_FOUND)
-
-
-def _without(count: int, left_out: np.ndarray) -> np.ndarray:
+def _without(count: int, excluded: np.ndarray) -> np.ndarray:
     mask = np.ones(count, dtype=bool)
-    mask[left_out] = False
+    mask[excluded] = False
     return mask
 
 
@@ -255,8 +251,8 @@ def _best(
         chosen = np.union1d(chosen, words.best(settings.candidates))
         lexical_scores = words.of(chosen)
     similarity = near.of(chosen)
-    kept = (similarity >= settings.min_similarity) | (lexical_scores > 0)
-    chosen, lexical_scores, similarity = chosen[kept], lexical_scores[kept], similarity[kept]
+    eligible = (similarity >= settings.min_similarity) | (lexical_scores > 0)
+    chosen, lexical_scores, similarity = chosen[eligible], lexical_scores[eligible], similarity[eligible]
     if weight:
         by_words = fusion.scaled(lexical_scores, 0.0, words.high if words is not None else 0.0)
         score = weight * by_words + (1 - weight) * fusion.scaled(similarity, near.low, near.high)
@@ -271,7 +267,7 @@ def _best(
         "lexical_score": lexical_scores[order],
         "score": score[order],
     }
-    return pl.DataFrame(columns, schema=_FOUND)
+    return pl.DataFrame(columns, schema=_CANDIDATES)
 
 
 def _passage(row: dict[str, Any]) -> Passage:

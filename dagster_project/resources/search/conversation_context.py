@@ -38,7 +38,7 @@ _TEXT_SUFFIXES = ("", ".txt", ".md", ".markdown", ".text")
 
 
 @dataclass(frozen=True)
-class GivenConversation:
+class ConversationText:
     """What somebody hands over: its Markdown, its messages, and the published windows that it is itself."""
 
     markdown: str
@@ -47,7 +47,7 @@ class GivenConversation:
 
 
 @dataclass(frozen=True)
-class GivenContext:
+class ContextResult:
     """The outcome for one conversation: CONTEXT with a block, or NO_HITS; faults are raised."""
 
     outcome: str
@@ -73,9 +73,9 @@ class GivenContext:
         }
 
 
-def given_conversation(
+def read_conversation(
     settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
-) -> GivenConversation:
+) -> ConversationText:
     """The conversation in a chat export, or in a text that is none.
 
     Times without a zone are in `timezone`, else in that of the configured source that `path` belongs to,
@@ -92,32 +92,32 @@ def given_conversation(
             reader = ExportReader(settings.conversations, settings.mail, settings.threads)
             chats = [chat for e in exports for chat in reader.chats(_in_zone(e, timezone))]
         else:
-            said = decoded(path.read_bytes()) if path is not None else text or ""
-            if not looks_like_whatsapp(said):
-                return GivenConversation(said, 1, own)
-            chats = [read_whatsapp(said, _GIVEN, timezone or "UTC")]
+            content = decoded(path.read_bytes()) if path is not None else text or ""
+            if not looks_like_whatsapp(content):
+                return ConversationText(content, 1, own)
+            chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
     except (ChatFormatError, pa.ArrowException) as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
-    said_all = [
+    messages = [
         e for chat in chats for e in conversations.masked_chat(chat, None).entries if e.kind == "message"
     ]
     faults = [f.reason for c in chats for f in c.faults]
-    if not said_all and (faults or not chats):
+    if not messages and (faults or not chats):
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
-    columns = ([getattr(e, name) for e in said_all] for name in ("author", "at", "text"))
-    return GivenConversation(conversations.consolidate(*columns).markdown, len(said_all), own)
+    columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
+    return ConversationText(conversations.consolidate(*columns).markdown, len(messages), own)
 
 
 def _unknown_exports(path: Path) -> list[Export]:
     """The exports at a place that no source knows."""
     source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path))
-    found = list(exports_at(path, source))
-    names = chat_names([(str(place), format_) for place, format_, _ in found])
+    exports = list(exports_at(path, source))
+    names = chat_names([(str(place), format_) for place, format_, _ in exports])
     return [
         Export(source, str(place), name, format_, files, "")
-        for name, (place, format_, files) in zip(names, found, strict=True)
+        for name, (place, format_, files) in zip(names, exports, strict=True)
     ]
 
 
@@ -130,42 +130,44 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
 
 
 def context_of(
-    settings: Settings, given: GivenConversation, opened: SearchIndex | None = None
-) -> GivenContext:
+    settings: Settings, conversation: ConversationText, opened: SearchIndex | None = None
+) -> ContextResult:
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
     start = time.perf_counter()
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "partition": ""}
-    windows = pl.DataFrame([{**window, "markdown": given.markdown, "message_count": given.messages}])
+    windows = pl.DataFrame(
+        [{**window, "markdown": conversation.markdown, "message_count": conversation.messages}]
+    )
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), settings.conversations, counter.counts
     )
-    frame = pl.from_arrow(chunks)
-    assert isinstance(frame, pl.DataFrame)
     chosen = settings.context
-    queries = selection.window_queries(windows, frame, chosen)
+    queries = selection.window_queries(windows, pl.DataFrame(chunks), chosen)
     published = open_versions(settings)
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
-        found = index.candidates(queries, chosen, {_GIVEN: given.own})
-        documents = selection.window_documents(found, chosen, index.chunk_vectors)
+        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.own})
+        documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         passages = index.passages(documents["chunk_id"].to_list())
         facts = dict(index.facts)
     ordered = selection.scored_passages(documents, passages)
-    made = context_block.compile_block(ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand)
+    compiled = context_block.compile_block(
+        ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand
+    )
     question = "\x00".join(queries["text"])
-    return GivenContext(
-        selection.CONTEXT if made.chosen else selection.NO_HITS,
-        made.block,
-        selection.context_manifest(made, question, facts, chosen),
+    return ContextResult(
+        selection.CONTEXT if compiled.chosen else selection.NO_HITS,
+        compiled.block,
+        selection.context_manifest(compiled, question, facts, chosen),
         len(queries),
-        len(found),
+        len(candidates),
         len(documents),
         time.perf_counter() - start,
     )
 
 
 def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
-    """The block of a manifest, made again from the index version that it names.
+    """The block of a manifest, rebuilt from the index version that it names.
 
     IndexUnavailableError if that version is not kept any more, ContextError if the bytes differ.
     """

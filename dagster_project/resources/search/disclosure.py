@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagster_project.resources.search.lookup import COMPARED
-from dagster_project.resources.search.search_index import query_current
+from dagster_project.resources.search.sql import query_current
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.graph.prompt_hashes import MOST_BITS, distances, simhash
 from transforms.retrieval.query_language import bounded
@@ -64,15 +64,15 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
 
     Of one question the chunk comes first in which it is answered.
     """
-    wanted = simhash(bounded(query))
+    query_hash = simhash(bounded(query))
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
-    if not wanted or not stored.num_rows:
+    if not query_hash or not stored.num_rows:
         return []
-    bits = distances(stored.column("simhash").to_numpy(), wanted)
+    bits = distances(stored.column("simhash").to_numpy(), query_hash)
     names = stored.column("question").to_pylist()
     near = {names[place]: int(bits[place]) for place in np.flatnonzero(bits <= MOST_BITS)}
     rows = query_current(folder, _PROMPTED, {"questions": sorted(near)}).to_pylist()
-    found = [
+    prompted_chunks = [
         Prompted(
             near[row["question"]],
             row["question"],
@@ -86,21 +86,23 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
         for row in rows
     ]
     own = {row["chunk_id"] for row in rows if row["asked_in"] == row["doc_id"]}
-    order = sorted(found, key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id))
+    order = sorted(
+        prompted_chunks, key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id)
+    )
     return _first_of_each(order)[:limit]
 
 
-def _first_of_each(found: Sequence[Prompted]) -> list[Prompted]:
-    return list({p.chunk_id: p for p in reversed(found)}.values())[::-1]
+def _first_of_each(chunks: Sequence[Prompted]) -> list[Prompted]:
+    return list({p.chunk_id: p for p in reversed(chunks)}.values())[::-1]
 
 
 def _document(folder: Path, name: str) -> str:
     """The one document that a name means."""
-    found = query_current(folder, _NAMED, {"name": name}).column("doc_id").to_pylist()
-    if found and (len(found) == 1 or found[0] == name):
-        return str(found[0])
-    if found:
-        raise QueryError(f"{name!r} is the name of several documents: {', '.join(found)}")
+    doc_ids = query_current(folder, _NAMED, {"name": name}).column("doc_id").to_pylist()
+    if doc_ids and (len(doc_ids) == 1 or doc_ids[0] == name):
+        return str(doc_ids[0])
+    if doc_ids:
+        raise QueryError(f"{name!r} is the name of several documents: {', '.join(doc_ids)}")
     near = query_current(folder, _NEAREST, {"name": name[:COMPARED]}).column("doc_id").to_pylist()
     hint = f"; the nearest names are {', '.join(near)}" if near else ""
     raise UnknownIdError(f"the index holds no document {shortened(name)!r}{hint}")

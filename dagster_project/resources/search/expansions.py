@@ -20,26 +20,32 @@ def expansions(
     section: the section of a document or the mail around a hit that is a part of it. link: what the mail, the
     section or the document refers to.
     """
-    made: list[list[dict[str, Any]]] = [[] for _ in hits]
+    by_hit: list[list[dict[str, Any]]] = [[] for _ in hits]
     keys = {"chunk_ids": [hit["chunk_id"] for hit in hits], "node_ids": [hit["node_id"] for hit in hits]}
     for kind in settings.expand:
         most = {"most": _LINKS} if kind == "links" else {}
         cursor = connection.execute(_STATEMENTS[kind], keys | most)
         names = [column[0] for column in cursor.description or ()]
         for row in cursor.fetchall():
-            found = dict(zip(names, row, strict=True))
-            made[found.pop("hit")].append(_bounded(found, settings.expand_chars))
-    return made
+            expansion = dict(zip(names, row, strict=True))
+            by_hit[expansion.pop("hit")].append(_bounded(expansion, settings.expand_chars))
+    return by_hit
 
 
-def _bounded(found: dict[str, Any], chars: int) -> dict[str, Any]:
+def _bounded(expansion: dict[str, Any], chars: int) -> dict[str, Any]:
     """An expansion with at most `chars` characters of its stored text, and the bytes that these are."""
-    data = found.pop("stored").encode()
-    start, end = found.pop("first"), found.pop("last")
+    data = expansion.pop("stored").encode()
+    start, end = expansion.pop("first"), expansion.pop("last")
     text = data[start:end].decode(errors="replace")[:chars]
     end = start + len(text.encode())
-    place = found.pop("place")
-    return {**found, "citation": cited(place, start, end), "byte_start": start, "byte_end": end, "text": text}
+    place = expansion.pop("place")
+    return {
+        **expansion,
+        "citation": cited(place, start, end),
+        "byte_start": start,
+        "byte_end": end,
+        "text": text,
+    }
 
 
 _LINKS = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,29 +122,29 @@ def _explanation(
 ) -> Explanation:
     chunks = _chunks_of(index, storable(ident)) if ident is not None else []
     watch, start = _Watch(), time.perf_counter()
-    asked = index.resolved([query], filters)
-    found = index.found(asked, filters, limit, report=watch)
+    resolved = index.resolved([query], filters)
+    ranked = index.ranked(resolved, filters, limit, watch)
     seconds = time.perf_counter() - start
-    told = None
+    fate_of_id = None
     if ident is not None:
         moments = tuple(fate(watch.tables, chunks))
-        names = _names(index, {m.into for m in moments if m.into is not None})
-        answer = (
-            _listed(found.hits, chunks)
-            if asked[0].listed is not None
-            else _answer(index, query, filters, chunks, moments, watch.tables, names)
-        )
-        told = Fate(ident, answer, moments)
+        if resolved[0].listed is not None:
+            answer = _listed(ranked.hits, chunks)
+        elif moments:
+            answer = _answer(index, moments[-1], watch.tables)
+        else:
+            answer = _no_candidate(index, query, filters, chunks)
+        fate_of_id = Fate(ident, answer, moments)
     numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
     return Explanation(
         query,
-        found.labels[0],
+        ranked.labels[0],
         index.manifest["version"],
-        index.vector_path,
+        ranked.vector_path,
         seconds,
         tuple(watch.tables),
         _names(index, numbers),
-        told,
+        fate_of_id,
     )
 
 
@@ -154,19 +154,8 @@ def shown(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
     return pl.concat([steps.filter(stays).head(rows), steps.filter(~stays).head(rows)])
 
 
-def _answer(
-    index: SearchIndex,
-    query: str,
-    filters: Filters,
-    chunks: Sequence[int],
-    moments: Sequence[Moment],
-    tables: Sequence[StageTable],
-    names: Mapping[int, tuple[str, str, str]],
-) -> str:
-    """Where something stands among the hits, or why it does not."""
-    if not moments:
-        return _no_candidate(index, query, filters, chunks)
-    last = moments[-1]
+def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> str:
+    """Where a candidate stands among the hits, or why it does not, by the last stage that had it."""
     if last.rank is not None and last.stage == "final":
         return f"hit {last.rank}"
     if last.rank is not None:
@@ -176,7 +165,7 @@ def _answer(
         return answer
     further = fate(tables, [last.into])[-1]
     ends = f"hit {further.rank}" if further.rank is not None else f"itself dropped: {further.reason}"
-    return f"{answer}, {names[last.into][1]} ({ends})"
+    return f"{answer}, {_names(index, {last.into})[last.into][1]} ({ends})"
 
 
 def _listed(hits: pl.DataFrame, chunks: Sequence[int]) -> str:
@@ -193,17 +182,19 @@ def _no_candidate(index: SearchIndex, query: str, filters: Filters, chunks: Sequ
     )
     for applied in (filters, Filters()):
         watch = _Watch()
-        index.found(index.resolved([query], applied), applied, report=watch, settings=wide)
+        index.ranked(index.resolved([query], applied), applied, report=watch, settings=wide)
         places = [m for m in fate(watch.tables, chunks) if m.stage in ("lexical", "vector")]
         if not places:
             continue
         if applied != filters:
             return "no candidate: the filters leave it out"
         bounds = {"lexical": index.settings.candidates_lexical, "vector": index.settings.candidates_vector}
-        told = [f"{m.stage} place {m.rank:,} of which the first {bounds[m.stage]} are taken" for m in places]
+        reasons = [
+            f"{m.stage} place {m.rank:,} of which the first {bounds[m.stage]} are taken" for m in places
+        ]
         if all(m.stage != "lexical" for m in places):
-            told.insert(0, "none of the words of the query stand in it")
-        return f"no candidate: {'; '.join(told)}"
+            reasons.insert(0, "none of the words of the query stand in it")
+        return f"no candidate: {'; '.join(reasons)}"
     return "no candidate: what the query demands beside its words leaves it out"
 
 
@@ -220,9 +211,9 @@ def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
         "SELECT DISTINCT reason FROM exclusions WHERE doc_id = $id ORDER BY reason", {"id": ident}
     ).fetchall()
     if reasons:
-        named = ", ".join(row[0] for row in reasons)
+        listed = ", ".join(row[0] for row in reasons)
         raise QueryError(
-            f"{ident} is in the index and has no text that can be found: {named} (table exclusions)"
+            f"{ident} is in the index and has no text that can be found: {listed} (table exclusions)"
         )
     ghost = index.connection.execute(
         "SELECT 1 FROM thread_tree WHERE message_id = $id", {"id": ident}

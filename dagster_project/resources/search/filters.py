@@ -35,7 +35,7 @@ from transforms.text import phrases
 
 @dataclass(frozen=True)
 class Filters:
-    """What hits must satisfy, beside the conditions of their query; all that are given hold.
+    """What hits must satisfy, beside the conditions of their query; all that are set must hold.
 
     `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
     The time of a document is the one its frontmatter gives; one without is in no span of time.
@@ -60,7 +60,7 @@ class Filters:
 
         QueryError if one is too long.
         """
-        named = {
+        values = {
             "l": self.list_id,
             "source": self.source,
             "kind": self.kind,
@@ -70,8 +70,8 @@ class Filters:
             "has": self.has,
             "series": self.series,
         }
-        given = {name: value for name, value in named.items() if value is not None}
-        return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in given.items()]
+        filters = {name: value for name, value in values.items() if value is not None}
+        return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in filters.items()]
 
 
 class Understood(NamedTuple):
@@ -179,40 +179,40 @@ class Conditions:
         return self._mask(filters, [*filters.conditions, *conditions], {})
 
     def _mask(
-        self, filters: Filters, wanted: Sequence[Condition], known: dict[Leaf, np.ndarray]
+        self, filters: Filters, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]
     ) -> np.ndarray | None:
         """As `mask`; `known` gets, and may have, what is found of each leaf by itself."""
-        if not wanted and filters.since is None and filters.until is None:
+        if not conditions and filters.since is None and filters.until is None:
             return None
-        self._look_up(wanted, known)
+        self._look_up(conditions, known)
         met = self._dated(filters.since, filters.until)
         holding = self._nothing
-        for condition in wanted:
-            met &= self._met(condition, holding, known)
-        shown = holding & met
-        with_shown = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
-        with_shown[self.document[shown]] = True
-        return np.asarray(met & (shown | ~with_shown[self.document]))
+        for condition in conditions:
+            met &= self._mask_of(condition, holding, known)
+        matching = holding & met
+        with_matching = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
+        with_matching[self.document[matching]] = True
+        return np.asarray(met & (matching | ~with_matching[self.document]))
 
     def resolved(self, query: Query, filters: Filters) -> Resolved:
         """What a query asks of this index, beside the filters."""
         known: dict[Leaf, np.ndarray] = {}
         mask = self._mask(filters, [*filters.conditions, *query.conditions], known)
-        named = self._identified(query.identifier, mask)
-        told = [
-            {"condition": str(condition), "chunks": int(self._met(condition, self._nothing, known).sum())}
+        identified = self._identified(query.identifier, mask)
+        counts = [
+            {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, known).sum())}
             for condition in query.conditions
         ]
-        if len(named):
-            return Resolved("", mask, Understood("", told, "id", None), named)
+        if len(identified):
+            return Resolved("", mask, Understood("", counts, "id", None), identified)
         note = None
-        if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.given.strip()):
-            note = (
-                f"no mail of the index has the Message-ID {query.given.strip()}; it was searched for as text"
-            )
+        if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
+            note = f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
         if mask is not None and not any(map(str.isalnum, query.text)):
-            return Resolved("", mask, Understood("", told, "newest", note), self._newest(mask))
-        return Resolved(query.text, mask, Understood(query.text, told, "score", note))
+            return Resolved(
+                "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
+            )
+        return Resolved(query.text, mask, Understood(query.text, counts, "score", note))
 
     def listed(self, queries: Sequence[Resolved], limit: int, per_document: int) -> pl.DataFrame:
         """The hits of queries that list chunks, up to `per_document` of a document: scores are 0.
@@ -238,7 +238,7 @@ class Conditions:
         """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
         if identifier is None:
             return np.empty(0, dtype=np.int64)
-        # Most queries are no id, which their hashes tell without a scan.
+        # Most queries are not ids, which their hashes tell without a scan.
         hashed = np.uint64(id_hash(identifier))
         if np.searchsorted(self.ids, hashed) == np.searchsorted(self.ids, hashed, side="right"):
             return np.empty(0, dtype=np.int64)
@@ -247,16 +247,12 @@ class Conditions:
             "AND source_kind = 'document' ORDER BY attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no",
             {"id": identifier},
         ).fetchall()
-        found = np.array([number for (number,) in rows], dtype=np.int64)
-        return found if mask is None else found[mask[found]]
-
-    def _newest(self, mask: np.ndarray) -> np.ndarray:
-        """The allowed chunks, those of the newest document first; what has no time is last."""
-        return self._by_time[mask[self._by_time]]
+        chunks = np.array([number for (number,) in rows], dtype=np.int64)
+        return chunks if mask is None else chunks[mask[chunks]]
 
     @cached_property
     def _by_time(self) -> np.ndarray:
-        """All chunks, those of the newest document first."""
+        """All chunks, those of the newest document first; what has no time is last."""
         rows = self.connection.execute(
             f"SELECT chunk_no FROM chunks LEFT JOIN ({DATED}) USING (doc_id) ORDER BY dated_at DESC NULLS LAST, doc_id, "
             "attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no"
@@ -279,20 +275,22 @@ class Conditions:
             elif leaf.field not in TEXT_FIELDS:
                 known[leaf] = self._with_value(leaf)
 
-    def _met(self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]) -> np.ndarray:
+    def _mask_of(
+        self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]
+    ) -> np.ndarray:
         """Which chunks meet a condition of `known` leaves; those that hold a text it looks for are added to `holding`."""
         if isinstance(condition, Negation):
-            return ~self._met(condition.part, self._nothing, known)
+            return ~self._mask_of(condition.part, self._nothing, known)
         if isinstance(condition, Both):
-            return np.logical_and.reduce([self._met(part, holding, known) for part in condition.parts])
+            return np.logical_and.reduce([self._mask_of(part, holding, known) for part in condition.parts])
         if isinstance(condition, Either):
-            return np.logical_or.reduce([self._met(part, holding, known) for part in condition.parts])
-        found = known[condition]
+            return np.logical_or.reduce([self._mask_of(part, holding, known) for part in condition.parts])
+        chunks = known[condition]
         if condition.field not in TEXT_FIELDS:
-            return found
-        holding |= found
+            return chunks
+        holding |= chunks
         documents = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
-        documents[self.document[found]] = True
+        documents[self.document[chunks]] = True
         return documents[self.document]
 
     def _with_value(self, leaf: Leaf) -> np.ndarray:
@@ -322,25 +320,25 @@ class Conditions:
         below = "(?:/.*)?" if leaf.field == "tag" else ""
         pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
         names = pl.Series(known, dtype=pl.String)
-        named = names.filter(names.str.contains(pattern)).to_list()
-        if not named:
+        matching = names.filter(names.str.contains(pattern)).to_list()
+        if not matching:
             reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
             raise _refused(leaf, reason)
-        return named
+        return matching
 
     @cached_property
     def _authors(self) -> tuple[pl.Series, pl.Series]:
         """The distinct names and addresses of authors."""
         statement = "SELECT DISTINCT {0} FROM messages WHERE {0} IS NOT NULL"
-        found = [
+        columns = [
             self.connection.execute(statement.format(column)).to_arrow_table().column(0)
             for column in ("from_name", "from_addr")
         ]
-        names, addresses = (pl.Series(values, dtype=pl.String) for values in found)
+        names, addresses = (pl.Series(values, dtype=pl.String) for values in columns)
         return names, addresses
 
     def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
-        """The chunks of what is from between two times; of everything if neither is given."""
+        """The chunks of what is from between two times; of everything if both are None."""
         if since is None and until is None:
             return np.ones(len(self.document), dtype=bool)
         return self._numbered(

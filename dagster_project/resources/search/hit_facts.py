@@ -21,7 +21,7 @@ def with_facts(
     stored = [name for name in names if name != "vector"]
     if stored:
         rows = connection.execute(_statement(stored), {"chunks": chunks.to_list()}).to_arrow_table()
-        facts = facts.join(pl.from_arrow(rows), on="chunk_no", how="left")  # type: ignore[arg-type]
+        facts = facts.join(pl.DataFrame(rows), on="chunk_no", how="left")
     if "vector" in names:
         own = pl.Series(list(vectors[chunks.to_numpy()]), dtype=FACTS["vector"])
         facts = facts.with_columns(vector=own)

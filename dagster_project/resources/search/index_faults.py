@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from dagster_project.resources.publish.versions import require_whole
+from dagster_project.resources.publish.versions import attach
 from transforms.errors import (
     IndexUnavailableError,
     MemoryLimitError,
@@ -41,16 +41,16 @@ def faults_translated(path: Path, *, own: bool = True) -> Iterator[None]:
 
 
 def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftError:
-    """What a fault means to who asked; only a file whose damage has been seen is to be deleted."""
-    said = first_line(error)
+    """What a fault means to the caller; only a file whose damage has been seen is to be deleted."""
+    message = first_line(error)
     if isinstance(error, duckdb.InterruptException):
         return QueryInterruptedError("the query was interrupted before it had an answer")
     if isinstance(error, duckdb.OutOfMemoryException):
         return MemoryLimitError(
-            f"there is not enough memory for this query ({said}): ask for less at once, or end other programs"
+            f"there is not enough memory for this query ({message}): ask for less at once, or end other programs"
         )
     if isinstance(error, _OF_QUERY) and not (own and isinstance(error, _OF_TABLES)):
-        return QueryError(f"the query cannot be answered: {said}" if own else str(error))
+        return QueryError(f"the query cannot be answered: {message}" if own else str(error))
     try:
         damage = damage_of(path)
     except OSError as refused:
@@ -66,7 +66,7 @@ def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftErro
             "a new one"
         )
     return WeftError(
-        f"DuckDB failed ({said}), though all of {path} can be read: ask again; if it fails again, `weft doctor` says "
+        f"DuckDB failed ({message}), though all of {path} can be read: ask again; if it fails again, `weft doctor` says "
         "what else is not well"
     )
 
@@ -82,12 +82,9 @@ def damage_of(path: Path) -> str | None:
     try:
         # An instance of its own: that of the fault may be of no use any more.
         with duckdb.connect() as connection:
-            quoted = str(path).replace("'", "''")
-            connection.execute(f"ATTACH '{quoted}' AS looked_at (READ_ONLY)")
-            connection.execute("USE looked_at")
-            require_whole(connection, path)
+            attach(connection, path, "examined")
             tables = connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE database_name = 'looked_at' ORDER BY ALL"
+                "SELECT table_name FROM duckdb_tables() WHERE database_name = 'examined' ORDER BY ALL"
             ).fetchall()
             for (table,) in tables:
                 connection.execute(f'SELECT bit_xor(hash(t)) FROM "{table}" t')

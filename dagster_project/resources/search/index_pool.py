@@ -17,12 +17,12 @@ from dagster_project.resources.search.search_index import SearchIndex
 _MOST = 8
 """Questions at once, each with the file open for itself; arrays and pages are shared, so that each takes little memory."""
 _INTERRUPTED_EVERY = 0.05
-"""Seconds between two interruptions of a question that was given up, which may ask the database many times."""
+"""Seconds between two interruptions of a question that was abandoned, which may query the database many times."""
 _Answer = TypeVar("_Answer")
 
 
 class IndexPool:
-    """Up to `_MOST` followed indexes, opened when they are needed and asked by one thread at a time."""
+    """Up to `_MOST` followed indexes, opened when they are needed, each for one thread at a time."""
 
     def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
         self._followed = partial(FollowedIndex, folder, opened)
@@ -40,7 +40,7 @@ class IndexPool:
                 threading.Thread(target=question.interrupt, daemon=True).start()
 
     def close(self) -> None:
-        """Wait for what is asked, and let go of all indexes."""
+        """Wait for running questions, and close all indexes."""
         self._threads.shutdown(cancel_futures=True)
         while self._free:
             self._free.pop().close()

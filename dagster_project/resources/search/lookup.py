@@ -106,7 +106,7 @@ class Reading:
     """What an id stands for.
 
     `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
-    stored text, cut to a citation's bytes if one was asked for, then with `byte_start` and `byte_end` in the text
+    stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
     of `doc_id` or the attachment. The text of a thread is that of its mails under their headers. `facts` are
     further columns of the published file.
     """
@@ -128,7 +128,7 @@ class Reading:
 
 
 def asking(connection: duckdb.DuckDBPyConnection) -> Ask:
-    """How an open connection is asked."""
+    """An `Ask` on an open connection."""
     return lambda statement, values: connection.execute(statement, storable_values(values)).to_arrow_table()
 
 
@@ -137,21 +137,21 @@ def storable_values(values: Mapping[str, object]) -> dict[str, object]:
     return {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
-def reading(ask: Ask, given: str) -> Reading:
-    """What `given` stands for in the published file that is asked.
+def reading(ask: Ask, text: str) -> Reading:
+    """What `text` names in the published file.
 
     It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or conversation, the id
     or the path of a document or its end, perhaps with `#slug`, or a citation as hits print it. UnknownIdError with
     the nearest ids if there is no such thing, QueryError if several are meant, if there is no text, or if the bytes
     lie outside of it.
     """
-    name = given.strip().strip("\u27e8\u27e9").strip()
-    if found := _meant(ask, name):
-        return _read(ask, *_one(name, found))
+    name = text.strip().strip("\u27e8\u27e9").strip()
+    if things := _named_things(ask, name):
+        return _read(ask, *_one(name, things))
     cited = _CITATION.fullmatch(name)
     if not cited:
         raise _unknown(ask, name)
-    kind, id_ = meant(ask, cited["place"])
+    kind, id_ = resolved_name(ask, cited["place"])
     if cited["attachment"]:
         kind, id_ = "attachment", _attachment(ask, id_, cited["attachment"])
     elif kind == "node":
@@ -159,23 +159,23 @@ def reading(ask: Ask, given: str) -> Reading:
     return _cut(_read(ask, kind, id_), int(cited["start"]), int(cited["end"]))
 
 
-def meant(ask: Ask, name: str) -> tuple[str, str]:
+def resolved_name(ask: Ask, name: str) -> tuple[str, str]:
     """Kind and full id of the one thing that a name means; UnknownIdError or QueryError as `reading`."""
-    found = _meant(ask, name)
-    if not found:
+    things = _named_things(ask, name)
+    if not things:
         raise _unknown(ask, name)
-    return _one(name, found)
+    return _one(name, things)
 
 
-def _meant(ask: Ask, name: str) -> list[tuple[str, str]]:
+def _named_things(ask: Ask, name: str) -> list[tuple[str, str]]:
     rows = ask(_MEANT, {"id": name}).to_pylist()
     return [(row["kind"], row["id"]) for row in rows]
 
 
-def _one(name: str, found: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    if len(found) > 1:
-        raise QueryError(f"{name!r} means several things: {', '.join(f'{k} {i}' for k, i in found)}")
-    return found[0]
+def _one(name: str, things: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    if len(things) > 1:
+        raise QueryError(f"{name!r} means several things: {', '.join(f'{k} {i}' for k, i in things)}")
+    return things[0]
 
 
 def _unknown(ask: Ask, name: str) -> UnknownIdError:
@@ -187,10 +187,10 @@ def _unknown(ask: Ask, name: str) -> UnknownIdError:
 def _attachment(ask: Ask, message_id: str, beginning: str) -> str:
     """The full id of an attachment of a mail."""
     values = {"id": message_id, "beginning": beginning}
-    found = ask(_ATTACHMENT, values).column("attachment_id").to_pylist()
-    if len(found) != 1:
-        raise UnknownIdError(f"the mail {message_id} has {len(found) or 'no'} attachments {beginning}")
-    return str(found[0])
+    ids = ask(_ATTACHMENT, values).column("attachment_id").to_pylist()
+    if len(ids) != 1:
+        raise UnknownIdError(f"the mail {message_id} has {len(ids) or 'no'} attachments {beginning}")
+    return str(ids[0])
 
 
 def _read(ask: Ask, kind: str, id_: str) -> Reading:
@@ -202,13 +202,13 @@ def _read(ask: Ask, kind: str, id_: str) -> Reading:
     return Reading(kind, id_, **own, **place, facts=row)
 
 
-def _cut(whole: Reading, start: int, end: int) -> Reading:
+def _cut(full: Reading, start: int, end: int) -> Reading:
     """The bytes `start` to `end` of a text; QueryError if they are outside of it or cut a letter."""
-    stored = whole.text.encode()
+    stored = full.text.encode()
     if not start <= end <= len(stored):
-        raise QueryError(f"bytes {start}-{end} are not in {whole.id}, which has {len(stored)} bytes")
+        raise QueryError(f"bytes {start}-{end} are not in {full.id}, which has {len(stored)} bytes")
     try:
         text = stored[start:end].decode()
     except UnicodeDecodeError as error:
-        raise QueryError(f"bytes {start}-{end} of {whole.id} begin or end inside of a letter") from error
-    return replace(whole, text=text, byte_start=start, byte_end=end)
+        raise QueryError(f"bytes {start}-{end} of {full.id} begin or end inside of a letter") from error
+    return replace(full, text=text, byte_start=start, byte_end=end)

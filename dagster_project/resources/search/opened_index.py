@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -14,8 +16,10 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import WeftError
+from transforms.retrieval.saved_searches import Answers
 
 _LOOKED_EVERY = 1.0
 """Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
@@ -30,16 +34,29 @@ def open_index(settings: Settings) -> SearchIndex:
     return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
 
 
+class PublishedSearcher:
+    """Opens the current version for each batch of queries."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+
+    def search(self, queries: Sequence[str], filters: Mapping[str, Any], limit: int) -> Answers:
+        """The hits of each query; `filters` are those of `Filters` by name."""
+        with closing(open_index(self.settings)) as index:
+            result = index.search(queries, Filters(**filters), limit)
+            return Answers(result.hits, result.labels, index.manifest["version"])
+
+
 class FollowedIndex:
     """The current version of a folder, held open; `opened` opens it.
 
-    Another that is published is opened and asked a question beside it, by a thread of low priority; then it takes the
+    Another that is published is opened and tried with a question beside it, by a thread of low priority; then it takes the
     place of the older, so that nobody waits for it. One thread at a time may ask.
     """
 
     def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
         self._link, self._opened = folder / CURRENT, opened
-        self._held: SearchIndex | None = None
+        self._answering: SearchIndex | None = None
         self._next: SearchIndex | None = None
         self._refused: Path | None = None
         self._over = threading.Event()
@@ -47,43 +64,43 @@ class FollowedIndex:
 
     def index(self) -> SearchIndex:
         """The version that answers now; IndexUnavailableError or ModelMismatchError if it cannot be opened."""
-        if self._held is None:
-            self._held = self._opened()
+        if self._answering is None:
+            self._answering = self._opened()
             self._thread.start()
         elif self._refused is not None and self._refused == self._link.resolve():
             self._replace(self._opened())
         elif (opened := self._next) is not None:
             self._next = None
             self._replace(opened)
-        assert self._held is not None
-        return self._held
+        assert self._answering is not None
+        return self._answering
 
     def close(self) -> None:
-        """Let go of all versions."""
+        """Close all versions."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        for index in (self._held, self._next):
+        for index in (self._answering, self._next):
             if index is not None:
                 index.close()
-        self._held = self._next = None
+        self._answering = self._next = None
 
     def _replace(self, opened: SearchIndex) -> None:
-        if self._held is not None:
-            self._held.close()
-        self._held, self._refused = opened, None
+        if self._answering is not None:
+            self._answering.close()
+        self._answering, self._refused = opened, None
 
     def _follow(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while not self._over.wait(_LOOKED_EVERY):
-            current, held = self._link.resolve(), self._held
-            if self._next is not None or held is None or current in (held.path, self._refused):
+            current, index = self._link.resolve(), self._answering
+            if self._next is not None or index is None or current in (index.path, self._refused):
                 continue
             self._over.wait(random.uniform(0, _LOOKED_EVERY))
             try:
                 opened = self._opened()
                 opened.search(["?"])
             except (WeftError, OSError, duckdb.Error):
-                self._refused = current  # who asks next is told why
+                self._refused = current  # the next search raises the reason
             else:
                 self._next = opened

@@ -25,16 +25,16 @@ class QueryRewriter:
         self.settings, self.model = settings, model
 
     def standalone(self, query: str, turns: Sequence[str]) -> Standalone:
-        """The query as it is used; without turns as it is given."""
+        """The query as it is used; without turns as it came."""
         settings = self.settings
         if settings.rewrite == "off" or not turns:
             return Standalone(query, query)
         ruled = query_rewriting.by_rules(query, turns)
         if self.model is None:
             return ruled
-        asked = query_rewriting.prompt(query, turns)
+        prompt = query_rewriting.prompt(query, turns)
         try:
-            (answer,) = self.model.answers([asked], Rewritten, query_rewriting.INSTRUCTION)
+            (answer,) = self.model.answers([prompt], Rewritten, query_rewriting.INSTRUCTION)
         except WeftError as fault:
             return self._ruled(ruled, str(fault))
         if answer.value is None:
@@ -43,7 +43,7 @@ class QueryRewriter:
 
     def _ruled(self, ruled: Standalone, reason: str) -> Standalone:
         assert self.model is not None
-        return Standalone(ruled.given, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
+        return Standalone(ruled.original, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
 
 
 def make_rewriter(settings: QuerySettings, gemini: GeminiSettings, safety: SafetySettings) -> QueryRewriter:

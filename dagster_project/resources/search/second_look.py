@@ -41,9 +41,9 @@ class SecondLook:
             frame.with_columns(pl.col("query") - self.first)
             for frame in (ranked.drop(*reranking.RERANKED), candidates)
         )
-        again = self.reranker.reranked(local, scored, self.queries, diagnostic, len(hits))
-        again = again.with_columns(pl.col("query") + self.first)
-        return unchanged(reranking.on_one_scale(again).select(hits.columns))
+        reranked = self.reranker.reranked(local, scored, self.queries, diagnostic, len(hits))
+        reranked = reranked.with_columns(pl.col("query") + self.first)
+        return unchanged(reranking.on_one_scale(reranked).select(hits.columns))
 
 
 def _passages(rows: HitRows, hits: pl.DataFrame) -> pl.DataFrame:

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.search.filters import Understood
-from dagster_project.resources.search.hit_table import described
+from dagster_project.resources.search.hit_table import RankedHits, SearchResult, described
 from dagster_project.resources.search.index_faults import faults_translated
-from dagster_project.resources.search.lookup import asking, meant
-from dagster_project.resources.search.search_index import SearchIndex, SearchResult
+from dagster_project.resources.search.lookup import asking, resolved_name
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.embedding.vectors import stacked
 from transforms.errors import QueryError
 from transforms.retrieval import labels
@@ -43,10 +43,10 @@ ORDER BY cosine DESC, chunk_no LIMIT $limit
 
 
 def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
-    """The `limit` nearest mails, documents and windows to what a name means (see `reading.meant`), each by its best chunk.
+    """The `limit` nearest mails, documents and windows to what a name means, each by its best chunk.
 
     Compared is the mean of the vectors of its chunks, by cosine with all others; the document that it stands in (for a
-    thread all its mails) is left out. UnknownIdError or QueryError as `reading.meant`; QueryError if it has no chunk.
+    thread all its mails) is left out. UnknownIdError or QueryError as `lookup.resolved_name`; QueryError if it has no chunk.
     """
     with faults_translated(index.path):
         return _similar(index, name, limit)
@@ -54,7 +54,7 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
 
 def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     start = time.perf_counter()
-    kind, id_ = meant(asking(index.connection), name)
+    kind, id_ = resolved_name(asking(index.connection), name)
     own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
     if not own:
         raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
@@ -66,20 +66,11 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
             "limit": limit,
         },
     ).fetchall()
-    ranked = _ranked(rows)
-    hits = described(
-        index.connection,
-        index.arrays.rows,
-        ranked,
-        pl.DataFrame(schema=DROPPED),
-        [set()],
-        index.term_settings,
-        index.settings,
-    )
     label = "PASS" if rows else labels.NOTHING
-    return SearchResult(
-        hits, (label,), (Understood(name, [], "score", None),), "exact", time.perf_counter() - start
-    )
+    ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
+    hits = described(index, ranked, [[]], index.settings)
+    understood = (Understood(name, [], "score", None),)
+    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, time.perf_counter() - start)
 
 
 def _mean(index: SearchIndex, chunks: list[int]) -> np.ndarray:
@@ -96,7 +87,7 @@ def _ranked(rows: list[tuple[int, float]]) -> pl.DataFrame:
     """Chunk numbers and cosines, best first, as the columns of RANKED."""
     cosine = [value for _, value in rows]
     place = range(1, len(rows) + 1)
-    made = {
+    columns = {
         "query": [0] * len(rows),
         "rank": place,
         "chunk_no": [number for number, _ in rows],
@@ -104,4 +95,4 @@ def _ranked(rows: list[tuple[int, float]]) -> pl.DataFrame:
         **dict.fromkeys(("thread_score", "lexical_score", "support"), [0.0] * len(rows)),
         "vector_rank": place,
     }
-    return pl.DataFrame({name: made.get(name, [None] * len(rows)) for name in RANKED}, schema=RANKED)
+    return pl.DataFrame({name: columns.get(name, [None] * len(rows)) for name in RANKED}, schema=RANKED)

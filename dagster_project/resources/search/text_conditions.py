@@ -46,40 +46,40 @@ class TextConditions:
 
     def holding(self, leaves: Iterable[Leaf]) -> dict[Leaf, np.ndarray]:
         """The mask of the chunks that hold what each leaf names."""
-        found: dict[Leaf, np.ndarray] = {}
+        by_word: dict[Leaf, np.ndarray] = {}
         to_verify: dict[Leaf, np.ndarray] = {}
         for leaf in leaves:
             fields, _ = _LOOKED_FOR_IN[leaf.field]
             if leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
                 to_verify[leaf] = self._with_terms(terms.parts(leaf.value, self.term_settings), fields)
             else:
-                asked = terms.query_terms([leaf.value.lower()], self.term_settings)
-                found[leaf] = self._with_terms(asked.column("term").to_pylist(), fields)
-        return found | self._verified(to_verify)
+                stems = terms.query_terms([leaf.value.lower()], self.term_settings)
+                by_word[leaf] = self._with_terms(stems.column("term").to_pylist(), fields)
+        return by_word | self._verified(to_verify)
 
-    def _with_terms(self, wanted: Sequence[str], fields: Sequence[str]) -> np.ndarray:
+    def _with_terms(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:
         """The chunks that hold all terms in these fields."""
         postings = self.postings
         columns = [FIELDS.index(field) for field in fields]
         has_field = np.asarray((postings.counts[:, columns] > 0).any(axis=1))
-        found = np.full(postings.chunk_count, bool(wanted))
-        for term in wanted:
+        chunks = np.full(postings.chunk_count, bool(terms_))
+        for term in terms_:
             number = postings.numbers.get(term)
-            held = np.zeros_like(found)
+            with_term = np.zeros_like(chunks)
             if number is not None:
                 place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
-                held[postings.chunks[place][has_field[postings.codes[place]]]] = True
-            found &= held
-        return found
+                with_term[postings.chunks[place][has_field[postings.codes[place]]]] = True
+            chunks &= with_term
+        return chunks
 
     def _verified(self, near: Mapping[Leaf, np.ndarray]) -> dict[Leaf, np.ndarray]:
         """Those of the chunks `near` each leaf whose texts show it; every text is read once for all leaves."""
-        shown = {leaf: np.zeros_like(mask) for leaf, mask in near.items()}
+        verified = {leaf: np.zeros_like(mask) for leaf, mask in near.items()}
         numbers = np.flatnonzero(
             np.logical_or.reduce([*near.values(), np.zeros(self.postings.chunk_count, bool)])
         )
         if not len(numbers):
-            return shown
+            return verified
         columns = sorted({column for leaf in near for column in _LOOKED_FOR_IN[leaf.field][1]})
         listed = ", ".join(f'{column} AS "{column}"' for column in columns)
         batches = self.connection.execute(
@@ -92,6 +92,6 @@ class TextConditions:
             for leaf, mask in near.items():
                 rows = np.flatnonzero(mask[chunks])
                 for column in _LOOKED_FOR_IN[leaf.field][1]:
-                    held = phrases.holding(texts.get_column(column).gather(rows), leaf.value)
-                    shown[leaf][chunks[rows[held.to_numpy()]]] = True
-        return shown
+                    matches = phrases.holding(texts.get_column(column).gather(rows), leaf.value)
+                    verified[leaf][chunks[rows[matches.to_numpy()]]] = True
+        return verified

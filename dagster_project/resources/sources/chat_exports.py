@@ -146,7 +146,7 @@ class ExportReader:
             yield from self._file(export, export.format, export.chat, self._bytes(file), file.suffix)
 
     def _file(self, export: Export, format_: str, name: str, data: bytes, suffix: str) -> Iterator[Chat]:
-        """The chats of one file, named or begun with `name`."""
+        """The chats of one file, whose names are or begin with `name`."""
         source = export.source
         if format_ == "whatsapp":
             yield read_whatsapp(decoded(data), name, source.timezone, source.date_order)
@@ -191,8 +191,8 @@ class ExportReader:
         users = [n for n in names if PurePosixPath(n).name == "users.json"]
         days = [n for n in names if PurePosixPath(n).name not in _SLACK_FILES]
         for channel, listed in groupby(days, key=lambda n: PurePosixPath(n).parent.name):
-            held = [(PurePosixPath(n).name, partial(archive.read, n)) for n in (*users, *listed)]
-            yield self._slack(f"{export.chat}/{channel}", held)
+            members = [(PurePosixPath(n).name, partial(archive.read, n)) for n in (*users, *listed)]
+            yield self._slack(f"{export.chat}/{channel}", members)
 
     def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
         """A channel of a Slack export: `users.json`, where there is one, and its days; what of them cannot be read."""
@@ -219,11 +219,11 @@ class ExportReader:
 
 def unread(name: str, error: Exception) -> Chat:
     """What stands for a chat that cannot be read: no entries, and the fault."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason = (
-        said
+        message
         if isinstance(error, ChatFormatError)
-        else f"unreadable: {(said.splitlines() or [type(error).__name__])[0]}"
+        else f"unreadable: {(message.splitlines() or [type(error).__name__])[0]}"
     )
     return Chat(name, [], faults=[Fault(name, reason, b"")])
 
@@ -258,8 +258,8 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         return "files", files
     if texts and format_ == "auto":
         return "whatsapp", texts[:1]
-    wanted = "" if format_ == "auto" else f" of the format {format_}"
-    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{wanted}")
+    format_note = "" if format_ == "auto" else f" of the format {format_}"
+    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
 
 
 def _slack_users(data: bytes) -> Sequence[Mapping[str, Any]]:
@@ -283,26 +283,13 @@ def _threads(
 ) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
     mails, refused = messages.split_mbox(data, name=name)
-    made = messages.read_mail(
+    tables = messages.read_mail(
         [*mails, *refused], source="mbox", partition=name, list_id=name, settings=settings
     )
-    frame = pl.from_arrow(made.messages)
-    assert isinstance(frame, pl.DataFrame)
-    frame = frame.unique("message_id", keep="first", maintain_order=True)
-    columns = [
-        "source",
-        "partition",
-        "message_id",
-        "in_reply_to",
-        "refs",
-        "subject",
-        "from_addr",
-        "effective_at",
-    ]
+    frame = pl.DataFrame(tables.messages).unique("message_id", keep="first", maintain_order=True)
     lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
-    built = threads.build_threads(frame.select(columns).to_arrow(), lists, thread_settings)
-    place = pl.from_arrow(built.tree.select(["message_id", "thread_id"]))
-    assert isinstance(place, pl.DataFrame)
+    built = threads.build_threads(frame.to_arrow(), lists, thread_settings)
+    place = pl.DataFrame(built.tree.select(["message_id", "thread_id"]))
     joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
     people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
     for (thread,), rows in joined.sort("effective_at", "message_id").group_by(
@@ -314,7 +301,7 @@ def _threads(
                 for r in rows.iter_rows(named=True)
             ]
             yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, people)
-    bad = [Fault(r["place"], r["reason"], b"") for r in made.quarantine.to_pylist()]
+    bad = [Fault(r["place"], r["reason"], b"") for r in tables.quarantine.to_pylist()]
     if bad:
         yield Chat(name, [], faults=bad)
 

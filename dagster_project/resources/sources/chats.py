@@ -28,7 +28,9 @@ from dagster_project.resources.system.globs import (
     is_there,
     matching_paths,
     partition_name,
+    recall,
     remember,
+    sweep,
     valid_text,
 )
 from transforms.conversations import windows as conversations
@@ -60,10 +62,10 @@ class ChatFiles:
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
     ) -> list[SourcePartition]:
         """A partition per window of the source's chats, and one of what could not be read, if there is any."""
-        exports = self._exports[source.name] = list(self._found(source, digest))
+        exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
         if self._known is None:
-            self._known = self._recall()
-        made: dict[str, str] = {}
+            self._known = recall(self._memory_file)
+        by_partition: dict[str, str] = {}
         faults: list[str] = []
         used: dict[str, Any] = {}
         for export in exports:
@@ -72,18 +74,20 @@ class ChatFiles:
                 listed = self._listed(export)
             used[export.digest] = listed
             for partition, fingerprint in listed["windows"]:
-                made[partition] = (
-                    parts_hash([made[partition], fingerprint]) if partition in made else fingerprint
+                by_partition[partition] = (
+                    parts_hash([by_partition[partition], fingerprint])
+                    if partition in by_partition
+                    else fingerprint
                 )
             faults += [export.digest] if listed["faults"] else []
         if faults:
-            made[UNREAD] = parts_hash(faults)
+            by_partition[UNREAD] = parts_hash(faults)
         if {k: v for k, v in self._known.items() if k in used} != used:
             self._known |= used
             self._remember()
         return [
             SourcePartition(source.name, partition, None, print_, source.source_type)
-            for partition, print_ in sorted(made.items())
+            for partition, print_ in sorted(by_partition.items())
         ]
 
     def window(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
@@ -104,12 +108,14 @@ class ChatFiles:
         table = pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty()
         return table, conversations.quarantine_rows(faults, partition.source, partition.key)
 
-    def _found(self, source: ConversationSourceSettings, digest: Callable[[Path], str]) -> Iterator[Export]:
+    def _exports_of_source(
+        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
+    ) -> Iterator[Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.place(source)
         roots = [pattern] if is_there(pattern) else matching_paths(pattern, self.settings.base)
         base = pattern if is_folder(pattern) and not is_slack(pattern) else fixed_folder(pattern)
-        found = sorted(
+        exports = sorted(
             (
                 (valid_text(p.relative_to(base)), format_, files)
                 for r in roots
@@ -117,16 +123,16 @@ class ChatFiles:
             ),
             key=lambda item: item[0],
         )
-        found = [f for f in found if not any(self.settings.is_generated(p) for p in f[2])]
-        if not found:
+        exports = [f for f in exports if not any(self.settings.is_generated(p) for p in f[2])]
+        if not exports:
             raise SourceError(
                 f"source {source.name}: no chat at {pattern}; mend `path` in the settings, or remove the source "
                 "from them to remove its conversations from the index"
             )
         how = source.model_dump_json(exclude={"path", "fetch"})
         version = f"{conversations.VERSION}-{self.settings.conversations.parts()[0]}-{self._key_id(source)}"
-        chats = chat_names([(name, format_) for name, format_, _ in found])
-        for chat, (name, format_, files) in zip(chats, found, strict=True):
+        chats = chat_names([(name, format_) for name, format_, _ in exports])
+        for chat, (name, format_, files) in zip(chats, exports, strict=True):
             parts = (part for f in files for part in (valid_text(f.relative_to(base)), digest(f)))
             yield Export(
                 source, name, chat, format_, files, parts_hash([version, how, name, chat, format_, *parts])
@@ -176,13 +182,6 @@ class ChatFiles:
         assert self._pseudonym
         return self._pseudonym[1]
 
-    def _recall(self) -> dict[str, Any]:
-        try:
-            known = json.loads(self._memory_file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return known if isinstance(known, dict) else {}
-
     def _remember(self) -> None:
         current = {e.digest for exports in self._exports.values() for e in exports}
         configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
@@ -193,16 +192,16 @@ class ChatFiles:
 
     def exports_of(self, path: Path) -> list[Export]:
         """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""
-        found = []
+        exports = []
         for source in self.settings.sources:
             if isinstance(source, ConversationSourceSettings):
                 with contextlib.suppress(SourceError):
-                    found += [
+                    exports += [
                         export
-                        for export in self._found(source, lambda file: "")
+                        for export in self._exports_of_source(source, lambda file: "")
                         if any(f.resolve().is_relative_to(path.resolve()) for f in export.files)
                     ]
-        return found
+        return exports
 
     def window_ids(self, exports: Iterable[Export]) -> list[str]:
         """The windows of these exports, as `conversations` names them."""
@@ -215,7 +214,4 @@ class ChatFiles:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        left = list(self._memory_file.parent.glob(f"{self._memory_file.name}.*"))
-        for file in left:
-            file.unlink(missing_ok=True)
-        return len(left)
+        return sweep(self._memory_file)

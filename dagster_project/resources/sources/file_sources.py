@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -20,6 +18,7 @@ from dagster_project.config.settings import (
     SourceSettings,
 )
 from dagster_project.resources.remotes.landing import Landing
+from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.mail_places import (
     mail_partition,
     mail_paths,
@@ -27,7 +26,7 @@ from dagster_project.resources.sources.mail_places import (
     period_of,
     youngest_year,
 )
-from dagster_project.resources.sources.public_inbox import InboxMail, blobs, inbox_mails, is_damaged
+from dagster_project.resources.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
 from dagster_project.resources.sources.reading_files import (
     TooLargeError,
     bounded,
@@ -41,7 +40,9 @@ from dagster_project.resources.system.globs import (
     is_folder,
     matching_paths,
     partition_name,
+    recall,
     remember,
+    sweep,
     valid_text,
 )
 from transforms.documents.files import RawFile
@@ -67,21 +68,6 @@ class _File:
     fault: str | None = None
 
 
-class ConversationReader(Protocol):
-    """Knows how chats make partitions; `dagster_project.resources.sources.chats` implements it."""
-
-    def partitions(
-        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
-    ) -> list[SourcePartition]:
-        """The windows of all chats of a source."""
-
-    def window(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
-        """The tables of one window."""
-
-    def sweep(self) -> int:
-        """Delete what killed builds left; the number of files."""
-
-
 class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
@@ -93,11 +79,11 @@ class FileSources:
         self,
         settings: Settings,
         memory: Path,
-        chats: ConversationReader | None = None,
-        held: Callable[[str, str], list[SourcePartition]] = lambda source, source_type: [],
+        chats: ChatFiles,
+        parsed: Callable[[str, str], list[SourcePartition]],
     ):
-        """`held` gives the partitions of a source and source type that earlier builds read."""
-        self.settings, self.chats, self._held = settings, chats, held
+        """`parsed` gives the partitions of a source and source type that earlier builds read."""
+        self.settings, self.chats, self._parsed_partitions = settings, chats, parsed
         self._memory_file = memory
         self._memory: dict[str, list[object]] = {}
         self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
@@ -112,35 +98,37 @@ class FileSources:
         A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
         `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
         """
-        self._memory = self._recall()
+        known = recall(self._memory_file)
+        self._memory = {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
         self._partitions, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
             try:
-                partitions = self._found(source)
+                partitions = self._source_partitions(source)
             except SourceError as fault:
-                named = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
-                self.broken[source.name] = f"{named}{fault}"
+                prefix = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
+                self.broken[source.name] = f"{prefix}{fault}"
                 if len(self.broken) == len(self.settings.sources):
                     raise SourceError("\n".join(self.broken.values())) from fault
-                partitions = [(partition, []) for partition in self._held(source.name, source.source_type)]
+                partitions = [
+                    (partition, []) for partition in self._parsed_partitions(source.name, source.source_type)
+                ]
             self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
         if self._seen != self._memory:
-            self._remember(self._seen)
+            remember(self._memory_file, json.dumps(self._seen, sort_keys=True))
         return [self._partitions[p][0] for p in sorted(self._partitions)]
 
-    def _found(
+    def _source_partitions(
         self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings
     ) -> list[tuple[SourcePartition, list[_File]]]:
         """The partitions of a source with their files; those of chats and public inboxes have none."""
         if source.remote and not (landing := Landing(self.settings.fetched, source.name)).has_files():
-            if not landing.is_complete and self._held(source.name, source.source_type):
+            if not landing.is_complete and self._parsed_partitions(source.name, source.source_type):
                 raise SourceError(
                     f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft fetch "
                     f"{source.name}`), or remove the source from the settings to remove it from the index"
                 )
             return []
         if isinstance(source, ConversationSourceSettings):
-            assert self.chats
             return [
                 (partition, [])
                 for partition in self.chats.partitions(source, lambda path: self._identify(path)[0])
@@ -157,7 +145,7 @@ class FileSources:
         """The partition behind a partition key; SourceError if no file makes it up.
 
         Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
-        later look will give it: what was read is made again by the next build.
+        later look will give it: the next build reads it again.
         """
         if self._partitions is None:
             self.discover()
@@ -166,13 +154,13 @@ class FileSources:
             raise SourceError(
                 f"partition {partition}: no file of the configured sources belongs to it any more"
             )
-        found = self._partitions[partition][0]
-        if found.source in self.broken:
-            raise SourceError(self.broken[found.source])
-        return found
+        partition_files = self._partitions[partition][0]
+        if partition_files.source in self.broken:
+            raise SourceError(self.broken[partition_files.source])
+        return partition_files
 
     def bytes_of(self, partition: SourcePartition) -> int:
-        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 where none are known."""
+        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if none are known."""
         assert self._partitions is not None
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
@@ -194,7 +182,7 @@ class FileSources:
         inbox = self._inboxes.get(partition.key, [])
         for known, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
             yield mail
-            if is_damaged(mail) and not known.fault:
+            if is_corrupt(mail) and not known.fault:
                 self._note_difference(partition, mail.place)
 
     def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
@@ -214,24 +202,24 @@ class FileSources:
                 "source from them to remove its mail from the index"
             )
         grouped: dict[str, list[InboxMail]] = {}
-        found = [
+        partitions = [
             mail
             for root in roots
             for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern))))
         ]
-        youngest = youngest_year(mail.month for mail in found)
-        for mail in found:
+        youngest = youngest_year(mail.month for mail in partitions)
+        for mail in partitions:
             partition = (
                 mail.epoch if source.grain == "archive" else period_of(mail.month, source.grain, youngest)
             )
             grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):
-            told = (
+            fault_text = (
                 part for mail in mails for part in (mail.place, mail.blob, mail.fault) if part is not None
             )
             yield (
-                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *told])),
+                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *fault_text])),
                 mails,
             )
 
@@ -257,7 +245,6 @@ class FileSources:
 
     def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
         """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
-        assert self.chats
         return self.chats.window(partition)
 
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
@@ -269,32 +256,32 @@ class FileSources:
             digest = file.fault or self._identify(file.path)[0]
             grouped.setdefault(partition, []).append(_File(file.path, file.name, digest, file.fault))
         for partition, files in sorted(grouped.items()):
-            named = (part for file in files for part in (file.name, file.digest))
+            names = (part for file in files for part in (file.name, file.digest))
             yield (
                 SourcePartition(
-                    source.name, partition, None, parts_hash([source.kind, *named]), source.source_type
+                    source.name, partition, None, parts_hash([source.kind, *names]), source.source_type
                 ),
                 files,
             )
 
     def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
-        found: list[tuple[_File, str | None]] = []
+        assigned: list[tuple[_File, str | None]] = []
         for path, name, fault in mail_paths(source, self.settings):
             digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
-            found.append(
+            assigned.append(
                 (_File(path, name, digest, fault), month_of(name) if source.kind == "mbox" else month)
             )
-        youngest = youngest_year(month for _, month in found if month)
-        for file, month in found:
+        youngest = youngest_year(month for _, month in assigned if month)
+        for file, month in assigned:
             period = month and period_of(month, source.grain, youngest)
             grouped.setdefault(mail_partition(source, file.name, period), []).append(file)
-        taken: set[str] = set()
+        keys: set[str] = set()
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
         ):
-            partition = period if period not in taken else partition_name(f"{period}@{list_id or ''}")
-            taken.add(partition)
+            partition = period if period not in keys else partition_name(f"{period}@{list_id or ''}")
+            keys.add(partition)
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
                 [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
@@ -322,26 +309,9 @@ class FileSources:
         self._seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
-    def _recall(self) -> dict[str, list[object]]:
-        try:
-            known = json.loads(self._memory_file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return (
-            {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
-            if isinstance(known, dict)
-            else {}
-        )
-
-    def _remember(self, seen: dict[str, list[object]]) -> None:
-        remember(self._memory_file, json.dumps(seen, sort_keys=True))
-
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        left = list(self._memory_file.parent.glob(f"{glob.escape(self._memory_file.name)}.*"))
-        for file in left:
-            file.unlink(missing_ok=True)
-        return len(left) + (self.chats.sweep() if self.chats else 0)
+        return sweep(self._memory_file) + self.chats.sweep()
 
 
 def _state(path: Path) -> list[object] | str:
@@ -354,7 +324,7 @@ def _state(path: Path) -> list[object] | str:
 
 
 def _month(head: bytes) -> str | None:
-    """Month of the Date header of a mail, as `YYYY-MM`; None where there is no readable one."""
+    """Month of the Date header of a mail, as `YYYY-MM`; None if there is no readable one."""
     try:
         dates = read_headers(head).fields.get("date", [])
     except MIME_FAULTS:

@@ -1,4 +1,4 @@
-"""The changes that the commits of a repository of public-inbox made, however much of it is missing or damaged."""
+"""The changes that the commits of a repository of public-inbox made, however much of it is missing or corrupt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def history(repository: Path) -> list[Change]:
     if head is None:
         return []
     try:
-        changes = list(_told(repository, head))
+        changes = list(_changes_by_git(repository, head))
     except GitFailedError:
         changes = list(_walked(repository, head))
         if not any(change.came or change.removed for change in changes):
@@ -59,16 +59,16 @@ def history(repository: Path) -> list[Change]:
     return changes
 
 
-def _told(repository: Path, head: str) -> Iterator[Change]:
+def _changes_by_git(repository: Path, head: str) -> Iterator[Change]:
     """The changes as git tells them; GitFailedError if it misses an object."""
     commits = git(repository, "rev-list", "--first-parent", "--reverse", head)
-    told = git(
+    output = git(
         repository, "diff-tree", "--stdin", "--root", "-r", "-m", "--first-parent", "--raw", "--no-abbrev",
-        "--no-renames", "--no-ext-diff", "--no-textconv", "--format=%H %at", given=commits,
+        "--no-renames", "--no-ext-diff", "--no-textconv", "--format=%H %at", stdin=commits,
     )  # fmt: skip
     commit, at, mail = "", 0, ""
     changed: dict[str, tuple[str, str]] = {}
-    for line in (*told.split(b"\n"), b"end 0"):
+    for line in (*output.split(b"\n"), b"end 0"):
         if (change := _CHANGE.fullmatch(line)) is not None:
             mode, blob, kind, path = (group.decode() for group in change.groups())
             changed[path] = (kind if mode.startswith("100") or kind == "D" else "T", blob)
@@ -82,7 +82,7 @@ def _told(repository: Path, head: str) -> Iterator[Change]:
 
 
 def _walked(repository: Path, head: str) -> Iterator[Change]:
-    """The changes read object by object, as far as there are objects, and what is missing or damaged."""
+    """The changes read object by object, as far as there are objects, and what is missing or corrupt."""
     with Objects(repository) as objects:
         commits, lost = _commits(objects, head, _shallow(repository))
         before: dict[str, str] | None = {}
@@ -117,27 +117,27 @@ def _commits(
     objects: Objects, head: str, boundary: set[str]
 ) -> tuple[list[tuple[str, int, str]], tuple[str, str] | None]:
     """Name, author time and tree of the commits, newest first; the one at which they break off, and its fault."""
-    found: list[tuple[str, int, str]] = []
+    commits: list[tuple[str, int, str]] = []
     name = head
     while name:
         commit = objects.read(name, "commit")
         parts = _COMMIT.match(commit.data)
         if parts is None:
-            return found, (name, commit.fault or DAMAGED)
+            return commits, (name, commit.fault or DAMAGED)
         tree, parent, at = ((part or b"").decode() for part in parts.groups())
-        found.append((name, int(at or 0), tree))
+        commits.append((name, int(at or 0), tree))
         name = "" if name in boundary else parent
-    return found, None
+    return commits, None
 
 
 def _entries(objects: Objects, tree: str) -> tuple[dict[str, str] | None, str | None]:
     """By name the blobs `m` and `d` of a tree; what is no file is empty. None and the fault if it cannot be read."""
-    found = objects.read(tree, "tree")
-    if found.fault:
-        return None, found.fault
+    tree_object = objects.read(tree, "tree")
+    if tree_object.fault:
+        return None, tree_object.fault
     width, entries, at = len(tree) // 2, {}, 0
-    while at < len(found.data):
-        mode, _, rest = found.data[at:].partition(b" ")
+    while at < len(tree_object.data):
+        mode, _, rest = tree_object.data[at:].partition(b" ")
         name, nul, rest = rest.partition(b"\0")
         if not nul or len(rest) < width:
             return None, DAMAGED
@@ -183,7 +183,7 @@ def _head(repository: Path) -> str | None:
         return None
     current = _current(repository)
     chosen = branches.get(current)
-    # A branch that is damaged is there, and another one is not what was meant.
+    # A corrupt branch exists, and another one is not what was meant.
     if (
         chosen is None
         and len(branches) == 1
@@ -202,7 +202,7 @@ def _current(repository: Path) -> bytes:
     """The branch that HEAD names, if it names one."""
     try:
         return git(repository, "symbolic-ref", "HEAD").strip()
-    except GitFailedError:  # there is no such branch, or a damaged one, or HEAD names a commit
+    except GitFailedError:  # there is no such branch, or a corrupt one, or HEAD names a commit
         with contextlib.suppress(OSError):
             return (repository / "HEAD").read_bytes()[:1024].removeprefix(b"ref: ").strip()
         return b""

@@ -59,9 +59,9 @@ class Objects:
     def read(self, name: str, kind: str, limit: int = 64 << 20) -> Object:
         """The object of a name if it is of a kind (`blob`, `commit`, `tree`) and not over `limit` bytes."""
         was_running = self._process is not None
-        answer, is_cut = self._asked(name, limit)
+        answer, is_cut = self._answer(name, limit)
         if not answer and was_running:  # it may have ended over the object before this one
-            answer, is_cut = self._asked(name, limit)
+            answer, is_cut = self._answer(name, limit)
         first, _, data = answer.partition(b"\n")
         header = first.split()
         if len(header) == 2 and header[1] == b"missing":
@@ -78,10 +78,10 @@ class Objects:
             return Object(b"", size, DAMAGED)
         return Object(bytes(data), size) if size <= limit else Object(b"", size, TOO_LARGE)
 
-    def _asked(self, name: str, limit: int) -> tuple[bytearray, bool]:
+    def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
         """What git answers for an object, cut if it is far over `limit`; empty where git ends.
 
-        A name that nobody has is asked for behind it: git gives a damaged object fewer bytes than it says.
+        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says.
         """
         if self._process is None:
             self._process = start(
@@ -112,17 +112,17 @@ class Objects:
 
 def missing_objects(repository: Path, names: Sequence[str]) -> set[str]:
     """Those of some names of which the repository has no object that begins as one."""
-    asked = "".join(f"{name}\n" for name in names).encode()
+    stdin = "".join(f"{name}\n" for name in names).encode()
     try:
-        told = git(
-            repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", given=asked
+        output = git(
+            repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", stdin=stdin
         )
     except GitFailedError:  # as in a partial clone, over the first one that is missing
-        told = git(
+        output = git(
             repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"
         )
-        return set(names) - set(told.decode("ascii", "replace").split())
-    return {line.partition(b" ")[0].decode() for line in told.split(b"\n") if line.endswith(b" missing")}
+        return set(names) - set(output.decode("ascii", "replace").split())
+    return {line.partition(b" ")[0].decode() for line in output.split(b"\n") if line.endswith(b" missing")}
 
 
 def start(
@@ -153,10 +153,10 @@ class GitFailedError(SourceError):
     """A git command failed; the text has its own first line."""
 
 
-def git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
+def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     """What a git command prints; GitFailedError with git's own words where it fails."""
     process = start(repository, *arguments)
-    printed, complaint = output_of(process, given)
+    printed, complaint = output_of(process, stdin)
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
         raise GitFailedError(

@@ -39,33 +39,33 @@ def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
     """
     pattern = settings.place(source)
     roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)
-    found = [
+    paths = [
         file
-        for file in _found(source, pattern, [r for r in roots if r != settings.root])
+        for file in _matching_files(source, pattern, [r for r in roots if r != settings.root])
         if not settings.is_generated(file.path)
     ]
-    if all(file.fault or is_folder(file.path) for file in found):
+    if all(file.fault or is_folder(file.path) for file in paths):
         raise SourceError(
             f"source {source.name}: no {source.kind} file at {pattern}; mend `path` in the settings, or "
             "remove the source from them to remove its mail from the index"
         )
-    return found
+    return paths
 
 
-def _found(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
+def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
     """The files below the matches of a source's path."""
     folder = fixed_folder(pattern)
     if source.kind == "mbox":
-        named = (MailPath(root, valid_text(root.relative_to(folder))) for root in roots)
-        return sorted(named, key=lambda file: file.name)
-    found: list[MailPath] = []
+        named_roots = (MailPath(root, valid_text(root.relative_to(folder))) for root in roots)
+        return sorted(named_roots, key=lambda file: file.name)
+    paths: list[MailPath] = []
     for root in roots:
         if source.kind == "maildir" and not any(is_folder(root / f) for f in ("cur", "new")):
             raise SourceError(f"source {source.name}: {root} is no Maildir: it has neither cur/ nor new/")
         base = root if len(roots) == 1 and is_folder(root) else folder
         inside = _maildir(root) if source.kind == "maildir" else _single_mails(root)
-        found += [MailPath(path, valid_text(path.relative_to(base)), fault) for path, fault in inside]
-    return sorted(found, key=lambda file: file.name)
+        paths += [MailPath(path, valid_text(path.relative_to(base)), fault) for path, fault in inside]
+    return sorted(paths, key=lambda file: file.name)
 
 
 def _maildir(root: Path) -> Iterator[tuple[Path, str | None]]:
@@ -94,7 +94,7 @@ def _single_mails(root: Path) -> Iterator[tuple[Path, str | None]]:
 
 
 def _fault(path: Path) -> str | None:
-    """Why something is no mail, though it lies where mails do."""
+    """Why something is not a mail, though it lies where mails do."""
     return "not_a_file: the path is a folder" if is_folder(path) else None
 
 

@@ -18,9 +18,9 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     A new file is readable by its owner alone and is never written over. SettingsError if the file lies
     in a folder of what is generated below `data`, if others may read it, or if the key is too short to keep a secret.
     """
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        return _long_enough(given.encode(), f"the key in {VARIABLE}")
+    key_text = os.environ.get(VARIABLE)
+    if key_text is not None:
+        return _long_enough(key_text.encode(), f"the key in {VARIABLE}")
     for folder in ("lake", "index", "cache", "dagster"):
         if path.is_relative_to(data / folder):
             raise SettingsError(

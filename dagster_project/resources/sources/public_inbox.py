@@ -1,7 +1,7 @@
 """Repositories of public-inbox (v2 format): which mails they hold, and the mails themselves.
 
 One commit is one change: a blob at path `m` is a mail that came, a blob at path `d` is a mail that
-was removed. Everything is asked of the git program's plumbing commands; nothing is checked out, and
+was removed. Everything is read by the git program's plumbing commands; nothing is checked out, and
 no name inside a repository becomes a path.
 """
 
@@ -57,7 +57,7 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     A removal takes away every earlier mail of that content, in older epochs too; a mail that comes
     again after it is there again. SourceError where git is missing, or a repository gives nothing at all.
     """
-    held: dict[tuple[str, str], InboxMail] = {}
+    mails: dict[tuple[str, str], InboxMail] = {}
     places: dict[str, list[tuple[str, str]]] = {}
     for repository in repositories(inbox):
         epoch = _EPOCH.fullmatch(repository.name)
@@ -66,17 +66,17 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
         absent = _absent(repository, changes)
         for change in changes:
             for key in places.pop(change.removed, ()) if change.removed else ():
-                del held[key]
+                del mails[key]
             if change.came or change.fault:
                 key = (label, change.commit)
                 fault = change.fault or absent.get(change.came)
                 number = epoch[1] if epoch else "0"
-                held[key] = InboxMail(
+                mails[key] = InboxMail(
                     f"{label}:{change.commit}", repository, change.came, _month(change.at), number, fault
                 )
             if change.came:
                 places.setdefault(change.came, []).append(key)
-    return list(held.values())
+    return list(mails.values())
 
 
 def _absent(repository: Path, changes: Iterable[Change]) -> dict[str, str]:
@@ -124,15 +124,15 @@ def _by_repository(mails: Iterable[InboxMail]) -> Iterator[tuple[Path, list[Inbo
 
 
 def _read(mail: InboxMail, objects: Objects, limit: int) -> RawMail:
-    found = objects.read(mail.blob, "blob", limit)
-    if found.fault == TOO_LARGE:
-        fault = f"too_large: {found.size} bytes, mail.max_message_bytes is {limit}"
+    blob = objects.read(mail.blob, "blob", limit)
+    if blob.fault == TOO_LARGE:
+        fault = f"too_large: {blob.size} bytes, mail.max_message_bytes is {limit}"
         return RawMail(mail.place, b"", fault=fault)
-    if found.fault:
-        return RawMail(mail.place, b"", fault=_fault(found.fault, mail.blob, mail.repository))
-    return RawMail(mail.place, found.data)
+    if blob.fault:
+        return RawMail(mail.place, b"", fault=_fault(blob.fault, mail.blob, mail.repository))
+    return RawMail(mail.place, blob.data)
 
 
-def is_damaged(mail: RawMail) -> bool:
+def is_corrupt(mail: RawMail) -> bool:
     """True for a mail whose blob was there when it was looked for, and could not be read."""
     return (mail.fault or "").startswith((f"{DAMAGED}_object", f"{MISSING}_object"))

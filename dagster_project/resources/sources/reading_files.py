@@ -92,7 +92,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
 def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
     """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
 
-    Python's own readers end in silence where what follows a member of xz or bzip2 is none.
+    Python's own readers end silently where what follows a member of xz or bzip2 is none.
     """
     rest = stream.read(_BLOCK)
     while rest:

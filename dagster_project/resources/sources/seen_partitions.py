@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 from assets.partitions import SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.system.globs import recall, write_atomically
 
 _FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
 
@@ -33,14 +32,14 @@ class SeenPartitions:
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
-            held = _held(partition, lake)
+            checksum = fingerprint_in_lake(partition, lake)
             known = before.get(partition.key)
-            if held != partition.fingerprint and (known is None or known[0] != held):
-                noted[partition.key] = (held, now)
+            if checksum != partition.fingerprint and (known is None or known[0] != checksum):
+                noted[partition.key] = (checksum, now)
             elif known:
                 noted[partition.key] = known
         if noted != before:
-            self._remember(noted)
+            write_atomically(self.memory, json.dumps(noted, sort_keys=True))
 
     def times(self) -> dict[str, datetime]:
         """By partition, when its last change was found."""
@@ -48,32 +47,26 @@ class SeenPartitions:
 
     def _recall(self) -> dict[str, tuple[str, str]]:
         try:
-            stored = json.loads(self.memory.read_text())
             return {
-                p: (str(held), datetime.fromisoformat(at).isoformat()) for p, (held, at) in stored.items()
+                p: (str(checksum), datetime.fromisoformat(at).isoformat())
+                for p, (checksum, at) in recall(self.memory).items()
             }
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError):
             return {}
-
-    def _remember(self, noted: Mapping[str, tuple[str, str]]) -> None:
-        self.memory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.memory.with_name(f"{self.memory.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        temporary.write_text(json.dumps(noted, sort_keys=True))
-        temporary.replace(self.memory)
 
 
 def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:
     """The partitions of a source that the lake has, with the fingerprints of the files that they were made from."""
-    found = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
+    keys = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
     partitions = [
         SourcePartition(name, partition, None, "", source_type)
-        for name, _, partition in found
+        for name, _, partition in keys
         if name == source
     ]
-    return [replace(partition, fingerprint=_held(partition, lake)) for partition in partitions]
+    return [replace(partition, fingerprint=fingerprint_in_lake(partition, lake)) for partition in partitions]
 
 
-def _held(partition: SourcePartition, lake: ParquetLake) -> str:
+def fingerprint_in_lake(partition: SourcePartition, lake: ParquetLake) -> str:
     """The fingerprint of the files that the lake's first table of a partition was made from; empty if there is none."""
     footer = lake.footer(_FIRST_TABLE[partition.source_type], partition.key)
     return footer.inputs.get("partition", "") if footer else ""

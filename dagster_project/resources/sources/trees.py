@@ -32,7 +32,7 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
     """The files below `root` in order of name, each to be read or with its reason; nothing below `generated`.
 
     Folders that are hidden, excluded or links out of the root are one entry and are not entered.
-    SourceError if the root is no folder or holds no file to read: a disk that is not mounted must
+    SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
     not empty the index.
     """
     if not is_folder(root):
@@ -41,13 +41,13 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
             "from them to remove its documents from the index"
         )
     walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated))
-    found = sorted(walk.files(), key=lambda file: file.name)
-    if all(file.fault for file in found):
+    files = sorted(walk.files(), key=lambda file: file.name)
+    if all(file.fault for file in files):
         raise SourceError(
             f"source {source.name}: no file of {root} matches `include` ({', '.join(source.include)}); mend "
             "`path` or `include`, or remove the source from the settings to remove its documents from the index"
         )
-    return found
+    return files
 
 
 class _Walk:

@@ -31,18 +31,18 @@ class Credentials:
     @classmethod
     def of(cls, remote: RemoteSettings, source: str) -> Credentials:
         """Those that a remote names; FetchError if a variable is not set."""
-        named = {
+        variables = {
             "user": remote.user_variable,
             "password": remote.password_variable,
             "token": remote.token_variable,
         }
-        values = {part: os.environ.get(name, "").strip() for part, name in named.items() if name}
+        values = {part: os.environ.get(name, "").strip() for part, name in variables.items() if name}
         for part, value in values.items():
             if not value:
-                raise FetchError(f"source {source}: the environment variable {named[part]} is not set")
+                raise FetchError(f"source {source}: the environment variable {variables[part]} is not set")
             if not value.isprintable() or (part == "token" and not value.isascii()):
                 raise FetchError(
-                    f"source {source}: the environment variable {named[part]} holds signs that cannot be sent"
+                    f"source {source}: the environment variable {variables[part]} holds signs that cannot be sent"
                 )
         return cls(**values, others=_others(remote))
 

@@ -32,10 +32,10 @@ def is_of_no_writing(error: BaseException) -> bool:
 
 def unwritable(error: BaseException, root: Path) -> UnwritableError:
     """The error for a file that cannot be written, or for the storage root if the error names no file."""
-    named = error.filename if isinstance(error, OSError) else None
+    filename = error.filename if isinstance(error, OSError) else None
     refused = "used" if isinstance(error, PermissionError) else "written"
     return UnwritableError(
-        f"{named or root} cannot be {refused} by user {os.getuid()} ({_reason(error)}): give it the right to write in "
+        f"{filename or root} cannot be {refused} by user {os.getuid()} ({_reason(error)}): give it the right to write in "
         f"{root}, or mount that so that it can be written; reading what is published needs neither"
     )
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import glob
+import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from transforms.hashing import text_hash
 
@@ -19,14 +22,36 @@ NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 def remember(memory: Path, text: str) -> None:
     """Store a text that saves work the next time, atomically; if the folder may not be written, do nothing."""
-    temporary = memory.with_name(f"{memory.name}.{os.getpid()}")
     try:
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
-        temporary.replace(memory)
+        write_atomically(memory, text)
     except OSError as error:
         if error.errno not in NO_WRITING:
             raise
+
+
+def recall(memory: Path) -> dict[str, Any]:
+    """The JSON object in a file that `remember` wrote; empty if there is none."""
+    try:
+        stored = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
+
+
+def sweep(memory: Path) -> int:
+    """Delete what killed processes left beside a file that `remember` writes; the number of files."""
+    leftovers = list(memory.parent.glob(f"{glob.escape(memory.name)}.*"))
+    for file in leftovers:
+        file.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Write a text file by a rename, with the folders above it."""
+    temporary = file.with_name(f"{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)
 
 
 def matching_paths(pattern: Path, base: Path) -> list[Path]:

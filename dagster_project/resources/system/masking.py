@@ -16,9 +16,9 @@ MASK = "[secret]"
 SERVER_CHARS = 300
 """Characters of a server's message that are shown."""
 FAULT_CHARS = 1500
-"""Characters of a whole fault: what a server said, with addresses, file names and the remedy."""
+"""Characters of a whole fault: the message of a server, with addresses, file names and the remedy."""
 _LEAST_BASE64 = 6
-"""Characters from which a piece of base64 is no coincidence."""
+"""Characters from which a piece of base64 is not a coincidence."""
 _PIECE = 8
 """Characters of a secret that are masked alone, as an echo may be cut off."""
 _WIRE_LOGGERS = ("httpx2", "httpcore2", "imapclient", "botocore", "aiobotocore", "s3fs", "fsspec")
@@ -37,22 +37,22 @@ class Secrets:
         coded = {form for secret in secrets if secret for form in _forms(secret) | _base64_cores(secret)}
         words = {_on_one_line(name) for name in names} - {""}
         # A line break that an answer puts into a secret is a blank by now.
-        found = [r"\s?".join(map(re.escape, form)) for form in coded]
-        found += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words]
+        patterns = [r"\s?".join(map(re.escape, form)) for form in coded]
+        patterns += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words]
         self._whole = (
-            re.compile("|".join(sorted(found, key=len, reverse=True)), re.IGNORECASE) if found else None
+            re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE) if patterns else None
         )
         self._pieces = {form[n : n + _PIECE].lower() for form in coded for n in range(len(form) - _PIECE + 1)}
 
     def masked(self, text: str) -> str:
         """`text` with a mask for each run of characters that belong to something secret."""
-        hidden = bytearray(len(text))
+        mask = bytearray(len(text))
         for match in self._whole.finditer(text) if self._whole else ():
-            hidden[match.start() : match.end()] = b"\1" * len(match[0])
+            mask[match.start() : match.end()] = b"\1" * len(match[0])
         for start in range(len(text) - _PIECE + 1) if self._pieces else ():
             if text[start : start + _PIECE].lower() in self._pieces:
-                hidden[start : start + _PIECE] = b"\1" * _PIECE
-        runs = groupby(zip(text, hidden, strict=True), key=lambda pair: pair[1])
+                mask[start : start + _PIECE] = b"\1" * _PIECE
+        runs = groupby(zip(text, mask, strict=True), key=lambda pair: pair[1])
         return "".join(MASK if is_hidden else "".join(c for c, _ in run) for is_hidden, run in runs)
 
 

@@ -64,7 +64,7 @@ def _started_by(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 
 def _parents() -> dict[int, int]:
-    """The parent of every process; none where the system does not list them."""
+    """The parent of every process; none if the system does not list them."""
     parents = {}
     for stat in _PROCESSES.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

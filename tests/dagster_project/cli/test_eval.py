@@ -242,7 +242,7 @@ def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     together, _ = index.rank_each(asked, profiles, 10, lambda *told: None)
     for name, search in profiles.items():
         index.settings = search
-        alone = index.rank(asked, limit=10).select(list(RANKED))
+        alone = index.ranked(asked, limit=10).hits.select(list(RANKED))
         assert together.filter(profile=name).drop("profile", "label").equals(alone)
     index.close()
 

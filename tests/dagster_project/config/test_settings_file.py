@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from dagster_project.config.replaced import REPLACED
+from dagster_project.config.file_faults import REPLACED, internal_keys
 from dagster_project.config.settings import Settings, load_settings
 from transforms.errors import SettingsError
 
@@ -66,13 +66,19 @@ def test_a_key_that_is_gone_is_refused_with_what_took_its_place(tmp_path: Path, 
 
 
 def test_a_profile_is_refused_the_keys_that_search_no_longer_has(tmp_path: Path):
-    with pytest.raises(SettingsError, match=r"profiles\.mine\.rrf_k: is a constant now \(60\)"):
-        load_settings(written(tmp_path, "profiles.mine.rrf_k"))
+    with pytest.raises(SettingsError, match=r"profiles\.mine\.normalise_sources: is part of"):
+        load_settings(written(tmp_path, "profiles.mine.normalise_sources"))
+
+
+@pytest.mark.parametrize("key", sorted({*internal_keys(Settings), "profiles.mine.pool"} - REPLACED.keys()))
+def test_an_internal_key_is_unknown_to_a_file(tmp_path: Path, key: str):
+    with pytest.raises(SettingsError, match=f"{key}: unknown setting"):
+        load_settings(written(tmp_path, key))
 
 
 def test_no_key_is_both_gone_and_there_and_none_is_internal_in_silence():
     assert not set(keys(Settings)) & REPLACED.keys()
-    assert set(keys(Settings, internal=True)) <= REPLACED.keys()
+    assert set(keys(Settings, internal=True)) == internal_keys(Settings)
 
 
 def test_what_took_the_place_of_a_key_is_there():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.documents import documents, read
 from tests.examples import examples
-from transforms.documents.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, node_bodies, slug_base
+from transforms.documents.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, slug_base
 from transforms.schemas.documents import DOCUMENT_NODES
 
 SLUGS = [
@@ -66,12 +66,17 @@ def tree(text: str, path: str = "d.md") -> list[dict[str, Any]]:
 
 def shown(text: str) -> list[tuple[str, str | None, str | None, str, int]]:
     """Title, slug, slug of the parent, own text and number of siblings of every node."""
-    made = documents(d=text)
-    nodes = document_nodes(made)
-    bodies = node_bodies(made, nodes)["body"].to_pylist()
+    documents_ = documents(d=text)
+    data = documents_["text"][0].as_py().encode()
     return [
-        (n["title"], n["slug"], n["parent_id"] and n["parent_id"].partition("#")[2], body, n["sibling_count"])
-        for n, body in zip(nodes.to_pylist(), bodies, strict=True)
+        (
+            n["title"],
+            n["slug"],
+            n["parent_id"] and n["parent_id"].partition("#")[2],
+            data[n["byte_start"] : n["body_end"]].decode(),
+            n["sibling_count"],
+        )
+        for n in document_nodes(documents_).to_pylist()
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.mail.mbox import BOM, mbox_layout, message_spans, unescape
+from transforms.mail.mbox import BOM, mbox_layout, unescape
 
 FROM = b"From a@example.org Fri Dec 18 09:41:40 1998\n"
 GIT = b"From 0123456789abcdef0123456789abcdef01234567 Mon Sep 17 00:00:00 2001\n"
@@ -14,7 +14,7 @@ MAIL = b"From: a@example.org\nSubject: x\n\nbody\n"
 
 
 def mails(data: bytes, dialect="mboxrd") -> list[bytes]:
-    return [data[start:end] for start, end in message_spans(data, dialect)]
+    return [data[entry.start : entry.end] for entry in mbox_layout(data, dialect).entries]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.retrieval.bm25 import FIELDS, Postings, TermScores, bm25_scores, weighed
+from transforms.retrieval.bm25 import FIELDS, Postings, TermScores, terms_by_query, weighed
 from transforms.retrieval.fusion import ExactScores
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
@@ -26,17 +26,30 @@ ONE_FIELD = SearchSettings(title_weight=0, quote_weight=0)
 
 def postings(texts: list[list[str]], field: str = "text") -> Postings:
     counts = [Counter(t) for t in texts]
-    df = Counter(term for count in counts for term in count)
-    ids = {term: number for number, term in enumerate(sorted(df))}
-    rows = [
-        {"term_id": ids[t], "chunk_no": n, **{f"{f}_tf": tf if f == field else 0 for f in FIELDS}}
-        for n, count in enumerate(counts)
-        for t, tf in count.items()
-    ]
-    schema = dict.fromkeys(["term_id", "chunk_no", *(f"{f}_tf" for f in FIELDS)], pl.Int32)
-    lengths = {f: np.array([len(t) if f == field else 0 for t in texts], dtype=np.int32) for f in FIELDS}
-    table = pl.DataFrame(rows, schema=schema).sort("term_id", "chunk_no").to_arrow()
-    return Postings.of_rows(table, {ids[t]: t for t in df}, lengths)
+    terms = sorted({term for count in counts for term in count})
+    rows = [(n, count[term]) for term in terms for n, count in enumerate(counts) if term in count]
+    starts = np.cumsum([0, *(sum(term in count for count in counts) for term in terms)])
+    frequencies = np.zeros((len(rows), len(FIELDS)), dtype=np.int32)
+    frequencies[:, FIELDS.index(field)] = [tf for _, tf in rows]
+    lengths = np.zeros((len(FIELDS), len(texts)), dtype=np.int32)
+    lengths[FIELDS.index(field)] = [len(t) for t in texts]
+    chunks = np.array([n for n, _ in rows], dtype=np.int32)
+    numbers = {term: n for n, term in enumerate(terms)}
+    return Postings(numbers, starts, chunks, np.arange(len(rows)), frequencies, lengths)
+
+
+def bm25_scores(query_terms: pa.Table, count: int, index: Postings, settings: SearchSettings) -> np.ndarray:
+    """The scores of all chunks, computed term by term over all of its postings: shape (queries, chunks)."""
+    scores = np.zeros((count, index.chunk_count), dtype=np.float32)
+    weights = weighed(index, settings)
+    for query, words in enumerate(terms_by_query(query_terms, count)):
+        for number, term in sorted((index.numbers.get(w), w) for w in words if index.df(w)):
+            df = index.df(term)
+            rows = slice(index.starts[number], index.starts[number + 1])
+            frequency, norm = weights.frequency[index.codes[rows]], weights.norm[index.chunks[rows]]
+            idf = np.float32(math.log(1 + (index.chunk_count - df + 0.5) / (df + 0.5)))
+            scores[query][index.chunks[rows]] += idf * frequency / (norm + frequency)
+    return scores
 
 
 def queries(*asked: list[str]) -> pa.Table:

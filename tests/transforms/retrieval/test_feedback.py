@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.retrieval.test_bm25 import postings
 from transforms.retrieval.bm25 import TermScores, idf, weighed
-from transforms.retrieval.feedback import expanded_terms, is_wanted, worthiest
+from transforms.retrieval.feedback import applies, expanded_terms, worthiest
 from transforms.settings.search import SearchSettings
 
 WANTED = SearchSettings(feedback_weight=0.3)
@@ -26,7 +26,7 @@ WANTED = SearchSettings(feedback_weight=0.3)
     ],
 )
 def test_terms_are_wanted_where_some_words_are_found_and_no_chunk_holds_most(best, most, changed, expected):
-    assert is_wanted(best, most, WANTED.model_copy(update=changed)) is expected
+    assert applies(best, most, WANTED.model_copy(update=changed)) is expected
 
 
 def test_what_the_first_candidates_share_finds_what_says_it_in_other_words():

@@ -156,7 +156,7 @@ def test_long_threads_are_compared_in_full_only_where_they_could_be_among_the_be
     own = np.arange(10_060, dtype=np.int32)
     made = fused_candidates(0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32)))
     assert len(made) < 200
-    assert set(fusion.found.tolist()) <= set(made["chunk_no"].to_list())
+    assert set(fusion.chunks.tolist()) <= set(made["chunk_no"].to_list())
 
 
 def test_the_first_candidates_are_those_of_the_highest_fused_score():

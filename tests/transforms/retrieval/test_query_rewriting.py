@@ -31,7 +31,7 @@ TURNS = [
 )  # fmt: skip
 def test_names_of_the_turns_are_added_where_a_query_leans_on_them(query: str, turns: list[str], used: str):
     made = by_rules(query, turns)
-    assert (made.given, made.used) == (query, used)
+    assert (made.original, made.used) == (query, used)
     assert made.by == ("rules" if used != query else None)
 
 

@@ -36,9 +36,11 @@ SENTENCE_END = byte_table(b".?!")
 CODE_END = byte_table(b";{},&|\\/")
 ARROW = ord("-") << 8 | ord(">")
 PROMPT_SIGN = byte_table(b"$#%")
+_MIN_CODE_LINES = 2
+"""Lines that look like code before a run counts as code."""
 
 
-def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask, min_lines: int) -> None:
+def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask) -> None:
     """Marks runs of lines that look like code, bridged over blank, indented and unworded lines."""
     author = lines.author()
     prose = (words.gaps >= PROSE_GAPS) & (words.gaps > words.symbols)
@@ -47,13 +49,13 @@ def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask, min_lines: i
     prose |= sentence
     dense = author & (words.symbols >= 2) & (words.symbols > words.gaps)
     shaped = _shaped(lines, words, prose, author, python)
-    code = shaped | _dense_paragraphs(lines, words, shaped, dense, prose, min_lines) | (lines.kind == CODE)
+    code = shaped | _dense_paragraphs(lines, words, shaped, dense, prose) | (lines.kind == CODE)
     neutral = _bridges(lines, words, author & ~code & ~sentence, code, dense & ~prose) | lines.blank
     breaker = ~(code | neutral) | lines.first
     group, stop = last_true(breaker), np.append(next_true(breaker), lines.n)[1:]
     inside = (last_true(code) >= np.maximum(group, 0)) & (next_true(code) < stop)
     count = counts_before(code)
-    enough = count[stop] - count[np.maximum(group, 0)] >= min_lines
+    enough = count[stop] - count[np.maximum(group, 0)] >= _MIN_CODE_LINES
     selected = inside & (neutral | code) & (enough | (lines.kind == CODE))
     weak = selected & (author | (lines.blank & ~diff))
     lines.mark(selected & (author | lines.blank), CODE)
@@ -95,9 +97,7 @@ def _sessions(lines: Lines, words: Words, author: Mask, rich: Mask) -> Mask:
     return (prompt >= 0) & (prompt > last_true(~author | lines.first & ~prompts))
 
 
-def _dense_paragraphs(
-    lines: Lines, words: Words, shaped: Mask, dense: Mask, prose: Mask, min_lines: int
-) -> Mask:
+def _dense_paragraphs(lines: Lines, words: Words, shaped: Mask, dense: Mask, prose: Mask) -> Mask:
     """Unworded lines of paragraphs that mostly look like code or have more signs than gaps."""
     author = lines.author()
     opening = author & ~lines.shifted(author, 1)
@@ -106,7 +106,7 @@ def _dense_paragraphs(
         return shaped
     sign = shaped | dense
     size = np.bincount(run)
-    full = np.bincount(run, shaped[author]) >= min_lines
+    full = np.bincount(run, shaped[author]) >= _MIN_CODE_LINES
     full &= np.bincount(run, sign[author]) >= MOSTLY * size
     out = np.zeros_like(author)
     out[author] = full[run]

@@ -68,14 +68,14 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     for step in range(1, FOLDS + 1):
         near |= lines.shifted(last, -step)
     start = lines.matches(rules.DATED_START, near & author)
-    named = lines.matches(rules.NAMED_START, near & author & ~start)
+    with_name = lines.matches(rules.NAMED_START, near & author & ~start)
     header = above_quote & (verb | lines.matches(rules.ATTRIBUTION, colon & above_quote & ~verb))
     header |= lines.matches(rules.NAMED_ATTRIBUTION, above_quote & ~colon)
     header |= lines.matches(rules.NEWS_ATTRIBUTION, above_quote & ~verb)
     header |= lines.matches(rules.ON_WEEKDAY, author & lines.shifted(quote, -1))
     opened = lines.matches(rules.OPENED_START, start & verb)
     folded = _folded(lines, last & ~opened, start)
-    dated = verb & (start | named | folded)
+    dated = verb & (start | with_name | folded)
     return header | dated | folded, dated
 
 

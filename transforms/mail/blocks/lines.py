@@ -1,4 +1,4 @@
-"""Lines: a batch of bodies as positions in one buffer, and questions asked of all lines at once.
+"""Lines: a batch of bodies as positions in one buffer, and questions about all lines at once.
 
 What the first and last bytes of a line tell is read for all lines together. Regular expressions look
 only at lines whose first two bytes allow a match, and run inside Arrow's RE2: it needs time linear in

@@ -111,8 +111,8 @@ def mark_initials(lines: Lines, supercite: Mask) -> None:
         match = rules.INITIALS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
         if match and match[1] not in rules.PROMPT_NAMES:
             names.setdefault((int(lines.m[row]), match[1]), []).append(row)
-    named = set(lines.m[supercite].tolist())
+    mail_numbers = set(lines.m[supercite].tolist())
     for (mail, _), quote_rows in names.items():
-        if len(quote_rows) >= 2 or mail in named:
+        if len(quote_rows) >= 2 or mail in mail_numbers:
             lines.kind[quote_rows] = QUOTE
             lines.depth[quote_rows] = 1

@@ -85,7 +85,7 @@ FOLDED_ATTRIBUTION = Rule(
     rf"[^:]+\s(?:{_VERBS})\s.*\d.*{COLON}$|"
     rf"{_DATED}.*<[^<> ]+@[^<>]+>{COLON}$"
 )
-# A sentence that ends above, so that the lines are no one attribution.
+# A sentence that ends above, so that the lines are not one attribution.
 SENTENCE_BREAK = Rule(r"[A-Za-z)\"'][.!?]\s*\n\s*[A-Z(\"'*]", search=True)
 ATTRIBUTION = Rule(
     r"(?:\* .+[>\])]?:$|(?i:quoting |citando |zitat von |cytowanie |quoth |according to |thus spake ).*:$|"

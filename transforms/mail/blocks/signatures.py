@@ -34,14 +34,16 @@ NAME_LINES = 6
 # Lines of text that may follow a disclaimer, and how wide the lines of a name and its title are.
 DISCLAIMER_LINES = 12
 NAME_BYTES = 64
+_MAX_SIGNATURE_LINES = 12
+"""Lines behind a signature mark; a longer tail is not a signature."""
 
 
-def mark_signatures(lines: Lines, words: Words, diff: Mask, max_lines: int) -> None:
+def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     """Marks signatures and footers, from their mark to the next quote, header, diff or end of the mail."""
     author = lines.author()
     filled = counts_before(~lines.blank)
     section = (lines.kind == QUOTE) | (lines.kind == HEADER) | (diff & ~lines.blank) | lines.first
-    ends = lines.behind(section & ~_mottos(lines, author, filled, max_lines))
+    ends = lines.behind(section & ~_mottos(lines, author, filled))
     remaining = filled[ends] - filled[np.arange(1, lines.n + 1)]
     dashes = lines.matches(rules.DASHES, author)
     drawn = _drawn_rules(lines, author & ~lines.matches(rules.PGP, author))
@@ -51,7 +53,7 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask, max_lines: int) -> N
     footer |= _closing(lines, author, drawn, ends, remaining) | lines.matches(rules.BROADCAST, author)
     next_footer = np.minimum(lines.behind(footer), ends)
     own = filled[next_footer] - filled[np.arange(1, lines.n + 1)]
-    dashes &= own <= max_lines
+    dashes &= own <= _MAX_SIGNATURE_LINES
     dashes &= (next_footer == ends) | footer[np.minimum(next_footer, lines.n - 1)]
     marks = np.flatnonzero((dashes | footer) & ~lines.first)
     signature = rows_within(marks, np.where(dashes, ends, reach)[marks], lines.n)
@@ -134,9 +136,9 @@ def _last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) 
     Those are a name with the ways to reach its owner, or a full name with a title below it.
     """
     open_text = author & ~signature
-    behind = lines.behind(~lines.blank & ~signature)
-    final = behind >= lines.message_end
-    header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
+    text_behind = lines.behind(~lines.blank & ~signature)
+    final = text_behind >= lines.message_end
+    header = lines.kind[np.minimum(text_behind, lines.n - 1)] == HEADER
     opening = open_text & ~lines.shifted(open_text, 1)
     lasts = np.flatnonzero(open_text & (final | header))
     starts = last_true(opening)[lasts]
@@ -170,7 +172,7 @@ def _names_writer(lines: Lines, words: Words, starts: Rows, stops: Rows) -> Mask
     return plain & (reached | titled)
 
 
-def _mottos(lines: Lines, author: Mask, filled: Counts, max_lines: int) -> Mask:
+def _mottos(lines: Lines, author: Mask, filled: Counts) -> Mask:
     """Quotes that stand inside a short signature, with no blank line above: a motto, not a reply."""
     following = np.append(np.arange(1, lines.n), lines.n - 1)
     header = next_true((lines.kind == HEADER) | lines.matches(rules.BROADCAST, author))
@@ -178,7 +180,7 @@ def _mottos(lines: Lines, author: Mask, filled: Counts, max_lines: int) -> Mask:
     size = filled[ends] - filled[following]
     blank_behind = lines.data[np.minimum(lines.stops, len(lines.data) - 1)] == 32
     marks = lines.matches(rules.DASHES, author & (lines.indent == 0) & blank_behind)
-    marks &= size <= max_lines
+    marks &= size <= _MAX_SIGNATURE_LINES
     rows = np.flatnonzero(marks)
     quote = lines.kind == QUOTE
     first_quote = np.minimum(np.append(next_true(quote), lines.n)[1:], lines.n - 1)[rows]

@@ -27,10 +27,6 @@ from transforms.settings.mail import BlockSettings
 
 VERSION = "5"
 
-_MIN_CODE_LINES = 2
-"""Lines that look like code before a run counts as code."""
-_MAX_SIGNATURE_LINES = 12
-"""Lines behind a signature mark; a longer tail is no signature."""
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.
@@ -82,8 +78,8 @@ def _classify(lines: Lines, settings: BlockSettings) -> None:
     mark_initials(lines, marks.supercite)
     mark_headers(lines, marks.supercite, diff, settings.unmarked_history)
     words = read_words(lines)
-    mark_signatures(lines, words, diff, _MAX_SIGNATURE_LINES)
-    mark_code(lines, words, diff, marks.python, _MIN_CODE_LINES)
+    mark_signatures(lines, words, diff)
+    mark_code(lines, words, diff, marks.python)
 
 
 def _run_length(lines: Lines, ids: pa.ChunkedArray) -> pa.Table:

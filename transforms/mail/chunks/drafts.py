@@ -156,19 +156,19 @@ def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with display texts, texts to embed, and the columns that follow from them."""
     point, own = pl.col("point"), pl.col("own")
     is_attachment = pl.col("attachment_id").is_not_null()
-    named = pl.col("filename") != ""
+    has_filename = pl.col("filename") != ""
     frame = frame.with_columns(
         text_display=pl.coalesce("display", own),
         quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_MARKS, "")),
         reply=own.str.strip_chars_end(),
         context=pl.concat_str(
-            pl.when(is_attachment & named)
+            pl.when(is_attachment & has_filename)
             .then(pl.concat_str("filename", pl.lit("\n")))
             .otherwise(pl.lit("")),
             pl.when(pl.col("file") != "").then(pl.concat_str("file", pl.lit("\n"))).otherwise(pl.lit("")),
             pl.when(pl.col("hunk") != "").then(pl.concat_str("hunk", pl.lit("\n"))).otherwise(pl.lit("")),
         ),
-        title=pl.when(is_attachment & named)
+        title=pl.when(is_attachment & has_filename)
         .then(
             pl.concat_str(pl.col("subject").replace("", None), "filename", separator=" · ", ignore_nulls=True)
         )

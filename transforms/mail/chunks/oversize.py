@@ -21,7 +21,7 @@ WAITS = "slow_lane"
 
 
 class FastTables(NamedTuple):
-    """Chunks and exclusions of the fast lane of a partition, and the queue of its slow lane."""
+    """Chunks and exclusions of the fast part of a partition, and the queue of its slow part."""
 
     chunks: pa.Table
     exclusions: pa.Table
@@ -52,7 +52,7 @@ def fast_chunks(
 def slow_chunks(
     queue: pa.Table, messages: pa.Table, blocks: pa.Table, attachments: pa.Table, settings: ChunkSettings
 ) -> ChunkTables:
-    """The rows of `message_chunks` for the documents in `queue`, without those of the fast lane."""
+    """The rows of `message_chunks` for the documents in `queue`, without those of the fast part."""
     ids = queue.column("attachment_id")
     bodies = pc.is_in(messages.column("message_id"), queue.filter(pc.is_null(ids)).column("doc_id"))
     parts = pc.is_in(attachments.column("attachment_id"), pc.drop_null(ids))

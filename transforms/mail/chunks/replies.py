@@ -21,7 +21,7 @@ QUOTED_HEADER = re.compile(
     r"пишет|skrev|napsala?)[ \t]?:?|は書きました。?|写道[::])[ \t]*|On (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[^\n]*"
 )
 GREETING_CHARS = 80
-"""A longer line above the first quote is no salutation."""
+"""A longer line above the first quote is not a salutation."""
 
 AUTHOR, CODE, QUOTE, HEADER, SIGNATURE, BLANK = range(6)
 KINDS = {

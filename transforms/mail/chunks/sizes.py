@@ -13,7 +13,7 @@ SHORT_REPLY_CHARS = 200
 ATTACHMENT_CHARS = 8000
 """A longer attachment is split."""
 PATCH_FILES = 100
-"""Files; a patch with more gets one chunk that names them all, and its segments wait for the slow lane."""
+"""Files; a patch with more gets one chunk that names them all, and its segments wait in the slow queue."""
 PATCH_CHARS = 12_000
 """A longer diff of one file is split by hunks, and a longer hunk by lines."""
 PATCH_HUNKS = 10

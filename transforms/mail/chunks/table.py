@@ -116,8 +116,8 @@ def _attachment_drafts(
     """The drafts of all attachments, batch by batch; the first mail of an id owns its attachments."""
     if not len(attachments):
         return
-    ids = _frame(attachments.select(["message_id"])).unique()
-    mails = _frame(messages.select(_MAIL[:7])).join(ids, on="message_id", how="semi")
+    ids = pl.DataFrame(attachments.select(["message_id"])).unique()
+    mails = pl.DataFrame(messages.select(_MAIL[:7])).join(ids, on="message_id", how="semi")
     owners = {m[0]: m for m in mails.sort("message_id", "source", "partition").reverse().iter_rows()}
     for parts in _batches(attachments, ["message_id", "part_index", "attachment_id"], "text"):
         drafts = Drafts()
@@ -147,7 +147,7 @@ def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, l
 
 def _batches(table: pa.Table, order: list[str], text: str) -> Iterator[pl.DataFrame]:
     """The rows in `order`, in batches whose texts have about BATCH_BYTES."""
-    frame = _frame(table)
+    frame = pl.DataFrame(table)
     rows = frame.select(pl.arg_sort_by(order)).to_series()
     sizes = frame.select(pl.col(text).str.len_bytes().fill_null(0)).to_series().gather(rows)
     number = sizes.cast(pl.Int64).cum_sum().to_numpy() // BATCH_BYTES
@@ -160,7 +160,9 @@ class _BlockIndex:
     """The blocks of each mail by its id."""
 
     def __init__(self, blocks: pa.Table) -> None:
-        frame = _frame(blocks.select(["message_id", "block_index", "kind", "quote_depth", "char_length"]))
+        frame = pl.DataFrame(
+            blocks.select(["message_id", "block_index", "kind", "quote_depth", "char_length"])
+        )
         frame = frame.sort("message_id", "block_index", maintain_order=True)
         ids = frame["message_id"].rle().struct.unnest()
         ends = ids["len"].cum_sum().to_list()
@@ -172,9 +174,3 @@ class _BlockIndex:
     def __call__(self, message_id: str) -> BodyBlocks:
         first, last = self.rows.get(message_id, (0, 0))
         return BodyBlocks(self.kinds[first:last], self.depths[first:last], [0, *self.ends[first:last]])
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -143,7 +143,7 @@ def compared_lines(bodies: Iterable[pa.RecordBatch], line_chars: int = _LINE_CHA
 def quote_blocks(blocks: ibis.Table) -> pl.DataFrame:
     """Columns message_id, byte_start and byte_end of the quotes of depth 1, those of copies once."""
     quotes = blocks.filter((blocks.kind == "quote") & (blocks.quote_depth == 1))
-    return _frame(quotes.select("message_id", "byte_start", "byte_end").distinct().to_pyarrow())
+    return pl.DataFrame(quotes.select("message_id", "byte_start", "byte_end").distinct().to_pyarrow())
 
 
 def compared_bodies(messages: ibis.Table, pairs: pl.DataFrame) -> ibis.Table:
@@ -211,7 +211,7 @@ def anchors_in_parent(pairs: pl.DataFrame, bodies: pa.Table, chunks: pa.Table) -
 
     `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
     """
-    frame = _frame(chunks.select(["chunk_id", "doc_id", "anchor_source", "quote_lex"]))
+    frame = pl.DataFrame(chunks.select(["chunk_id", "doc_id", "anchor_source", "quote_lex"]))
     anchored = frame.filter(pl.col("anchor_source") == "quote").join(
         pairs, left_on="doc_id", right_on="message_id"
     )
@@ -225,7 +225,7 @@ def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataF
         pl.col("line").str.len_chars() >= _LINE_CHARS
     )
     ids = pl.DataFrame({"message_id": plain["parent_id"].unique()})
-    parents = _frame(bodies).join(ids, on="message_id", how="semi")
+    parents = pl.DataFrame(bodies).join(ids, on="message_id", how="semi")
     squeezed = parents.select("message_id", pl.col("body").str.replace_all(r"[\s>]+", ""))
     text_of = dict(squeezed.iter_rows())
     matching = [line in text_of[parent] for parent, line in plain.select("parent_id", "line").iter_rows()]
@@ -242,10 +242,10 @@ def corpus_measures(tables: MailTables, quoted: pl.DataFrame, anchors: pl.DataFr
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
     )
-    chunks = _frame(tables.bodies).join(lists, left_on="doc_id", right_on="message_id")
-    chunked = _frame(tables.chunked)["doc_id"]
+    chunks = pl.DataFrame(tables.bodies).join(lists, left_on="doc_id", right_on="message_id")
+    chunked = pl.DataFrame(tables.chunked)["doc_id"]
     shares = [
-        *_chunk_measures(chunks, _frame(tables.context)),
+        *_chunk_measures(chunks, pl.DataFrame(tables.context)),
         *_duplicates(chunks, tables.lines),
         *_mail_measures(chunks, chunked, lists),
         *_thread_measures(tables, lists),
@@ -340,7 +340,9 @@ def _mail_measures(bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame
 
 
 def _thread_measures(tables: MailTables, lists: pl.DataFrame) -> list[pl.DataFrame]:
-    attached = _frame(tables.attachments.select(["message_id"])).group_by("message_id").agg(attached=pl.len())
+    attached = (
+        pl.DataFrame(tables.attachments.select(["message_id"])).group_by("message_id").agg(attached=pl.len())
+    )
     tree = pl.DataFrame(tables.tree.select(["message_id", "thread_id", "is_ghost"])).filter(
         ~pl.col("is_ghost")
     )
@@ -370,9 +372,3 @@ def _defects(messages: pa.Table, lists: pl.DataFrame) -> pl.DataFrame:
         .join(totals, on="list_id")
         .select("list_id", pl.lit("parse_defects").alias("measure"), "detail", "numerator", "denominator")
     )
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -32,7 +32,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     (of two senders: if the version is the next one, too),
     if at least half of the parts of the smaller one have equal titles, if they have equal titles and
     follow each other in version or share a thread, if the higher version stands in the thread of the
-    lower, or if a link of the later one says so (`v1: https://…`). A mail that is no patch belongs to
+    lower, or if a link of the later one says so (`v1: https://…`). A mail that is not a patch belongs to
     the nearest patch above it in its thread; a reply without one to the last patch of its subject.
     Deterministic, whatever the order of the rows.
     """
@@ -41,9 +41,9 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
     series_of = _united(patches["posting"].unique(maintain_order=True).to_list(), edges)
     patches = patches.with_columns(series=pl.col("posting").replace_strict(series_of, return_dtype=pl.Int64))
-    named = _named(patches)
+    named_patches = _named(patches)
     answered = _discussed(mails, patches, tree)
-    rows = pl.concat([named, _replies(answered, named)]).sort("message_id")
+    rows = pl.concat([named_patches, _replies(answered, named_patches)]).sort("message_id")
     return PATCH_SERIES.conform(rows.select(PATCH_SERIES.names).to_arrow())
 
 
@@ -150,11 +150,11 @@ def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
 
 def _by_link(patches: pl.DataFrame, links: pa.Table) -> Iterable[tuple[int, int]]:
     """Postings that name an earlier one of their sender as a version of theirs."""
-    named = pl.DataFrame(links.select(["from_id", "to_id", "kind"])).filter(
+    linked = pl.DataFrame(links.select(["from_id", "to_id", "kind"])).filter(
         pl.col("kind").str.contains(r"^v\d+$")
     )
     ends = patches.select("message_id", "posting", *_SENDERS)
-    pairs = named.join(ends, left_on="from_id", right_on="message_id").join(
+    pairs = linked.join(ends, left_on="from_id", right_on="message_id").join(
         ends, left_on="to_id", right_on="message_id", suffix="_other"
     )
     same = pl.any_horizontal(pl.col(s) == pl.col(f"{s}_other") for s in _SENDERS)

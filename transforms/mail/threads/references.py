@@ -129,11 +129,11 @@ def _named_by_url(urls: pl.DataFrame) -> pl.DataFrame:
     cut = pl.col("target").str.len_bytes() - target.str.len_bytes()
     inner = target.str.extract(_WRAPPED, 1).str.replace_many(_PERCENT)
     url = pl.coalesce(inner, target).str.replace("#/", "/", literal=True)
-    named = pl.coalesce(url.str.extract(where, 1) for where in (_BEHIND_SHORT, _IN_PATH, _IN_QUERY))
+    message_id = pl.coalesce(url.str.extract(where, 1) for where in (_BEHIND_SHORT, _IN_PATH, _IN_QUERY))
     return urls.with_columns(
         target=target,
         byte_end=pl.col("byte_end") - cut,
-        named_id=_message_id(named.str.replace_many(_PERCENT)),
+        named_id=_message_id(message_id.str.replace_many(_PERCENT)),
         text=pl.lit(""),
         is_archive=url.str.contains(_ARCHIVES),
     )
@@ -173,7 +173,7 @@ def message_links(references: pa.Table, messages: pa.Table) -> pa.Table:
     cover letter, that is older than the mail that names it. What is not explicitly a reference to
     a mail and leads nowhere is left out.
     """
-    named = pl.DataFrame(references)
+    frame = pl.DataFrame(references)
     mails = pl.DataFrame(messages.select(["message_id", "subject", "effective_at"]))
     times = mails.select("message_id", at="effective_at")
     subject_columns = patch_subjects(mails["subject"])
@@ -185,7 +185,7 @@ def message_links(references: pa.Table, messages: pa.Table) -> pa.Table:
         .select("by_title", "at", "named_title")
         .sort("at", "by_title")
     )
-    titled = named.filter(pl.col("named_title").is_not_null()).join(times, on="message_id")
+    titled = frame.filter(pl.col("named_title").is_not_null()).join(times, on="message_id")
     by_title = (
         titled.drop_nulls("at")
         .sort("at", "message_id", "byte_start")
@@ -193,7 +193,7 @@ def message_links(references: pa.Table, messages: pa.Table) -> pa.Table:
         .select("message_id", "byte_start", "by_title")
     )
     by_id = mails.select(named_id="message_id", by_id="message_id")
-    linked = named.join(by_id, on="named_id", how="left").join(
+    linked = frame.join(by_id, on="named_id", how="left").join(
         by_title, on=["message_id", "byte_start"], how="left"
     )
     rows = (

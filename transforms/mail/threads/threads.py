@@ -49,7 +49,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     of_id = ibis.window(
         group_by="plain_id", order_by=[joined.effective_at.asc(nulls_first=False), joined.full_hash]
     )
-    named = joined.select(
+    rows = joined.select(
         "source",
         "partition",
         "list_id",
@@ -65,7 +65,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     of_mail = ibis.window(group_by="message_id", order_by=best_first)
     of_partition = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
     return (
-        named.mutate(
+        rows.mutate(
             is_canonical=ibis.row_number().over(of_mail) == 0,
             rank_in_partition=ibis.row_number().over(of_partition),
         )
@@ -121,6 +121,9 @@ def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "mes
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 
 
+_OF_MAIL = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+
+
 def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings) -> ThreadTables:
     """The tables `threads` and `thread_tree` of mails that are each present once.
 
@@ -132,7 +135,7 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     archive holds are ghosts, placed by the References of the mails that name them. The result does
     not depend on the order of the rows, and has no loops.
     """
-    ordered = messages.sort_by([("message_id", "ascending")])
+    ordered = messages.select(_OF_MAIL).sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
     at = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
     times = dict(zip(ids, at, strict=True))
@@ -142,8 +145,8 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
         parents[reply], methods[reply] = answered, "subject"
     _break_loops(parents, methods, times)
     tree = _tree(_above_mails(parents, times), methods, times)
-    named = _named_threads(tree, dict(zip(ids, references, strict=True)), times)
-    return ThreadTables(_threads(named, ordered), named)
+    thread_ids = _named_threads(tree, dict(zip(ids, references, strict=True)), times)
+    return ThreadTables(_threads(thread_ids, ordered), thread_ids)
 
 
 def _answered_by_subject(
@@ -297,8 +300,8 @@ def _named_threads(tree: pa.Table, references: dict[str, list[str]], times: dict
         chain = [*references[first], above[first], first]
         ids[root] = text_hash(next(m for m in chain if m is not None and root_of.get(m) == root))
     column = tree.column_names.index("thread_id")
-    named = pa.array([ids[root] for root in roots], pa.string())
-    return tree.set_column(column, tree.schema.field("thread_id"), named)
+    root_ids = pa.array([ids[root] for root in roots], pa.string())
+    return tree.set_column(column, tree.schema.field("thread_id"), root_ids)
 
 
 def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
@@ -306,7 +309,7 @@ def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
     nodes = pl.DataFrame(tree)
     mails = pl.DataFrame(messages.select(["message_id", "subject", "from_addr", "effective_at"]))
     roots = nodes.filter(pl.col("depth") == 0).select("thread_id", root_id="message_id")
-    counted = (
+    counts = (
         nodes.join(mails, on="message_id", how="left")
         .sort("effective_at", "message_id", nulls_last=True)
         .group_by("thread_id")
@@ -319,5 +322,5 @@ def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
             last_at=pl.col("effective_at").max(),
         )
     )
-    table = counted.join(roots, on="thread_id").select(THREADS.names).sort("thread_id")
+    table = counts.join(roots, on="thread_id").select(THREADS.names).sort("thread_id")
     return THREADS.conform(table.to_arrow())

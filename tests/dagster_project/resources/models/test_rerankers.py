@@ -84,7 +84,9 @@ def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
         built.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
     )
     told: dict[str, pl.DataFrame] = {}
-    ranked = index.rank(QUERIES, limit=4, report=lambda stage, hits, dropped: told.update({stage: hits}))
+    ranked = index.ranked(
+        QUERIES, limit=4, report=lambda stage, hits, dropped: told.update({stage: hits})
+    ).hits
     for number in range(len(QUERIES)):
         hits = ranked.filter(ranked["query"] == number)["chunk_no"].to_list()
         lists = {

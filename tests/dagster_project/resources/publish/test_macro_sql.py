@@ -14,7 +14,7 @@ import pytest
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from tests.archives import Mail, Workspace
-from transforms.retrieval import bm25 as lexical
+from transforms.retrieval.bm25 import TermScores
 
 QUOTED = "The compactor rewrites every segment that holds more than four dead records."
 TEXT = f"{QUOTED}\nIndexes are rebuilt after crashes; the index of each segment is then vacuumed."
@@ -71,8 +71,9 @@ def ident(number: int) -> str:
 
 def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
     """Chunk ids and scores above 0, best first, by the lexical half of a search."""
-    wanted = index.query_terms([query], index.settings.stopwords)
-    (scores,) = lexical.bm25_scores(wanted, 1, index.postings, index.settings)
+    (words,) = index.query_terms([query], index.settings.stopwords)
+    weights = index.weighed(index.settings)
+    scores = TermScores(words, index.postings, weights, None).of(np.arange(index.chunk_count))
     order = [n for n in np.lexsort((np.arange(len(scores)), -scores)) if scores[n] > 0]
     names = dict(index.connection.execute("SELECT chunk_no, chunk_id FROM chunks").fetchall())
     return [(names[n], float(scores[n])) for n in order]

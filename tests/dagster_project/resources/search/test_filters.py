@@ -195,7 +195,7 @@ CONDITIONS = st.recursive(
 def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
     index: SearchIndex, rows: list[dict[str, Any]], condition: Condition
 ):
-    conditions, known = index._conditions, {}
+    conditions, known = index.conditions, {}
     conditions._look_up([condition], known)
     met = conditions._met(condition, np.zeros(len(rows), dtype=bool), known)
     assert set(np.flatnonzero(met).tolist()) == oracle(condition, rows)
@@ -222,7 +222,7 @@ def test_filters_keep_what_a_reading_of_all_rows_keeps(
     index: SearchIndex, rows: list[dict[str, Any]], given_: dict[str, Any]
 ):
     filters = Filters(**given_)
-    mask = index._conditions.mask(filters)
+    mask = index.conditions.mask(filters)
     kept = {r["chunk_no"] for r in rows if between(r, filters.since, filters.until)}
     for leaf in filters.conditions:
         kept &= oracle(leaf, rows)
@@ -333,7 +333,7 @@ HOSTILE = [
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("field", ["", "s", "f", "path", "m", "dfn", "thread", "series"])
 def test_no_value_is_more_than_a_value(index: SearchIndex, field: str, value: str):
-    index._conditions.mask(Filters(), [Leaf(field, storable(value), True)])
+    index.conditions.mask(Filters(), [Leaf(field, storable(value), True)])
     with pytest.raises(QueryError):
         index.search(["x"], Filters(tag=value))
 

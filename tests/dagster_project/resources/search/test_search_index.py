@@ -13,7 +13,8 @@ import pytest
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.search_index import SearchIndex, query_current
+from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.search.sql import query_current
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError
 
@@ -132,7 +133,7 @@ def test_arrays_that_the_system_does_not_give_are_no_damaged_folder(copied: Sear
 
 ASKED = {
     "search": lambda index: index.search(QUERIES),
-    "rank": lambda index: index.rank(QUERIES),
+    "ranked": lambda index: index.ranked(QUERIES),
     "rank_each": lambda index: index.rank_each(QUERIES, {"default": index.settings}, 5, lambda *told: None),
 }
 
@@ -169,7 +170,7 @@ def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind
     copied: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ):
     def scores(**changed: object) -> list[float]:
-        found = copied.found(
+        found = copied.ranked(
             ["zebra giraffe ostrich pace"], settings=copied.settings.model_copy(update=changed)
         )
         return found.hits["fused_score"].to_list()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.resources.search.conversation_context import given_conversation
+from dagster_project.resources.search.conversation_context import read_conversation
 from dagster_project.resources.sources.chat_exports import Export, ExportReader, chat_names, exports_at
 from transforms.conversations.exports import Chat
 from transforms.errors import ChatFormatError
@@ -190,7 +190,7 @@ def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
     settings = Settings.model_validate({"sources": [source] if configured else []}).model_copy(
         update={"base": tmp_path}
     )
-    given = given_conversation(settings, tmp_path / "chats" / "x.txt", None, asked)
+    given = read_conversation(settings, tmp_path / "chats" / "x.txt", None, asked)
     assert f"**Timestamp:** 2025-03-27 {shown}\n" in given.markdown
     assert list(given.own) == (["chat:x@0001"] if configured else [])
 

@@ -1,0 +1,169 @@
+"""One published version as it is read: its database, and the arrays beside it that are read most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from assets.protocols.models import Embedder
+from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
+from dagster_project.resources.publish.versions import LAYOUT, require_whole
+from dagster_project.resources.search.filters import Conditions
+from dagster_project.resources.search.index_faults import faults_translated
+from dagster_project.resources.system.duckdb_extensions import load_vss
+from transforms.embedding.sign_codes import CodedVectors
+from transforms.errors import IndexUnavailableError, ModelMismatchError
+from transforms.retrieval import bm25
+from transforms.settings.search import SearchSettings, TermSettings
+from transforms.text import terms
+
+_SAMPLE = 1000
+
+
+class OpenedVersion:
+    """One published version, opened read-only; what is often read is kept in memory.
+
+    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError if its vectors are of
+    another model than the embedder's.
+    """
+
+    def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
+        self.path, self.embedder, self.term_settings = path, embedder, term_settings
+        with faults_translated(path):
+            self.connection = duckdb.connect(str(path), read_only=True)
+            try:
+                require_whole(self.connection, path)
+            except duckdb.Error:
+                self.connection.close()
+                raise
+            self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
+            self.connection.execute("SET TimeZone = 'UTC'")
+            # Arrays beside an empty file would hide what it lacks.
+            self.connection.execute("FROM chunks LIMIT 0")
+        if (layout := self.manifest.get("layout_version")) != LAYOUT:
+            raise IndexUnavailableError(
+                f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "
+                "run `weft build`, which publishes a new file"
+            )
+        model, dimensions = self.manifest["model"], int(self.manifest["dimensions"])
+        if (model, dimensions) != (embedder.model, embedder.dimensions):
+            raise ModelMismatchError(
+                f"{path} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
+                f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
+            )
+        if self.manifest["vector_search"] == "hnsw":
+            load_vss(self.connection)
+        self.threads = ThreadPoolExecutor(os.cpu_count())
+        self._weights: tuple[str, bm25.Weighed] | None = None
+        self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
+
+    def close(self) -> None:
+        """Close the file."""
+        self.threads.shutdown()
+        self.connection.close()
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks in the index."""
+        return self.postings.chunk_count
+
+    @cached_property
+    def arrays(self) -> SearchArrays:
+        """What is read most, mapped into memory."""
+        return open_arrays(self.connection, self.path, self.manifest)
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """What filters and queries are evaluated by."""
+        return Conditions(self.connection, self.term_settings, self.arrays)
+
+    @property
+    def postings(self) -> bm25.Postings:
+        """The inverted index."""
+        return self.arrays.postings
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions); zeros for none."""
+        return self.arrays.vectors.vectors
+
+    @property
+    def unembedded(self) -> np.ndarray:
+        """The numbers of the chunks without a vector, because the model refuses their text."""
+        return self.arrays.vectors.absent
+
+    def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
+
+        Written to `out` unless it is None.
+        """
+        products = np.matmul(queries, self.vectors.T, out=out)
+        products[:, self.unembedded] = -np.inf
+        return products
+
+    @cached_property
+    def vector_sample(self) -> np.ndarray:
+        """Vectors spread evenly over the index, to know how low scores go."""
+        step = max(1, self.chunk_count // _SAMPLE)
+        return self.vectors[np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded)]
+
+    def weighed(self, settings: SearchSettings) -> bm25.Weighed:
+        """The inverted index with the weights of these settings; the last result is kept."""
+        key = bm25.lexical_key(settings)
+        if self._weights is None or self._weights[0] != key:
+            self._weights = key, bm25.weighed(self.postings, settings)
+        return self._weights[1]
+
+    def query_terms(self, queries: Sequence[str], stopwords: Sequence[str]) -> list[list[str]]:
+        """The terms of each query in this index; the last result is kept."""
+        key = (tuple(queries), tuple(stopwords))
+        if self._query_terms is None or self._query_terms[0] != key:
+            self._query_terms = (
+                key,
+                terms.query_terms(queries, self.term_settings, stopwords, self.postings.df),
+            )
+        return bm25.terms_by_query(self._query_terms[1], len(queries))
+
+    def hnsw_scores(self, query: np.ndarray, k: int) -> HnswScores:
+        """The `k` nearest chunks of a query by the HNSW index, which the file must have."""
+        rows = self.connection.execute(
+            f"SELECT chunk_no FROM embeddings ORDER BY array_cosine_distance(vector, ?::FLOAT[{len(query)}]) "
+            f"LIMIT {int(k)}",
+            [query.tolist()],
+        ).fetchnumpy()
+        nearest = np.asarray(rows["chunk_no"], dtype=np.int64)
+        return HnswScores(query, nearest, self.arrays.vectors, self.vector_sample)
+
+    def frame(self, statement: str, ids: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows of a statement; `ids` is its parameter `$ids`."""
+        parameters = {} if ids is None else {"ids": list(ids)}
+        return pl.DataFrame(self.connection.execute(statement, parameters).to_arrow_table())
+
+
+class HnswScores:
+    """The nearest chunks of one query by the HNSW index; the scores of others are read when needed."""
+
+    def __init__(self, query: np.ndarray, nearest: np.ndarray, coded: CodedVectors, sample: np.ndarray):
+        self.query, self.vectors, self.absent = query, coded.vectors, coded.absent
+        self.low = float((sample @ query).min())
+        scores = self.of(nearest)
+        self.nearest = nearest[np.lexsort((nearest, -scores))]
+        self.high = float(scores.max(initial=self.low))
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` nearest chunks, best first, ties by number."""
+        return self.nearest[:k]
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64; the lowest for a chunk without a vector."""
+        scores = (self.vectors[chunks] @ self.query).astype(np.float64)
+        scores[np.isin(chunks, self.absent)] = self.low
+        return scores

@@ -1,0 +1,164 @@
+"""Queries that are scored together: their terms and vectors, their candidates of both kinds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from dagster_project.resources.search.opened_version import HnswScores, OpenedVersion
+from transforms.embedding.sign_codes import CodeScores
+from transforms.retrieval import bm25, feedback, fusion
+from transforms.settings.search import SearchSettings
+from transforms.text import terms
+
+CODE_CANDIDATES = 15_000
+"""Vectors with the most signs in common with a query, which are looked at twice; of a million they hold .983 of the ten
+nearest, 10,000 hold .980."""
+CODE_RESCORED = 2_000
+"""The best of these, whose cosines are computed."""
+_HNSW_EF_SEARCH = 256
+"""Candidates that HNSW keeps while it searches: recall@10 .86, .96, .99 and 1.0 at 32, 64, 128 and 256."""
+_CELLS_AT_ONCE = 1 << 25
+_SHOWN = {"title": "title", "text": "text_display"}
+"""What a chunk shows of the fields that its terms are of."""
+
+Mask = np.ndarray | None
+
+
+class QueryBatch:
+    """Queries numbered from `first`; what several settings have in common is computed once.
+
+    `masks` say which chunks each query may find, None for all. `vector_path` is how vectors were searched last,
+    `seconds` what each kind of candidates took.
+    """
+
+    def __init__(self, version: OpenedVersion, queries: Sequence[str], first: int, masks: Sequence[Mask]):
+        self.version, self.queries, self.first, self.masks = version, list(queries), first, list(masks)
+        self.numbers = range(first, first + len(self.queries))
+        self.vector_path = "exact"
+        self.seconds = {"lexical": 0.0, "vector": 0.0}
+        self._lexical: tuple[str, list[bm25.TermScores]] | None = None
+        self._terms: dict[tuple[str, ...], list[list[str]]] = {}
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """The vectors of the queries."""
+        return self.version.embedder.embed_queries([q if q.strip() else "?" for q in self.queries])
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        """Cosine of every query with every chunk."""
+        start = time.perf_counter()
+        products = self.version.cosines(self.vectors)
+        self.seconds["vector"] = time.perf_counter() - start
+        return products
+
+    def terms(self, settings: SearchSettings) -> list[list[str]]:
+        """The terms of each query."""
+        if settings.stopwords not in self._terms:
+            self._terms[settings.stopwords] = self.version.query_terms(self.queries, settings.stopwords)
+        return self._terms[settings.stopwords]
+
+    def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:
+        """BM25 scores of each query; kept until those of other settings are needed."""
+        key = bm25.lexical_key(settings)
+        if self._lexical is None or self._lexical[0] != key:
+            start = time.perf_counter()
+            weights = self.version.weighed(settings)
+            scores = [
+                bm25.TermScores(words, self.version.postings, weights, mask)
+                for words, mask in zip(self.terms(settings), self.masks, strict=True)
+            ]
+            run = map if len(scores) == 1 else self.version.threads.map
+            for _ in run(lambda score: score.best(settings.candidates_lexical), scores):
+                pass
+            self._lexical = (key, scores)
+            self.seconds["lexical"] = time.perf_counter() - start
+        return self._lexical[1]
+
+    def candidates(self, settings: SearchSettings) -> pl.DataFrame:
+        """The candidates (`fusion.FUSED`) of each query that has terms, one query after the other."""
+        # Other threads look at the vectors meanwhile.
+        vectors = self._vector_scores(settings)
+        scores, words = self.lexical(settings), self.terms(settings)
+        parts = [pl.DataFrame(schema=fusion.FUSED)]
+        for position, vector in enumerate(vectors):
+            if not words[position]:
+                continue  # the query is nothing but signs and blanks
+            places, mask = self.version.arrays.places, self.masks[position]
+            logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.arrays.logs
+            fused = fusion.Fusion(scores[position], vector, settings, logs)
+            if feedback.applies(scores[position].high, scores[position].most, settings):
+                first = fusion.first_candidates(feedback.CHUNKS, fused, mask, places)
+                wide = self._with_feedback(words[position], first, mask, settings)
+                if wide is not None:
+                    fused = fusion.Fusion(scores[position], vector, settings, logs, wide)
+            parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
+        return pl.concat(parts)
+
+    def support(self, hits: pl.DataFrame, settings: SearchSettings) -> np.ndarray:
+        """The share of the words of its query that stands in each hit; hits are in the order of their queries."""
+        queries, chunks = (hits.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+        scores = self.lexical(settings)
+        edges = np.searchsorted(queries, np.arange(self.first, self.first + len(scores) + 1))
+        parts = [
+            score.support(chunks[a:b]) for score, a, b in zip(scores, edges[:-1], edges[1:], strict=True)
+        ]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def _with_feedback(
+        self, words: Sequence[str], chunks: np.ndarray, mask: Mask, settings: SearchSettings
+    ) -> bm25.TermScores | None:
+        """The lexical scores of a query with terms of some chunks; None if one is of a kind without any."""
+        rows = self.version.arrays.rows.of(chunks.tolist())
+        if any(row["source_kind"] not in feedback.KINDS for row in rows.values()):
+            return None
+        texts = [
+            (chunk, field, row[column]) for chunk, row in rows.items() for field, column in _SHOWN.items()
+        ]
+        counted = terms.numbered_terms(texts, self.version.term_settings)
+        postings, weights = self.version.postings, self.version.weighed(settings)
+        expanded = feedback.expanded_terms(words, counted, postings, weights, settings)
+        return bm25.TermScores(expanded, postings, weights, mask)
+
+    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
+        """Scores of each query, on the path that `vector_search` names.
+
+        A filter beside the HNSW index would lose hits silently, and so does an index with many
+        deleted rows: when it returns fewer chunks than requested, another path is taken.
+        """
+        near = self._by_hnsw(settings) if settings.vector_search == "ann" else None
+        if near is not None:
+            self.vector_path = "hnsw"
+            return iter(near)
+        if settings.vector_search == "exact" or self.version.chunk_count <= settings.exact_max_chunks:
+            self.vector_path = "exact"
+            return map(fusion.ExactScores, self.products, self.masks)
+        self.vector_path = "codes"
+        rescored = max(CODE_RESCORED, settings.candidates_vector)
+        candidates = max(CODE_CANDIDATES, rescored)
+        coded = self.version.arrays.vectors
+        return self.version.threads.map(
+            lambda query, mask: CodeScores(query, coded, mask, candidates, rescored), self.vectors, self.masks
+        )
+
+    def _by_hnsw(self, settings: SearchSettings) -> list[HnswScores] | None:
+        """Scores by the HNSW index; None if there is none, a query is filtered or one finds too few."""
+        if self.version.manifest["vector_search"] != "hnsw" or any(mask is not None for mask in self.masks):
+            return None
+        self.version.connection.execute(f"SET hnsw_ef_search = {_HNSW_EF_SEARCH}")
+        k = min(settings.candidates_vector, self.version.chunk_count - len(self.version.unembedded))
+        near = [self.version.hnsw_scores(query, k) for query in self.vectors]
+        return near if all(len(scores.nearest) == k for scores in near) else None
+
+
+def batches(version: OpenedVersion, queries: Sequence[str], masks: Sequence[Mask]) -> Iterator[QueryBatch]:
+    """The queries in batches whose scores of all chunks fit into memory."""
+    step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
+    for first in range(0, len(queries), step):
+        rows = slice(first, first + step)
+        yield QueryBatch(version, queries[rows], first, masks[rows])
