@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import filecmp
 import json
 import shutil
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import dagster as dg
@@ -20,7 +23,7 @@ import pyarrow.parquet as pq
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.build import build
-from dagster_project.orchestration.instance import open_instance
+from dagster_project.orchestration.instance import instance_place, open_instance
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.resources.arrays.arrays import folder_of, open_arrays
@@ -143,8 +146,12 @@ class Workspace:
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
-        """The Dagster instance of this workspace."""
-        with open_instance(self.settings) as instance:
+        """The Dagster instance of this workspace; a new one begins with a copy of the empty files that Dagster makes."""
+        settings = self.settings
+        home = instance_place(settings)
+        if not home.exists() and (home.parent.is_dir() or not home.parent.exists()):
+            shutil.copytree(_empty_history(), home)
+        with open_instance(settings) as instance:
             yield instance
 
     def build(
@@ -166,6 +173,15 @@ class Workspace:
     def column(self, statement: str) -> list[Any]:
         """The first column of a query on the published index."""
         return [row[0] for row in self.sql(statement)]
+
+
+@cache
+def _empty_history() -> Path:
+    """The home of an instance without runs, made once in a process."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with open_instance(Workspace(folder).configure().settings):
+        return folder / "state" / "dagster"
 
 
 def flip(file: Path) -> None:

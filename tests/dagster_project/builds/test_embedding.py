@@ -121,7 +121,8 @@ def test_a_backfill_and_the_build_after_it_ask_for_a_masked_text_once(workspace:
     assert (len(gemini.paid), set(gemini.paid.values())) == (1, {1})
 
 
-@pytest.mark.parametrize("by_backfill", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("by_backfill", [False, True])
 def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(
     workspace: Workspace, gemini: Loopback, by_backfill: bool
 ):

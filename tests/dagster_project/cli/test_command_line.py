@@ -7,7 +7,7 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
@@ -383,28 +383,46 @@ def test_an_index_of_another_model_is_refused(built: Workspace):
     assert weft(built, "search", "compactor").exit_code == 6
 
 
-@pytest.mark.parametrize(
-    ("table", "partition"),
-    [
-        ("messages", "dev/dev.2004-01"),
-        ("message_chunks", "dev/dev.2004-01"),
-        ("threads", None),
-        ("embeddings", None),
-        ("embeddings", "dev/dev.2004-01"),
-    ],
-)
-@pytest.mark.parametrize("damage", ["removed", "truncated", "overwritten"])
-def test_a_damaged_file_of_the_lake_is_noticed(
-    built: Workspace, table: str, partition: str | None, damage: str
-):
-    path = Path(str(built.lake.path(table, partition)))
-    if damage == "removed":
+def _damage(path: Path, how: str) -> None:
+    if how == "removed":
         path.unlink()
     else:
-        path.write_bytes(path.read_bytes()[:-20] if damage == "truncated" else b"PAR1 nothing PAR1")
-    plan = built.plan()
-    assert plan.publish
-    assert list(plan.stale) == ([partition] if table in MAIL.tables else [])
+        path.write_bytes(path.read_bytes()[:-20] if how == "truncated" else b"PAR1 nothing PAR1")
+
+
+@pytest.mark.parametrize("damage", ["removed", "truncated", "overwritten"])
+def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, damage: str):
+    january = "dev/dev.2004-01"
+    for table, partition in (
+        ("messages", january),
+        ("message_chunks", january),
+        ("threads", None),
+        ("embeddings", None),
+        ("embeddings", january),
+    ):
+        path = Path(str(built.lake.path(table, partition)))
+        before = path.read_bytes()
+        _damage(path, damage)
+        plan = built.plan()
+        assert plan.publish
+        assert list(plan.stale) == ([partition] if table in MAIL.tables else [])
+        path.write_bytes(before)
+        assert built.plan().is_empty
+
+
+@pytest.mark.parametrize(
+    ("damage", "files"),
+    [
+        ("removed", [("messages", "dev/dev.2004-01"), ("embeddings", None)]),
+        ("truncated", [("message_chunks", "dev/dev.2004-02"), ("embeddings", "dev/dev.2004-01")]),
+        ("overwritten", [("messages", "users/users.2004-01"), ("threads", None)]),
+    ],
+)
+def test_damaged_files_of_the_lake_are_made_again(
+    built: Workspace, damage: str, files: Sequence[tuple[str, str | None]]
+):
+    for table, partition in files:
+        _damage(Path(str(built.lake.path(table, partition))), damage)
     built.build()
     assert built.plan().is_empty
 

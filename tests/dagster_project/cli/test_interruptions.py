@@ -77,18 +77,11 @@ POINTS: dict[str, Callable[[Path], object]] = {
     "relations": _there("lake/threads.parquet"),
     "publish": _there("index/.build-*"),
 }
-BRIEF = {"assets": signal.SIGINT, "publish": signal.SIGTERM}
-"""The points at which `make test` looks, too."""
 
 
-@pytest.mark.parametrize(
-    ("point", "number"),
-    [
-        pytest.param(point, number, marks=() if number == BRIEF.get(point) else pytest.mark.exhaustive)
-        for point in POINTS
-        for number in CODES
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_build_is_ended_at_any_point_and_the_next_is_right(
     tmp_path: Path, built_once: Workspace, point: str, number: signal.Signals
 ):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.archives import Workspace
+from tests.processes import Command
 
 STARTED_WITHIN = 60
 FRIEND = "https://friend.example"
@@ -30,14 +28,12 @@ INITIALIZE = ASKED | {
 
 
 @contextmanager
-def serving(*arguments: str, option: str) -> Iterator[int]:
+def serving(folder: Path, *arguments: str, option: str) -> Iterator[int]:
     """The port of a server of the command line."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dagster_project.cli", *arguments, option, str(port)]
-    environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
+    server = Command(folder, *arguments, option, str(port))
     try:
         end = time.monotonic() + STARTED_WITHIN
         while True:
@@ -45,12 +41,11 @@ def serving(*arguments: str, option: str) -> Iterator[int]:
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 break
             except ConnectionRefusedError:
-                assert process.poll() is None and time.monotonic() < end
+                assert time.monotonic() < end
                 time.sleep(0.1)
         yield port
     finally:
-        process.terminate()
-        process.wait(30)
+        assert server.killed_after(0), "the server ended before"
 
 
 def status(
@@ -69,9 +64,10 @@ def status(
 
 
 @pytest.fixture(scope="module")
-def assistants(built_once: Workspace) -> Iterator[int]:
+def assistants(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of `weft mcp --http`."""
-    with serving("mcp", "--config", str(built_once.config), option="--http") as port:
+    folder = tmp_path_factory.mktemp("assistants")
+    with serving(folder, "mcp", "--config", str(built_once.config), option="--http") as port:
         yield port
 
 
@@ -103,7 +99,7 @@ def test_assistants_are_answered_and_pages_are_not(
 def test_the_graph_is_served_to_the_origins_of_the_settings(tmp_path: Path):
     work = Workspace(tmp_path / "work").configure(graph={"enabled": True, "origins": [FRIEND]})
     work.put("state/graph/index.json", "{}")
-    with serving("serve-graph", "--config", str(work.config), option="--port") as port:
+    with serving(tmp_path, "serve-graph", "--config", str(work.config), option="--port") as port:
         own = ("Host", "127.0.0.1:PORT")
         assert status(port, "GET", "/index.json", [own]) == (200, "")
         assert status(port, "GET", "/index.json", [own, ("Origin", FRIEND)]) == (200, FRIEND)

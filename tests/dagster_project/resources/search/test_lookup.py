@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters, stdio_client
 
 from dagster_project.cli.main import main
+from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace, discussion
 
 TABLE = "segment;bytes\none;4096\n"
@@ -251,7 +252,7 @@ def test_an_assistant_sees_a_new_version_in_its_session(library: Workspace, tmp_
     work = library.copied(tmp_path / "work")
 
     async def run() -> tuple[Any, Any]:
-        async with Client(Served(work.config, None).connection()) as client:
+        async with Client(mcp_server(work.settings)) as client:
             before = await client.call_tool("get", {"id": "m70@example.org"})
             await anyio.to_thread.run_sync(publish)
             with anyio.fail_after(60):
