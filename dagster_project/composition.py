@@ -11,11 +11,11 @@ from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.config.source_settings import Remote
 from dagster_project.resources.configured import (
-    ContextModel,
     EmbeddingModel,
     Index,
     Lake,
-    SourceRemotesResource,
+    Remotes,
+    SentenceModel,
 )
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
@@ -145,7 +145,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "io_manager": LakeIOManager(lake),
         "lake": Lake.around(lake, uri=settings.lake_uri),
         "sources": sources,
-        "remotes": SourceRemotesResource.around(
+        "remotes": Remotes.around(
             SourceRemotes(settings),
             sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
         ),
@@ -156,7 +156,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
             api_key=_key(is_sent=settings.embedding.is_remote),
         ),
         "embedding_cache": make_embedding_cache(settings),
-        "language_model": ContextModel.around(
+        "language_model": SentenceModel.around(
             writer, model=writer.model, api_key=_key(is_sent="gemini" in settings.sentence_kinds().values())
         ),
         "answer_cache": make_answer_cache(settings),

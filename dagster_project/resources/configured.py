@@ -44,35 +44,35 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
 
 
 class Lake(ConfiguredResource):
-    """The Parquet files of every table; `storage.lake` and `storage.root` in the settings say where."""
+    """The Parquet files of every table; storage.lake and storage.root in the settings say where."""
 
     uri: str = Field(description="folder or address of the files")
 
 
 class Index(ConfiguredResource):
-    """The published DuckDB file; `storage.root` and `[index]` in the settings say where and how."""
+    """The published DuckDB file; storage.root and [index] in the settings say where and how."""
 
     folder: str = Field(description="folder of the versions; CURRENT in it names the one that is searched")
     keep_versions: int = Field(description="versions that stay when a new one is published")
 
 
 class EmbeddingModel(ConfiguredResource):
-    """The model that makes vectors of texts; see `[embedding]` in the settings."""
+    """The model that makes vectors of texts; see [embedding] in the settings."""
 
     model: str = Field(description="name that vectors, cache and index carry")
     dimensions: int = Field(description="width of the vectors")
-    api_key: dict[str, str] | None = Field(None, description="variable with the key; none: nothing is sent")
+    api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
 
 
-class ContextModel(ConfiguredResource):
-    """The language model that writes sentences about chunks; see `[sentences]` in the settings."""
+class SentenceModel(ConfiguredResource):
+    """The language model that writes sentences about chunks; see [sentences] in the settings."""
 
     model: str = Field(description="name of the model; none: no source asks for sentences")
-    api_key: dict[str, str] | None = Field(None, description="variable with the key; none: nothing is sent")
+    api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
 
 
-class SourceRemotesResource(ConfiguredResource):
-    """Where sources are fetched from; see `[sources.fetch]` in the settings."""
+class Remotes(ConfiguredResource):
+    """Where sources are fetched from; see [sources.fetch] in the settings."""
 
     sources: dict[str, str] = Field(
         description="each source's kind of remote and the variables with its credentials"
