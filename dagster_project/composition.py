@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
+from dagster_project.config.source_settings import Remote
+from dagster_project.resources.configured import (
+    EmbeddingModel,
+    Index,
+    Lake,
+    Remotes,
+    SentenceModel,
+)
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.io_manager import LakeIOManager
@@ -128,20 +137,35 @@ def make_graph_exporter(settings: Settings) -> FileGraphExporter:
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:
-    """Everything the assets need from the world."""
+    """Everything the assets need from the world; what people ask about is shown with its settings."""
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety, budget)
+    writer = make_sentence_writer(settings, budget)
+    publisher = PartitionPublisher(make_publisher(settings, lake), sources)
     return {
         "io_manager": LakeIOManager(lake),
-        "lake": lake,
+        "lake": Lake.around(lake, uri=settings.lake_uri),
         "sources": sources,
-        "remotes": SourceRemotes(settings),
-        "embedder": make_embedder(settings.embedding, settings.gemini, settings.safety, budget),
+        "remotes": Remotes.around(
+            SourceRemotes(settings),
+            sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
+        ),
+        "embedder": EmbeddingModel.around(
+            embedder,
+            model=embedder.model,
+            dimensions=embedder.dimensions,
+            api_key=_key(is_sent=settings.embedding.is_remote),
+        ),
         "embedding_cache": make_embedding_cache(settings),
-        "language_model": make_sentence_writer(settings, budget),
+        "language_model": SentenceModel.around(
+            writer, model=writer.model, api_key=_key(is_sent="gemini" in settings.sentence_kinds().values())
+        ),
         "answer_cache": make_answer_cache(settings),
-        "publisher": PartitionPublisher(make_publisher(settings, lake), sources),
+        "publisher": Index.around(
+            publisher, folder=str(settings.root / "index"), keep_versions=settings.index.keep_versions
+        ),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": open_versions(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
@@ -149,3 +173,20 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
     }
+
+
+def _remote_in_words(remote: Remote) -> str:
+    """The kind of a remote, and the names of the variables with its credentials; never an address, which may hold a key."""
+    named = (remote.user_variable, remote.password_variable, remote.token_variable)
+    return f"{remote.kind}, credentials in {' and '.join(filter(None, named)) or 'no variable'}"
+
+
+def _key(*, is_sent: bool) -> dict[str, str] | None:
+    """The environment variable with the key of Google's service, as Dagster shows variables."""
+    if not is_sent:
+        return None
+    # What it imports comes with an extra, which whoever uses the service has.
+    from dagster_project.resources.models.gemini_client import KEY_VARIABLES
+
+    named = next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
+    return {"env": named}

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from dagster_project.config.settings import Settings, load_settings
+from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
 from dagster_project.orchestration.alert_sensors import failed_runs_sensor, warnings_sensor
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
 from dagster_project.orchestration.schedules import following_sensor, hourly_schedule, whole_lake_sensor
 from dagster_project.orchestration.vault_sensor import vault_sensor
+from transforms.errors import SettingsError
+
+SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "weft.toml"
+"""The settings of the shipped sample, there in a clone and not in an installed package."""
+SETTINGS_FAULT = "settings_do_not_load"
+"""The one asset that Dagster shows in place of all others where the settings are wrong."""
+_VALIDATES = "DAGSTER_IS_DEFS_VALIDATION_CLI"
+"""Set by `dagster definitions validate` and `dg check defs`, which are asked whether the settings are right."""
 
 
 def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
@@ -33,5 +43,24 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """What Dagster loads: the definitions for the settings file that `WEFT_CONFIG` names."""
-    return build_definitions(load_settings())
+    """What Dagster loads: the definitions for `WEFT_CONFIG`, else for `weft.toml` here, else for the shipped sample.
+
+    Settings that do not load become one asset that says what to do: the UI hides a load error behind two tracebacks,
+    on a page that nobody opens first.
+    """
+    named = os.environ.get(CONFIG_VARIABLE) or Path(DEFAULT_CONFIG).exists()
+    try:
+        return build_definitions(load_settings(None if named or not SAMPLE.exists() else SAMPLE))
+    except SettingsError as fault:
+        if os.environ.get(_VALIDATES):
+            raise fault.with_traceback(None) from None
+        return _fault_definitions(fault)
+
+
+def _fault_definitions(fault: SettingsError) -> dg.Definitions:
+    """An asset that nothing makes, which says in place of all others why the settings do not load."""
+    remedy = "Mend it, then reload the code location under **Deployment**."
+    shown = dg.AssetSpec(
+        SETTINGS_FAULT, description=f"{fault}\n\n{remedy}", group_name="fault", kinds={"toml"}
+    )
+    return dg.Definitions(assets=[shown])

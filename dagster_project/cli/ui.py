@@ -26,13 +26,17 @@ def ui(config: Path | None, port: int) -> None:
     settings = load_settings(config)
     with open_instance(settings) as instance:
         add_partitions(instance, make_sources(settings).discover())
+    # Packages of the current folder must not hide those of Weft that have the same names.
+    packages = str(Path(__file__).parents[2])
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(instance_home(settings)),
         CONFIG_VARIABLE: str(config_path(config).resolve()),
+        "PYTHONPATH": os.pathsep.join(filter(None, (packages, os.environ.get("PYTHONPATH")))),
+        "PYTHONSAFEPATH": "1",
     }
     guarded = [sys.executable, "-m", "dagster_project.servers.guarded_ui", "dev"]
-    command = [*guarded, "-w", str(workspace(settings)), "-h", "127.0.0.1"]
+    command = [*guarded, "-w", str(workspace(settings, packages)), "-h", "127.0.0.1"]
     # Dagster ends its own processes by SIGINT; in a session of its own no terminal does.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
     sys.exit(subprocess.run([*command, "-p", str(port)], env=environment, start_new_session=True).returncode)

@@ -50,10 +50,12 @@ def instance_home(settings: Settings) -> Path:
     return home
 
 
-def workspace(settings: Settings) -> Path:
-    """The file that says where Dagster finds Weft, written beside the instance's dagster.yaml."""
+def workspace(settings: Settings, packages: str) -> Path:
+    """The file that says where Dagster finds Weft, whose packages lie in `packages`; beside the instance's dagster.yaml."""
     place = instance_home(settings) / "workspace.yaml"
-    found = {"python_module": {"module_name": MODULE, "location_name": LOCATION}}
+    found = {
+        "python_module": {"module_name": MODULE, "working_directory": packages, "location_name": LOCATION}
+    }
     place.write_text(yaml.safe_dump({"load_from": [found]}))
     return place
 

@@ -7,10 +7,12 @@ the web server itself, `dagster-webserver …`.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from dagster._cli import dev
+from dagster_shared.utils.warnings import SupersessionWarning
 from dagster_webserver.cli import main as webserver
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
@@ -29,6 +31,8 @@ def main() -> None:
             return started([_GUARDED if part == _UNGUARDED else part for part in parts], **more)
 
         dev.open_ipc_subprocess = with_guard  # `dagster dev` has no option for another web server
+        # `dg dev`, which Dagster names in its place, is a package of its own and calls the same function.
+        warnings.filterwarnings("ignore", "Function `dev_command` is superseded", SupersessionWarning)
         dev.dev_command(sys.argv[2:], prog_name="dagster dev")
     else:
         unguarded = DagsterWebserver.build_middleware

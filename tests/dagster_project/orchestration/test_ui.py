@@ -81,10 +81,15 @@ def workspace(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def server(workspace: Workspace) -> Iterator[Server]:
+    """`weft ui` in a folder that has packages of the names of Weft's own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dagster_project.cli", "ui", "--config", str(workspace.config)]
+    for name in ("assets", "transforms", "dagster_project"):
+        package = workspace.folder / "own" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("raise RuntimeError('this package is somebody else's')")
+    command = [str(Path(sys.executable).parent / "weft"), "ui", "--config", str(workspace.config)]
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     with (workspace.folder / "ui.log").open("w") as log:
         process = subprocess.Popen(
@@ -92,6 +97,7 @@ def server(workspace: Workspace) -> Iterator[Server]:
             start_new_session=True,
             stdout=log,
             stderr=subprocess.STDOUT,
+            cwd=workspace.folder / "own",
             env=environment,
         )
         try:
@@ -122,6 +128,10 @@ def shoot(page: Any, name: str) -> None:
     """Keep a picture of a page."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def test_the_server_starts_without_a_warning(server: Server, workspace: Workspace):
+    assert "Warning" not in (workspace.folder / "ui.log").read_text()
 
 
 def test_the_graph_of_assets_shows_every_group(page: Any, server: Server):

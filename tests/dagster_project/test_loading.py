@@ -1,0 +1,97 @@
+"""What Dagster loads from a clone: the sample where nothing is named, one asset that says why where settings are wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dagster_project.definitions import SETTINGS_FAULT, defs
+from tests.archives import Workspace
+from tests.dagster_project.resources.test_configured import shown
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ("transforms", "assets", "dagster_project", "data/sample", "workspace.yaml", "pyproject.toml")
+UNSET = ("WEFT_CONFIG", "DAGSTER_HOME", "PYTHONPATH")
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a clone has that Dagster needs, never built."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in SHIPPED:
+        place = ROOT / name
+        if place.is_dir():
+            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("state", "__pycache__"))
+        else:
+            shutil.copy(place, folder / name)
+    return folder
+
+
+def validated(clone: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`dagster definitions validate` in `clone`, with no variable but those."""
+    environment = {k: v for k, v in os.environ.items() if k not in UNSET} | variables
+    command = [
+        str(Path(sys.executable).parent / "dagster"),
+        "definitions",
+        "validate",
+        "-w",
+        "workspace.yaml",
+    ]
+    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+
+
+def test_a_clone_is_valid_without_any_variable(clone: Path):
+    done = validated(clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All code locations passed validation" in done.stdout
+    assert not (clone / "data/sample/state").exists()
+
+
+@pytest.mark.exhaustive
+def test_wrong_settings_are_not_valid_and_the_reason_is_one_line(clone: Path):
+    wrong = clone / "wrong.toml"
+    wrong.write_text('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n')
+    done = validated(clone, WEFT_CONFIG=str(wrong))
+    assert done.returncode == 1
+    assert f"{wrong}: sources.0.kind: must be one of" in done.stdout
+    assert "pydantic" not in done.stdout
+
+
+def test_where_nothing_is_named_the_sample_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert shown(defs())["lake"] == {"uri": str(ROOT / "data/sample/state/lake")}
+
+
+def test_settings_in_the_folder_go_before_the_sample(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(workspace.folder)
+    assert shown(defs())["lake"] == {"uri": workspace.settings.lake_uri}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "no settings file at"),
+        ("[[sources]", "is no valid TOML"),
+        ('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n', "sources.0.kind: must be one of"),
+    ],
+    ids=["missing", "no TOML", "wrong"],
+)
+def test_settings_that_do_not_load_are_one_asset_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, reason: str
+):
+    file = tmp_path / "weft.toml"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("WEFT_CONFIG", str(file))
+    loaded = defs()
+    dg.Definitions.validate_loadable(loaded)
+    (spec,) = loaded.resolve_all_asset_specs()
+    assert spec.key == dg.AssetKey(SETTINGS_FAULT)
+    assert str(file) in spec.description and reason in spec.description
+    assert "Deployment" in spec.description
