@@ -7,24 +7,16 @@ from functools import lru_cache
 
 import dagster as dg
 
-from assets import graph
-from assets.conversations import context_assets, conversation_assets
-from assets.documents import document_assets
+from assets.conversations import context_assets, conversation_stages
+from assets.documents import document_stages
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
-from assets.mail import mail_assets, slow_assets
+from assets.graph import graph_stages
+from assets.mail import mail_stages, slow_stages
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.readiness import readiness_asset
-from assets.relations import (
-    chunk_context_asset,
-    corpus_measures_asset,
-    document_links_asset,
-    inferred_quotes_asset,
-    memberships_asset,
-    message_links_asset,
-    patch_series_asset,
-    threads_asset,
-)
+from assets.relations import chunk_context_stage, measures_stage, relation_stages
+from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from transforms.schemas.registry import GRAPH_TABLES
@@ -77,33 +69,30 @@ class _AsWritten:
 
 @lru_cache(maxsize=4)
 def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
-    settings = key.settings
+    settings, tokens = key.settings, PackagedTokenCounter()
+    stages = [
+        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms),
+        *slow_stages(settings.chunks, settings.terms),
+        *document_stages(settings.documents, settings.chunkers(), settings.terms),
+        *conversation_stages(settings.conversations, settings.terms, tokens),
+        *relation_stages(settings.threads),
+        chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
+        measures_stage(),
+    ]
     with warnings.catch_warnings():
         # Backfill policies are marked beta in Dagster 1.13; the pin keeps them as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return (
-            *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
-            *slow_assets(settings.chunks, settings.terms),
-            *document_assets(settings.documents, settings.chunkers(), settings.terms),
-            *conversation_assets(settings.conversations, settings.terms, PackagedTokenCounter()),
-            memberships_asset(),
-            threads_asset(settings.threads),
-            message_links_asset(),
-            document_links_asset(),
-            patch_series_asset(),
-            inferred_quotes_asset(),
-            chunk_context_asset(
-                settings.terms,
-                settings.sentences,
-                settings.safety,
-                settings.sentence_kinds(),
-            ),
-            corpus_measures_asset(),
+            *assets_of(stages),
             embeddings_asset(settings.embedding, settings.safety),
-            *graph.graph_assets(
-                settings.graph, settings.terms, embeddings_version(settings.embedding, settings.safety)
-            ),
+            *(make_graph_assets(settings) if settings.graph.enabled else ()),
             search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
             readiness_asset(settings.operations),
-            *context_assets(settings.context, PackagedTokenCounter()),
+            *context_assets(settings.context, tokens),
         )
+
+
+def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """The assets of the document graph; a build makes them if the graph is enabled."""
+    version = embeddings_version(settings.embedding, settings.safety)
+    return assets_of(graph_stages(settings.graph, settings.terms, version))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -47,7 +47,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         search_results_asset(),
     ]
     return dg.Definitions(
-        assets=_with_code_references([_with_owners(definition, settings) for definition in assets]),
+        assets=[_with_code_references(_with_owners(definition, settings)) for definition in assets],
         asset_checks=[publish_checks(settings.embedding)],
         jobs=_jobs(settings, fetches=bool(fetching)),
         resources={**make_resources(settings), **(resources or {})},
@@ -129,9 +129,11 @@ def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.Asse
     )
 
 
-def _with_code_references(definitions: Sequence[dg.AssetsDefinition]) -> Sequence[Any]:
-    """`definitions` with links to the code that makes each asset."""
+def _with_code_references(definition: dg.AssetsDefinition) -> Any:
+    """`definition` with a link to the code that makes it; a stage links to the function that it calls."""
+    if any("dagster/code_references" in spec.metadata for spec in definition.specs):
+        return definition
     with warnings.catch_warnings():
         # Code references are marked beta in Dagster 1.13; the pin keeps them as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.with_source_code_references(definitions)
+        return dg.with_source_code_references([definition])[0]

@@ -78,7 +78,7 @@ def _materialized(instance: dg.DagsterInstance, run_id: str) -> tuple[Counter[st
         event = entry.dagster_event
         if event and event.step_key and entry.asset_materialization:
             metadata = entry.asset_materialization.metadata
-            count = metadata.get("dagster/row_count")
+            count = metadata.get("dagster/partition_row_count") or metadata.get("dagster/row_count")
             rows[event.step_key] += int(str(count.value)) if count else 0
             if "embedded" in metadata:
                 embedded = int(str(metadata["embedded"].value))
