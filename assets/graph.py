@@ -164,10 +164,15 @@ def _document_graph(*read: Any, graph_exporter: GraphExporter) -> Made:
     """The files of the graph, exported; `read` are the inputs of the stage in order and the settings."""
     *tables, settings = read
     documents, chunks, context, embeddings, *others, links = tables
+    classes, similarities, orders, words, prompts = (table.to_pyarrow() for table in others)
     exported = graph_transforms.GraphTables(
         documents.select("doc_id", "source", "path", "title").to_pyarrow(),
         stripes.embedded_chunks(chunks, context, embeddings).to_pyarrow(),
-        *(table.to_pyarrow() for table in others),
+        classes,
+        similarities,
+        orders,
+        words,
+        prompts,
         links.filter(links.to_id.notnull()).select("from_id", "to_id").to_pyarrow(),
     )
     files, done = graph_exporter.export(graph_transforms.graph_folders(exported, settings))

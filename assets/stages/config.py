@@ -17,6 +17,7 @@ def config_of(name: str, settings: StageSettings | Mapping[str, StageSettings]) 
 
     Settings by source have a field for each source; None if there is none.
     """
+    fields: dict[str, Any]
     if isinstance(settings, Mapping):
         fields = {source: _nested(f"{name}_{source}", own) for source, own in settings.items() if source}
     else:
@@ -44,7 +45,9 @@ def _field(name: str, settings: StageSettings, field: str) -> tuple[Any, Any]:
     if isinstance(value, StageSettings):
         return _nested(name, value)
     choices = _choices(declared.annotation)
-    told = "; ".join(filter(None, [declared.description, choices and f"one of {', '.join(choices)}"]))
+    told = "; ".join(
+        filter(None, [declared.description, f"one of {', '.join(choices)}" if choices else None])
+    )
     default = list(value) if isinstance(value, tuple) else value
     return _plain(declared.annotation), Field(default, description=told or None)
 

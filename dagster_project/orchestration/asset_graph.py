@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 
 import dagster as dg
@@ -13,9 +12,11 @@ from assets.evaluation import evaluation_queries_asset, evaluation_report_asset,
 from assets.fetch import fetched_asset
 from assets.graph import graph_stages
 from assets.mail import mail_stages, slow_stages
+from assets.partitions import SOURCE_TYPES
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, measures_stage, relation_stages
+from assets.sources import source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
@@ -34,6 +35,18 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         for source in settings.sources
         if (remote := source.remote)
     ]
+
+
+def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
+    """The external assets of the configured sources."""
+    source_types = {source_type.name: source_type for source_type in SOURCE_TYPES}
+    specs = [
+        source_spec(
+            s.name, s.kind, str(settings.place(s)), source_types[s.source_type], fetched=bool(s.remote)
+        )
+        for s in settings.sources
+    ]
+    return [spec.replace_attributes(owners=list(settings.operations.owners)) for spec in specs]
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -79,17 +92,14 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
         measures_stage(),
     ]
-    with warnings.catch_warnings():
-        # Backfill policies are marked beta in Dagster 1.13; the pin keeps them as they are.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return (
-            *assets_of(stages),
-            embeddings_asset(settings.embedding, settings.safety),
-            *(make_graph_assets(settings) if settings.graph.enabled else ()),
-            search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
-            readiness_asset(settings.operations),
-            *context_assets(settings.context, tokens),
-        )
+    return (
+        *assets_of(stages),
+        embeddings_asset(settings.embedding, settings.safety),
+        *(make_graph_assets(settings) if settings.graph.enabled else ()),
+        search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
+        readiness_asset(settings.operations),
+        *context_assets(settings.context, tokens),
+    )
 
 
 def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:

@@ -15,9 +15,16 @@ from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SOURCE_TYPES
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
+from assets.sources import source_key
 from dagster_project.composition import make_resources
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.asset_graph import make_assets, make_evaluation_assets, make_fetch_assets
+from dagster_project.orchestration.asset_graph import (
+    make_assets,
+    make_evaluation_assets,
+    make_fetch_assets,
+    make_graph_assets,
+    make_source_assets,
+)
 from dagster_project.orchestration.names import (
     CONTEXT,
     EVALUATE,
@@ -41,13 +48,17 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     fetching = make_fetch_assets(settings)
     assets = [
         *fetching,
-        *(_with_fetch_deps(definition, settings) for definition in make_assets(settings)),
+        *(_with_sources(definition, settings) for definition in make_assets(settings)),
+        *(() if settings.graph.enabled else make_graph_assets(settings)),
         *make_evaluation_assets(settings),
         operations_report_asset(),
         search_results_asset(),
     ]
     return dg.Definitions(
-        assets=[_with_code_references(_with_owners(definition, settings)) for definition in assets],
+        assets=[
+            *make_source_assets(settings),
+            *(_with_code_references(_with_owners(definition, settings)) for definition in assets),
+        ],
         asset_checks=[publish_checks(settings.embedding)],
         jobs=_jobs(settings, fetches=bool(fetching)),
         resources={**make_resources(settings), **(resources or {})},
@@ -82,6 +93,8 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
         told = others.get(source_type.name, _REFRESHES.format(source_type.name))
         parts[refresh_job(source_type.name)] = (dg.AssetSelection.assets(*source_type.tables), told)
     published: dg.AssetSelection = dg.AssetSelection.all()
+    if not settings.graph.enabled:
+        published = published - dg.AssetSelection.groups(GRAPH.name)
     for selection, _ in parts.values():
         published = published - selection
     parts[PUBLISH] = (published, "Relate, embed, check and publish what the partitions hold.")
@@ -99,24 +112,18 @@ def _jobs(settings: Settings, *, fetches: bool) -> list[Any]:
     ]
 
 
-def _with_fetch_deps(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
-    """`definition` below the assets that fetch what it reads, if it reads sources: for people who follow the graph.
+def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
+    """`definition` below the sources of its source type, if it reads sources: for people who follow the graph.
 
-    Nothing else asks for these edges: what came is found by comparing files.
+    Nothing else asks for these edges: what came is found by comparing files, and a source that is gone stops no other.
     """
     source_type = next(
-        (f for f in SOURCE_TYPES if {key.path[-1] for key in definition.keys} <= set(f.tables)), None
+        (f for f in SOURCE_TYPES if definition.keys <= {dg.AssetKey(t) for t in f.tables}), None
     )
     if source_type is None or definition.dependency_keys:
         return definition
-    fetched = [
-        fetch.fetched_key(s.name) for s in settings.sources if s.remote and s.source_type == source_type.name
-    ]
-    return (
-        definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=fetched))
-        if fetched
-        else definition
-    )
+    read = [source_key(s.name) for s in settings.sources if s.source_type == source_type.name]
+    return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 
 def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,8 @@ class LakeIOManager(UPathIOManager):
         with opened(path) as file:
             return pq.ParquetFile(file).read(use_threads=is_local(path))
 
-    def handle_output(self, context: dg.OutputContext, obj: Any) -> Iterator[dg.AssetMaterialization]:
-        """Commit every staged partition of the output and record it, or commit its one table."""
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
+        """Commit every staged partition of the output and yield its materialization, or commit its one table."""
         if not context.has_asset_partitions:
             super().handle_output(context, obj)
             return
