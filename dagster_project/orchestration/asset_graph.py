@@ -14,12 +14,15 @@ from assets.graph import graph_stages
 from assets.mail import mail_stages, slow_stages
 from assets.partitions import SOURCE_TYPES
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
+from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, measures_stage, relation_stages
 from assets.sources import source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.publish.table_sql import COMMENTS
+from transforms.operations import table_checks
 from transforms.schemas.registry import GRAPH_TABLES
 
 
@@ -47,6 +50,21 @@ def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
         for s in settings.sources
     ]
     return [spec.replace_attributes(owners=list(settings.operations.owners)) for spec in specs]
+
+
+def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:
+    """The external assets of the tables of the published file, and the checks on them, which no build runs."""
+    tables = {
+        table: COMMENTS[table]
+        for table in table_checks.KEYS
+        if settings.graph.enabled or table not in GRAPH_TABLES
+    }
+    owners = list(settings.operations.owners)
+    specs = [
+        published_spec(table, comment, columns).replace_attributes(owners=owners)
+        for table, (comment, columns) in tables.items()
+    ]
+    return specs, [published_check(table, columns) for table, (_, columns) in tables.items()]
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:

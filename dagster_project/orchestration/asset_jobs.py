@@ -23,6 +23,7 @@ from dagster_project.orchestration.asset_graph import (
     make_evaluation_assets,
     make_fetch_assets,
     make_graph_assets,
+    make_published_assets,
     make_source_assets,
 )
 from dagster_project.orchestration.names import (
@@ -54,12 +55,14 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         operations_report_asset(),
         search_results_asset(),
     ]
+    published, checks = make_published_assets(settings)
     return dg.Definitions(
         assets=[
             *make_source_assets(settings),
+            *published,
             *(_with_code_references(_with_owners(definition, settings)) for definition in assets),
         ],
-        asset_checks=[publish_checks(settings.embedding)],
+        asset_checks=[publish_checks(settings.embedding), *checks],
         jobs=_jobs(settings, fetches=bool(fetching)),
         resources={**make_resources(settings), **(resources or {})},
         executor=dg.in_process_executor,
