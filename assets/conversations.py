@@ -1,5 +1,7 @@
 """Conversations: chats to windows, query chunks and chunks, one partition per window; then their context."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -11,7 +13,8 @@ from assets.partitions import CONVERSATIONS, described
 from assets.protocols.lake import Lake
 from assets.protocols.models import TokenCounter
 from assets.protocols.search import PublishedIndex
-from assets.stages import Stage, reading_asset, stage_asset, terms_asset
+from assets.protocols.sources import SourcePartition, Sources
+from assets.stages.stage import Stage, terms_stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
@@ -34,58 +37,74 @@ from transforms.text.markdown_tables import table
 _PREVIEW_ROWS = 10
 
 
-def conversation_assets(
+def conversation_stages(
     settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter
-) -> list[dg.AssetsDefinition]:
-    """The partitioned assets of conversations, in order."""
-    reading, cutting = settings.parts()
+) -> list[Stage]:
+    """The partitioned stages of conversations, in order."""
     return [
-        reading_asset(
-            CONVERSATIONS,
+        Stage(
             "read_conversations",
             {
                 "conversations": CONVERSATION_MESSAGES,
                 "conversation_quarantine": QUARANTINE,
             },
-            f"{conversations.VERSION}-{reading}",
-            lambda sources, partition: sources.conversation(partition),
+            _read_conversation,
+            conversations.VERSION,
+            "Reads the entries of a window of a chat; what is no entry goes to quarantine.",
+            settings=settings,
+            digest=ConversationSettings.reading_digest,
+            source_type=CONVERSATIONS,
+            kinds=("python",),
         ),
-        stage_asset(
-            CONVERSATIONS,
-            Stage(
-                "consolidate_conversations",
-                {"conversation_markdown": CONVERSATION_WINDOWS},
-                ["conversations"],
-                conversations.VERSION,
-                lambda partition, turns: (conversations.conversation_markdown(turns),),
-            ),
+        Stage(
+            "consolidate_conversations",
+            {"conversation_markdown": CONVERSATION_WINDOWS},
+            conversations.conversation_markdown,
+            conversations.VERSION,
+            "Writes a window as one Markdown text, entry by entry.",
+            inputs=("conversations",),
+            source_type=CONVERSATIONS,
+            lineage={"markdown": ("conversations.text", "conversations.author", "conversations.sent_at")},
         ),
-        stage_asset(
-            CONVERSATIONS,
-            Stage(
-                "cut_query_chunks",
-                {"conversation_query_chunks": CONVERSATION_QUERY_CHUNKS},
-                ["conversation_markdown"],
-                f"{query_chunks.VERSION}-{cutting}",
-                lambda partition, windows: (
-                    query_chunks.conversation_query_chunks(windows, settings, tokens.counts),
-                ),
-            ),
+        Stage(
+            "cut_query_chunks",
+            {"conversation_query_chunks": CONVERSATION_QUERY_CHUNKS},
+            partial(query_chunks.conversation_query_chunks, count=tokens.counts),
+            query_chunks.VERSION,
+            "Cuts the Markdown of a window into the queries with which its context is searched.",
+            inputs=("conversation_markdown",),
+            settings=settings,
+            digest=ConversationSettings.cutting_digest,
+            source_type=CONVERSATIONS,
+            lineage={"text": ("conversation_markdown.markdown",)},
         ),
-        stage_asset(
-            CONVERSATIONS,
-            Stage(
-                "chunk_conversations",
-                {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
-                ["conversations"],
-                f"{conversation_chunks.VERSION}.{query_chunks.VERSION}-{cutting}",
-                lambda partition, turns: conversation_chunks.conversation_chunks(
-                    turns, settings, tokens.counts
-                ),
-            ),
+        Stage(
+            "chunk_conversations",
+            {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
+            partial(conversation_chunks.conversation_chunks, count=tokens.counts),
+            f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
+            "Makes a chunk of each turn of a window, and of its segments; what has none gets a reason.",
+            inputs=("conversations",),
+            settings=settings,
+            digest=ConversationSettings.cutting_digest,
+            source_type=CONVERSATIONS,
+            lineage={
+                "doc_id": ("conversations.doc_id",),
+                "title": ("conversations.title",),
+                "text_display": ("conversations.text",),
+                "text_embed": ("conversations.text", "conversations.author", "conversations.sent_at"),
+                "text_lex": ("conversations.text",),
+            },
         ),
-        terms_asset(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
+        terms_stage(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
     ]
+
+
+def _read_conversation(
+    sources: Sources, partition: SourcePartition, settings: ConversationSettings
+) -> Sequence[pa.Table]:
+    """The tables of one window, which the sources read under `settings`."""
+    return sources.conversation(partition)
 
 
 def context_assets(settings: ContextSettings, tokens: TokenCounter) -> list[dg.AssetsDefinition]:

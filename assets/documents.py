@@ -1,13 +1,14 @@
-"""Notes and documentation: files to documents, nodes, references, chunks and terms, one partition per partition."""
+"""Notes and documentation: files to documents, nodes, references, chunks and terms, each partition by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-import dagster as dg
+import pyarrow as pa
 
 from assets.partitions import DOCUMENTS
-from assets.stages import Stage, reading_asset, stage_asset, terms_asset
+from assets.protocols.sources import SourcePartition, Sources
+from assets.stages.stage import Stage, terms_stage
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
 from transforms.documents.chunks import table as document_chunks
@@ -15,56 +16,71 @@ from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENT_REFERENCES
 from transforms.schemas.documents import DOCUMENTS as DOCUMENTS_SCHEMA
 from transforms.schemas.operations import QUARANTINE
-from transforms.settings.base import digest_of
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.search import TermSettings
 
 
-def document_assets(
+def document_stages(
     settings: DocumentSettings, chunkers: Mapping[str, DocumentChunkSettings], term_settings: TermSettings
-) -> list[dg.AssetsDefinition]:
-    """The partitioned assets of documents, in order; `chunkers` has the chunk settings by source."""
+) -> list[Stage]:
+    """The partitioned stages of documents, in order; `chunkers` has the chunk settings by source."""
     return [
-        reading_asset(
-            DOCUMENTS,
+        Stage(
             "read_documents",
             {"documents": DOCUMENTS_SCHEMA, "document_quarantine": QUARANTINE},
-            f"{documents.VERSION}-{settings.digest()}",
-            lambda sources, partition: documents.read_documents(
-                sources.files(partition), source=partition.source, partition=partition.key, settings=settings
-            ),
+            _read_documents,
+            documents.VERSION,
+            "Reads the files of a partition as Markdown; what cannot be read goes to quarantine.",
+            settings=settings,
+            source_type=DOCUMENTS,
+            kinds=("python",),
+            code=documents.read_documents,
         ),
-        stage_asset(
-            DOCUMENTS,
-            Stage(
-                "document_nodes",
-                {"document_nodes": DOCUMENT_NODES},
-                ["documents"],
-                nodes.VERSION,
-                lambda partition, table: (nodes.document_nodes(table),),
-            ),
+        Stage(
+            "document_nodes",
+            {"document_nodes": DOCUMENT_NODES},
+            nodes.document_nodes,
+            nodes.VERSION,
+            "Finds the tree of headings of each document, with the text that stands below each.",
+            inputs=("documents",),
+            source_type=DOCUMENTS,
         ),
-        stage_asset(
-            DOCUMENTS,
-            Stage(
-                "document_references",
-                {"document_references": DOCUMENT_REFERENCES},
-                ["documents"],
-                links.VERSION,
-                lambda partition, table: (links.document_references(table),),
-            ),
+        Stage(
+            "document_references",
+            {"document_references": DOCUMENT_REFERENCES},
+            links.document_references,
+            links.VERSION,
+            "Finds links, wikilinks, embeds and tags in documents, as they are written.",
+            inputs=("documents",),
+            source_type=DOCUMENTS,
         ),
-        stage_asset(
-            DOCUMENTS,
-            Stage(
-                "chunk_documents",
-                {"document_chunks": CHUNKS, "document_exclusions": EXCLUSIONS},
-                ["documents", "document_nodes"],
-                f"{document_chunks.VERSION}-{digest_of(chunkers)}",
-                lambda partition, files, tree: document_chunks.document_chunks(
-                    files, tree, chunkers[partition.partition("/")[0]]
-                ),
-            ),
+        Stage(
+            "chunk_documents",
+            {"document_chunks": CHUNKS, "document_exclusions": EXCLUSIONS},
+            document_chunks.document_chunks,
+            document_chunks.VERSION,
+            "Cuts documents into chunks by the chunker of their source; what has none gets a reason.",
+            inputs=("documents", "document_nodes"),
+            settings=chunkers,
+            source_type=DOCUMENTS,
+            lineage={
+                "doc_id": ("documents.doc_id",),
+                "parent_id": ("document_nodes.node_id",),
+                "title": ("documents.title",),
+                "heading_path": ("document_nodes.breadcrumb",),
+                "text_display": ("documents.text",),
+                "text_embed": ("documents.text",),
+                "text_lex": ("documents.text",),
+            },
         ),
-        terms_asset(DOCUMENTS, "document_terms", "document_chunks", term_settings),
+        terms_stage(DOCUMENTS, "document_terms", "document_chunks", term_settings),
     ]
+
+
+def _read_documents(
+    sources: Sources, partition: SourcePartition, settings: DocumentSettings
+) -> Sequence[pa.Table]:
+    """The files of a partition as `files.read_documents` makes tables of them."""
+    return documents.read_documents(
+        sources.files(partition), source=partition.source, partition=partition.key, settings=settings
+    )

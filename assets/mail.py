@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import dagster as dg
+from collections.abc import Sequence
+
+import pyarrow as pa
 
 from assets.partitions import MAIL, SLOW
-from assets.stages import Stage, reading_asset, stage_asset, terms_asset
+from assets.protocols.sources import SourcePartition, Sources
+from assets.stages.stage import Stage, terms_stage
 from transforms.mail import messages
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
@@ -17,78 +20,97 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 from transforms.settings.search import TermSettings
 
+_CHUNK_LINEAGE = {
+    "doc_id": ("messages.message_id",),
+    "parent_id": ("messages.in_reply_to",),
+    "title": ("messages.subject", "attachments.filename"),
+    "text_display": ("messages.body", "attachments.text"),
+    "text_embed": ("messages.body", "attachments.text"),
+    "text_lex": ("messages.body", "attachments.text"),
+    "quote_lex": ("messages.body",),
+    "quote_depth_max": ("message_blocks.quote_depth",),
+}
 
-def mail_assets(
+
+def mail_stages(
     settings: MailSettings,
     block_settings: BlockSettings,
     chunk_settings: ChunkSettings,
     term_settings: TermSettings,
-) -> list[dg.AssetsDefinition]:
-    """The partitioned assets of mail, in order."""
+) -> list[Stage]:
+    """The partitioned stages of mail, in order."""
     return [
-        reading_asset(
-            MAIL,
+        Stage(
             "mail",
             {"messages": MESSAGES, "attachments": ATTACHMENTS, "quarantine": QUARANTINE},
-            f"{messages.VERSION}-{settings.digest()}",
-            lambda sources, partition: messages.read_mail(
-                sources.mails(partition),
-                source=partition.source,
-                partition=partition.key,
-                list_id=partition.list_id,
-                settings=settings,
-            ),
+            _read_mail,
+            messages.VERSION,
+            "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
+            settings=settings,
+            source_type=MAIL,
+            kinds=("python",),
+            code=messages.read_mail,
         ),
-        stage_asset(
-            MAIL,
-            Stage(
-                "message_blocks",
-                {"message_blocks": MESSAGE_BLOCKS},
-                ["messages"],
-                f"{blocks.VERSION}-{block_settings.digest()}",
-                lambda partition, mails: (blocks.message_blocks(mails, block_settings),),
-            ),
+        Stage(
+            "message_blocks",
+            {"message_blocks": MESSAGE_BLOCKS},
+            blocks.message_blocks,
+            blocks.VERSION,
+            "Divides each body into own text, quotes, signatures, code, patches and logs.",
+            inputs=("messages",),
+            settings=block_settings,
+            source_type=MAIL,
+            lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
         ),
-        stage_asset(
-            MAIL,
-            Stage(
-                "chunk_messages",
-                {"message_chunks": CHUNKS, "message_exclusions": EXCLUSIONS, "slow_queue": SLOW_QUEUE},
-                ["messages", "message_blocks", "attachments"],
-                f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
-                lambda partition, mails, runs, parts: oversize.fast_chunks(
-                    mails, runs, parts, chunk_settings
-                ),
-            ),
+        Stage(
+            "chunk_messages",
+            {"message_chunks": CHUNKS, "message_exclusions": EXCLUSIONS, "slow_queue": SLOW_QUEUE},
+            oversize.fast_chunks,
+            f"{chunks.VERSION}.{oversize.VERSION}",
+            "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
+            "`slow_queue`.",
+            inputs=("messages", "message_blocks", "attachments"),
+            settings=chunk_settings,
+            source_type=MAIL,
+            lineage=_CHUNK_LINEAGE,
         ),
-        terms_asset(MAIL, "message_terms", "message_chunks", term_settings),
-        stage_asset(
-            MAIL,
-            Stage(
-                "message_references",
-                {"message_references": MESSAGE_REFERENCES},
-                ["messages"],
-                references.VERSION,
-                lambda partition, mails: (references.message_references(mails),),
-            ),
+        terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
+        Stage(
+            "message_references",
+            {"message_references": MESSAGE_REFERENCES},
+            references.message_references,
+            references.VERSION,
+            "Finds in bodies what names other mails: commits, Message-IDs and addresses of archives.",
+            inputs=("messages",),
+            source_type=MAIL,
         ),
     ]
 
 
-def slow_assets(chunk_settings: ChunkSettings, term_settings: TermSettings) -> list[dg.AssetsDefinition]:
-    """The partitioned assets of the slow lane, in order."""
+def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> list[Stage]:
+    """The partitioned stages of the slow lane, in order."""
     return [
-        stage_asset(
-            SLOW,
-            Stage(
-                "chunk_slow_messages",
-                {"slow_chunks": CHUNKS, "slow_exclusions": EXCLUSIONS},
-                ["slow_queue", "messages", "message_blocks", "attachments"],
-                f"{chunks.VERSION}.{oversize.VERSION}-{chunk_settings.digest()}",
-                lambda partition, queue, mails, runs, parts: oversize.slow_chunks(
-                    queue, mails, runs, parts, chunk_settings
-                ),
-            ),
+        Stage(
+            "chunk_slow_messages",
+            {"slow_chunks": CHUNKS, "slow_exclusions": EXCLUSIONS},
+            oversize.slow_chunks,
+            f"{chunks.VERSION}.{oversize.VERSION}",
+            "Cuts the very long texts of `slow_queue` into chunks, after the rest is published.",
+            inputs=("slow_queue", "messages", "message_blocks", "attachments"),
+            settings=chunk_settings,
+            source_type=SLOW,
+            lineage=_CHUNK_LINEAGE | {"doc_id": ("slow_queue.doc_id",)},
         ),
-        terms_asset(SLOW, "slow_terms", "slow_chunks", term_settings),
+        terms_stage(SLOW, "slow_terms", "slow_chunks", term_settings),
     ]
+
+
+def _read_mail(sources: Sources, partition: SourcePartition, settings: MailSettings) -> Sequence[pa.Table]:
+    """The mails of a partition as `messages.read_mail` makes tables of them."""
+    return messages.read_mail(
+        sources.mails(partition),
+        source=partition.source,
+        partition=partition.key,
+        list_id=partition.list_id,
+        settings=settings,
+    )

@@ -28,6 +28,7 @@ from dagster_project.resources.models.language_models import make_language_model
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
+from dagster_project.resources.publish.published_tables import PublishedFile
 from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
@@ -166,6 +167,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "publisher": Index.around(
             publisher, folder=str(settings.root / "index"), keep_versions=settings.index.keep_versions
         ),
+        "published_tables": PublishedFile(make_publisher(settings, lake)),
         "graph_exporter": make_graph_exporter(settings),
         "published_index": open_versions(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),

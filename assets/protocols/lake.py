@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from dagster import AssetMaterialization
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,15 @@ class Staged(Protocol):
 
     content_hash: str
     row_count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StagedPartition:
+    """A staged partition with the materialization that Dagster records once it is visible."""
+
+    staged: Staged
+    event: AssetMaterialization
 
 
 class Footer(Protocol):

@@ -14,6 +14,7 @@ import pyarrow as pa
 # A search knows the protocols and nothing of what makes an index, which takes seconds to import.
 if TYPE_CHECKING:
     import dagster as dg
+    import ibis
 
     from transforms.context.block import Passage
     from transforms.evaluation.judgements import Contents
@@ -71,6 +72,13 @@ class Publisher(Protocol):
 
     def readiness(self) -> Readiness:
         """What the current version says of every text: `schemas.READINESS`."""
+
+
+class PublishedTables(Protocol):
+    """The tables of the published file."""
+
+    def open(self) -> AbstractContextManager[Mapping[str, ibis.Table]]:
+        """The tables of the current version by name, closed on leaving; IndexUnavailableError if there is none."""
 
 
 class OperationsHistory(Protocol):

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW
-from dagster_project.composition import make_lake, make_seen_partitions, make_sources
+from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
 from dagster_project.orchestration.asset_graph import around_graph, make_assets
 from dagster_project.orchestration.dagster_internals import partitions_of_backfills
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import LATER, SCOPE_TAG, WHOLE
-from dagster_project.orchestration.partitions import partition_runs, sync_partitions
+from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import (
     Plan,
     context_is_right,
-    make_plan,
     reading_tables,
     stale_graph,
     stale_slow,
@@ -41,11 +40,8 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     """
     alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
     prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
-    sources, lake = make_sources(settings), make_lake(settings)
     taken = partitions_under_way(instance) | in_backfills(settings, instance)
-    plan = make_plan(settings, sources, lake, taken)
-    make_seen_partitions(settings).note(plan.partitions, lake)
-    sync_partitions(instance, plan)
+    plan = planned(settings, instance, taken)
     report_freshness(settings, instance, plan)
     alert_sources(settings.alerts, settings.root, plan.broken)
     works = partition_runs(instance, plan.stale) + _of_broken(settings, plan, taken)

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 
 import dagster as dg
 
-from assets import graph
-from assets.conversations import context_assets, conversation_assets
-from assets.documents import document_assets
+from assets.conversations import context_assets, conversation_stages
+from assets.documents import document_stages
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
-from assets.mail import mail_assets, slow_assets
-from assets.partitions import CONTEXT_TABLES, GRAPH
+from assets.graph import graph_stages
+from assets.mail import mail_stages, slow_stages
+from assets.partitions import CONTEXT_TABLES, GRAPH, SOURCE_TYPES
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset
+from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
-from assets.relations import (
-    chunk_context_asset,
-    corpus_measures_asset,
-    document_links_asset,
-    inferred_quotes_asset,
-    memberships_asset,
-    message_links_asset,
-    patch_series_asset,
-    threads_asset,
-)
+from assets.relations import chunk_context_stage, measures_stage, relation_stages
+from assets.sources import source_spec
+from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.names import REPORT_ASSET
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.publish.table_sql import COMMENTS
+from transforms.operations import table_checks
 from transforms.schemas.registry import GRAPH_TABLES
 
 
@@ -44,6 +39,33 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         for source in settings.sources
         if (remote := source.remote)
     ]
+
+
+def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
+    """The external assets of the configured sources."""
+    source_types = {source_type.name: source_type for source_type in SOURCE_TYPES}
+    specs = [
+        source_spec(
+            s.name, s.kind, str(settings.place(s)), source_types[s.source_type], fetched=bool(s.remote)
+        )
+        for s in settings.sources
+    ]
+    return [spec.replace_attributes(owners=list(settings.operations.owners)) for spec in specs]
+
+
+def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:
+    """The external assets of the tables of the published file, and the checks on them, which no build runs."""
+    tables = {
+        table: COMMENTS[table]
+        for table in table_checks.KEYS
+        if settings.graph.enabled or table not in GRAPH_TABLES
+    }
+    owners = list(settings.operations.owners)
+    specs = [
+        published_spec(table, comment, columns).replace_attributes(owners=owners)
+        for table, (comment, columns) in tables.items()
+    ]
+    return specs, [published_check(table, columns) for table, (_, columns) in tables.items()]
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -79,36 +101,30 @@ class _AsWritten:
 
 @lru_cache(maxsize=4)
 def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
-    settings = key.settings
-    with warnings.catch_warnings():
-        # Backfill policies are marked beta in Dagster 1.13; the pin keeps them as they are.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return (
-            *mail_assets(settings.mail, settings.blocks, settings.chunks, settings.terms),
-            *slow_assets(settings.chunks, settings.terms),
-            *document_assets(settings.documents, settings.chunkers(), settings.terms),
-            *conversation_assets(settings.conversations, settings.terms, PackagedTokenCounter()),
-            memberships_asset(),
-            threads_asset(settings.threads),
-            message_links_asset(),
-            document_links_asset(),
-            patch_series_asset(),
-            inferred_quotes_asset(),
-            chunk_context_asset(
-                settings.terms,
-                settings.sentences,
-                settings.safety,
-                settings.sentence_kinds(),
-            ),
-            corpus_measures_asset(),
-            embeddings_asset(settings.embedding, settings.safety),
-            *graph.graph_assets(
-                settings.graph, settings.terms, embeddings_version(settings.embedding, settings.safety)
-            ),
-            search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
-            readiness_asset(settings.operations),
-            *context_assets(settings.context, PackagedTokenCounter()),
-        )
+    settings, tokens = key.settings, PackagedTokenCounter()
+    stages = [
+        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms),
+        *slow_stages(settings.chunks, settings.terms),
+        *document_stages(settings.documents, settings.chunkers(), settings.terms),
+        *conversation_stages(settings.conversations, settings.terms, tokens),
+        *relation_stages(settings.threads),
+        chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
+        measures_stage(),
+    ]
+    return (
+        *assets_of(stages),
+        embeddings_asset(settings.embedding, settings.safety),
+        *(make_graph_assets(settings) if settings.graph.enabled else ()),
+        search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
+        readiness_asset(settings.operations),
+        *context_assets(settings.context, tokens),
+    )
+
+
+def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """The assets of the document graph; a build makes them if the graph is enabled."""
+    version = embeddings_version(settings.embedding, settings.safety)
+    return assets_of(graph_stages(settings.graph, settings.terms, version))
 
 
 def around_graph(settings: Settings) -> tuple[list[str], list[str]]:

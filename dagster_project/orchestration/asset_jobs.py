@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -16,6 +16,7 @@ from assets.partitions import GRAPH, SOURCE_TYPES
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
+from assets.sources import source_key
 from dagster_project.composition import make_lake, make_resources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import (
@@ -23,6 +24,9 @@ from dagster_project.orchestration.asset_graph import (
     make_assets,
     make_evaluation_assets,
     make_fetch_assets,
+    make_graph_assets,
+    make_published_assets,
+    make_source_assets,
 )
 from dagster_project.orchestration.conditions import whole_lake_condition
 from dagster_project.orchestration.freshness import freshness_check
@@ -50,14 +54,20 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     fetching = make_fetch_assets(settings)
     assets = [
         *fetching,
-        *(_with_fetch_deps(definition, settings) for definition in make_assets(settings)),
+        *(_with_sources(definition, settings) for definition in make_assets(settings)),
+        *(() if settings.graph.enabled else make_graph_assets(settings)),
         *make_evaluation_assets(settings),
         operations_report_asset(),
         search_results_asset(),
     ]
+    published, checks = make_published_assets(settings)
     return dg.Definitions(
-        assets=_with_code_references([_with_owners(definition, settings) for definition in assets]),
-        asset_checks=[publish_checks(settings.embedding), freshness_check(settings)],
+        assets=[
+            *make_source_assets(settings),
+            *published,
+            *(_with_code_references(_with_owners(definition, settings)) for definition in assets),
+        ],
+        asset_checks=[publish_checks(settings.embedding), freshness_check(settings), *checks],
         jobs=_jobs(fetches=bool(fetching)),
         resources={**make_resources(settings), "io_manager": _lake(settings), **(resources or {})},
         executor=dg.in_process_executor,
@@ -96,24 +106,18 @@ def _jobs(*, fetches: bool) -> list[Any]:
     ]
 
 
-def _with_fetch_deps(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
-    """`definition` below the assets that fetch what it reads, if it reads sources: for people who follow the graph.
+def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
+    """`definition` below the sources of its source type, if it reads sources: for people who follow the graph.
 
-    Nothing else asks for these edges: what came is found by comparing files.
+    Nothing else asks for these edges: what came is found by comparing files, and a source that is gone stops no other.
     """
     source_type = next(
-        (f for f in SOURCE_TYPES if {key.path[-1] for key in definition.keys} <= set(f.tables)), None
+        (f for f in SOURCE_TYPES if definition.keys <= {dg.AssetKey(t) for t in f.tables}), None
     )
     if source_type is None or definition.dependency_keys:
         return definition
-    fetched = [
-        fetch.fetched_key(s.name) for s in settings.sources if s.remote and s.source_type == source_type.name
-    ]
-    return (
-        definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=fetched))
-        if fetched
-        else definition
-    )
+    read = [source_key(s.name) for s in settings.sources if s.source_type == source_type.name]
+    return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 
 def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
@@ -142,9 +146,11 @@ def _condition(tables: set[str], settings: Settings) -> dg.AutomationCondition |
     return None
 
 
-def _with_code_references(definitions: Sequence[dg.AssetsDefinition]) -> Sequence[Any]:
-    """`definitions` with links to the code that makes each asset."""
+def _with_code_references(definition: dg.AssetsDefinition) -> Any:
+    """`definition` with a link to the code that makes it; a stage links to the function that it calls."""
+    if any("dagster/code_references" in spec.metadata for spec in definition.specs):
+        return definition
     with warnings.catch_warnings():
         # Code references are marked beta in Dagster 1.13; the pin keeps them as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.with_source_code_references(definitions)
+        return dg.with_source_code_references([definition])[0]

@@ -9,13 +9,11 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.dagster_internals import request_backfill
 from dagster_project.orchestration.names import LATER
-from dagster_project.orchestration.partitions import partition_runs, sync_partitions
-from dagster_project.orchestration.plan import make_plan
+from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.runs import close_dead_runs, partitions_under_way
 from transforms.errors import SettingsError, WeftError
 
@@ -50,8 +48,7 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
             "`weft build` make everything here"
         )
     close_dead_runs(instance, settings.root)
-    plan = make_plan(settings, make_sources(settings), make_lake(settings), partitions_under_way(instance))
-    sync_partitions(instance, plan)
+    plan = planned(settings, instance, partitions_under_way(instance))
     source_of = {partition.key: partition.source for partition in plan.partitions}
     stale = {p: t for p, t in plan.stale.items() if not names or source_of[p] in names}
     if not stale:

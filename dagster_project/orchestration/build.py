@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
-from dagster_project.composition import make_lake, make_publisher, make_seen_partitions, make_sources, sweep
+from dagster_project.composition import make_lake, make_publisher, make_sources, sweep
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import (
     alert_checks,
@@ -27,7 +27,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.names import REFRESH_TAG
 from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
-from dagster_project.orchestration.partitions import sync_partitions
+from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan, context_is_right, make_plan, stale_graph, stale_slow
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.runs import close_dead_runs, partitions_under_way, run_here
@@ -132,7 +132,7 @@ def make_texts(
     with translate_disk_faults(settings.root), only_build(settings.root):
         close_dead_runs(instance, settings.root)
         work = _Build(settings, instance, CountedProgress(tell))
-        plan = planned(settings, instance)
+        plan = planned(settings, instance, partitions_under_way(instance))
         on_plan(plan)
         if plan.publish:
             work.make_partitions(plan.stale, SOURCE_TYPES)
@@ -150,15 +150,6 @@ def clock_behind(settings: Settings) -> timedelta | None:
         return None
     behind = timedelta(seconds=round(current.stat().st_mtime - time.time()))
     return behind if behind > _CLOCKS_DIFFER else None
-
-
-def planned(settings: Settings, instance: dg.DagsterInstance) -> Plan:
-    """What has to run; Dagster knows its partitions afterwards. What runs or backfills under way make is left to them."""
-    lake = make_lake(settings)
-    plan = make_plan(settings, make_sources(settings), lake, partitions_under_way(instance))
-    make_seen_partitions(settings).note(plan.partitions, lake)
-    sync_partitions(instance, plan)
-    return plan
 
 
 class _Build:
@@ -195,7 +186,7 @@ class _Build:
         """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
         start = time.monotonic()
         settings, instance = self.settings, self.instance
-        plan = planned(settings, instance)
+        plan = planned(settings, instance, partitions_under_way(instance))
         plan = replace(plan, damaged={**plan.damaged, **spoiled})
         on_plan(plan)
         published: dict[str, Any] | None = None

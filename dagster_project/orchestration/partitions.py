@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
 
 from assets.partitions import BACKFILL, SOURCE_TYPES, SourceType
 from assets.protocols.sources import SourcePartition
-from dagster_project.orchestration.plan import Plan
+from dagster_project.composition import make_lake, make_seen_partitions, make_sources
+from dagster_project.config.settings import Settings
+from dagster_project.orchestration.observations import changed_sources
+from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.work import Work
+
+
+def planned(settings: Settings, instance: dg.DagsterInstance, taken: Collection[str] = ()) -> Plan:
+    """What has to run, without the partitions `taken` by runs under way; Dagster knows partitions and changes afterwards."""
+    lake = make_lake(settings)
+    plan = make_plan(settings, make_sources(settings), lake, taken)
+    make_seen_partitions(settings).note(plan.partitions, lake)
+    sync_partitions(instance, plan)
+    changed_sources(instance, plan.partitions)
+    return plan
 
 
 def sync_partitions(instance: dg.DagsterInstance, plan: Plan) -> None:

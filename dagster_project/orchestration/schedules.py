@@ -63,7 +63,7 @@ class Seen(BaseModel):
 
 
 def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
-    """The sensor `refresh_goes_on`: the changes after a fetch, the graph after vectors, context and long texts after a publish.
+    """The sensor `refresh_goes_on`: changes after a fetch, the graph after vectors, context and long texts after a publish.
 
     What is over the whole lake follows by the conditions of its assets, but for the runs of a refresh beside a
     backfill, whose end the conditions wait for: these it publishes.

@@ -15,8 +15,15 @@ HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
     "value": pl.Float64,
 }
 """Columns of `Figures.history`: one figure of an asset as one materialization gave it."""
-QUARANTINE = {"reason": pl.String, "rows": pl.Int64}
-"""Columns of `Figures.quarantine`: the code of a reason, and the rows with it."""
+COUNTS = {"name": pl.String, "rows": pl.Int64}
+"""Columns of a table of `Figures.counts`: what is counted, and how many there are of it."""
+QUARANTINE, MONTHS, BLOCKS, SIZES = (
+    "Quarantine by reason",
+    "Mails by month",
+    "Blocks of mail by kind",
+    "Chunks by characters, up to",
+)
+"""What the published tables are counted by."""
 
 LAGS = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds")
 REUSE, INDEX_BYTES, LIVE_SHARE = "reuse_ratio", "index_bytes", "live_share"
@@ -24,11 +31,11 @@ REUSE, INDEX_BYTES, LIVE_SHARE = "reuse_ratio", "index_bytes", "live_share"
 
 @dataclass(frozen=True)
 class Figures:
-    """What the report shows; `facts` are named values of now, in their order."""
+    """What the report shows; `counts` of published rows by their title, `facts` are named values of now, in order."""
 
     stages: pl.DataFrame
     history: pl.DataFrame
-    quarantine: pl.DataFrame
+    counts: Mapping[str, pl.DataFrame]
     facts: Mapping[str, str]
 
 

@@ -11,10 +11,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from transforms.operations.figures import INDEX_BYTES, LAGS, LIVE_SHARE, REUSE, Figures, throughput
+from transforms.operations.figures import (
+    BLOCKS,
+    INDEX_BYTES,
+    LAGS,
+    LIVE_SHARE,
+    MONTHS,
+    QUARANTINE,
+    REUSE,
+    SIZES,
+    Figures,
+    throughput,
+)
 from transforms.text.markdown_tables import table
 
-_INCHES, _DPI = (9.0, 8.0), 80
+_INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32
 """Of the palette: enough for lines and the edges of letters, and a third of the bytes of full colour."""
 _MOST_BARS = 14
@@ -25,7 +36,7 @@ def report(figures: Figures) -> str:
     picture = base64.b64encode(plots(figures)).decode()
     sections = [
         table(("fact", "value"), list(figures.facts.items())),
-        f"![Throughput, lag, reuse, quarantine and size](data:image/png;base64,{picture})",
+        f"![Throughput, lag, reuse, size, and what is published](data:image/png;base64,{picture})",
         "### Rows per second, by step of the last runs",
         table(
             ("step", "rows", "seconds", "rows/s"),
@@ -34,24 +45,31 @@ def report(figures: Figures) -> str:
                 for s, n, t, r in throughput(figures.stages).iter_rows()
             ],
         ),
-        "### Quarantine by reason",
-        table(("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.quarantine.iter_rows()]),
+        f"### {QUARANTINE}",
+        table(
+            ("reason", "rows"),
+            [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()],
+        ),
     ]
     return "\n\n".join(sections) + "\n"
 
 
 def plots(figures: Figures) -> bytes:
-    """Five plots as one PNG in few colours."""
+    """The plots as one PNG in few colours."""
     figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
-    axes = figure.subplots(3, 2)
+    axes = figure.subplot_mosaic(
+        [["rates", "lags"], ["reuse", QUARANTINE], ["bytes", "live"], [BLOCKS, SIZES], [MONTHS, MONTHS]]
+    )
     rates = throughput(figures.stages).head(_MOST_BARS)
-    _bars(axes[0, 0], "rows per second", rates["stage"].to_list(), rates["rate"].to_list(), log=True)
-    _lines(axes[0, 1], "lag of new texts, seconds", figures.history, LAGS)
-    _lines(axes[1, 0], "share of vectors reused", figures.history, (REUSE,), top=1.05)
-    reasons = figures.quarantine.head(_MOST_BARS)
-    _bars(axes[1, 1], "quarantine by reason", reasons["reason"].to_list(), reasons["rows"].to_list())
-    _lines(axes[2, 0], "index, bytes", figures.history, (INDEX_BYTES,))
-    _lines(axes[2, 1], "live share of cached vectors", figures.history, (LIVE_SHARE,), top=1.05)
+    _bars(axes["rates"], "rows per second", rates["stage"].to_list(), rates["rate"].to_list(), log=True)
+    _lines(axes["lags"], "lag of new texts, seconds", figures.history, LAGS)
+    _lines(axes["reuse"], "share of vectors reused", figures.history, (REUSE,), top=1.05)
+    _lines(axes["bytes"], "index, bytes", figures.history, (INDEX_BYTES,))
+    _lines(axes["live"], "live share of cached vectors", figures.history, (LIVE_SHARE,), top=1.05)
+    for title in (QUARANTINE, BLOCKS, SIZES):
+        counts = figures.counts[title].head(_MOST_BARS)
+        _bars(axes[title], title.lower(), counts["name"].to_list(), counts["rows"].to_list())
+    _columns(axes[MONTHS], MONTHS.lower(), figures.counts[MONTHS])
     full_colour = io.BytesIO()
     figure.savefig(full_colour, format="png")
     small = io.BytesIO()
@@ -72,6 +90,15 @@ def _bars(
     axes.barh(range(len(names)), values, color="#3b6ea5", log=log)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
+
+
+def _columns(axes: Axes, title: str, counts: pl.DataFrame) -> None:
+    """A column for each row, with the names of a few of them."""
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(labelsize=7)
+    places = range(0, len(counts), max(1, len(counts) // _MOST_BARS))
+    axes.bar(range(len(counts)), counts["rows"].to_list(), color="#3b6ea5")
+    axes.set_xticks(list(places), [counts["name"][place] for place in places], rotation=30)
 
 
 def _lines(

@@ -20,6 +20,9 @@ class WindowSettings(StageSettings):
     gap_hours: float = Field(8.0, gt=0, description="gap: hours of silence that end a window")
 
 
+_READING = {"max_chat_bytes"}
+
+
 class ConversationSettings(StageSettings):
     """How conversations are read, searched with and indexed."""
 
@@ -29,14 +32,13 @@ class ConversationSettings(StageSettings):
         "both", description="what of conversations can itself be found"
     )
 
-    def parts(self) -> tuple[str, str]:
-        """Two hashes: of what decides how chats are read, and of the rest."""
-        reading = {"max_chat_bytes"}
-        reading_values, other_values = (
-            self.model_dump_json(include=reading),
-            self.model_dump_json(exclude=reading),
-        )
-        return text_hash(reading_values)[:12], text_hash(other_values)[:12]
+    def reading_digest(self) -> str:
+        """Hash of what decides how chats are read."""
+        return text_hash(self.model_dump_json(include=_READING))[:12]
+
+    def cutting_digest(self) -> str:
+        """Hash of what decides how windows are cut and indexed."""
+        return text_hash(self.model_dump_json(exclude=_READING))[:12]
 
 
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {

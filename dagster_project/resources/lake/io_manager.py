@@ -48,19 +48,21 @@ class LakeIOManager(UPathIOManager):
         """Commit one staged partition, or stage and commit an unpartitioned table."""
         staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
         staged.commit()
+        context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
 
     def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
         """One stored file as an Arrow table."""
         with opened(path) as file:
             return pq.ParquetFile(file).read(use_threads=is_local(path))
 
-    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Commit every staged partition of the output, or its one table."""
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
+        """Commit every staged partition of the output and yield its materialization, or commit its one table."""
         if not context.has_asset_partitions:
             super().handle_output(context, obj)
             return
         for partition in context.asset_partition_keys:
-            obj[partition].commit()
+            obj[partition].staged.commit()
+            yield obj[partition].event
         give_memory_back()
 
     def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:

@@ -44,6 +44,7 @@ class StagedFile:
     place: UPath
     content_hash: str
     row_count: int
+    bytes: int
 
     def commit(self) -> None:
         """Make the file visible under its name; readers see either the old or the new file, never a mixture."""
@@ -117,7 +118,7 @@ class ParquetLake:
         place = self.path(table, partition)
         temporary = self._temporary_for(place)
         content_hash, rows = write_file(temporary, self.tables[table], data, code_version, inputs)
-        return StagedFile(temporary, place, content_hash, rows)
+        return StagedFile(temporary, place, content_hash, rows, temporary.stat().st_size)
 
     def stage_parts(self, table: str, parts: Parts, *, code_version: str) -> StagedFile:
         """Commit the new parts of a table, delete those that are neither new nor retained, and stage the list of parts."""

@@ -16,12 +16,15 @@ from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.versions import version_of
 from transforms.errors import IndexUnavailableError
 from transforms.operations.figures import (
+    BLOCKS,
     HISTORY,
     INDEX_BYTES,
     LAGS,
     LIVE_SHARE,
+    MONTHS,
     QUARANTINE,
     REUSE,
+    SIZES,
     STAGES,
     Figures,
 )
@@ -31,6 +34,16 @@ EMBEDDINGS = "embeddings"
 _TELLING_TEXTS = 10
 _MATERIALIZATIONS = 100
 _SHOWN = {"readiness": LAGS, "embeddings": (REUSE, LIVE_SHARE), "search_index": (INDEX_BYTES,)}
+_SIZE = "pow(2, ceil(log2(greatest(char_count, 64))))::BIGINT"
+_COUNTED = {
+    QUARANTINE: "SELECT split_part(reason, ':', 1) AS name, count(*) AS rows FROM quarantine "
+    "GROUP BY ALL ORDER BY rows DESC, name",
+    BLOCKS: "SELECT kind AS name, count(*) AS rows FROM blocks GROUP BY ALL ORDER BY rows DESC, name",
+    SIZES: f"SELECT format('{{:,}}', {_SIZE}) AS name, count(*) AS rows FROM chunks GROUP BY {_SIZE} ORDER BY {_SIZE}",
+    MONTHS: "SELECT strftime(effective_at, '%Y-%m') AS name, count(*) AS rows FROM messages "
+    "WHERE effective_at IS NOT NULL GROUP BY ALL ORDER BY name",
+}
+"""For each title of `Figures.counts` the query that counts it in the published file."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ def _materialized(instance: dg.DagsterInstance, run_id: str) -> tuple[Counter[st
         event = entry.dagster_event
         if event and event.step_key and entry.asset_materialization:
             metadata = entry.asset_materialization.metadata
-            count = metadata.get("dagster/row_count")
+            count = metadata.get("dagster/partition_row_count") or metadata.get("dagster/row_count")
             rows[event.step_key] += int(str(count.value)) if count else 0
             if "embedded" in metadata:
                 embedded = int(str(metadata["embedded"].value))
@@ -97,10 +110,7 @@ class DagsterHistory:
         if current is None:
             raise IndexUnavailableError("nothing is published; run `weft build`")
         with duckdb.connect(str(current), read_only=True) as connection:
-            quarantine = connection.execute(
-                "SELECT split_part(reason, ':', 1) AS reason, count(*) AS rows FROM quarantine "
-                "GROUP BY ALL ORDER BY rows DESC, reason"
-            ).fetchall()
+            counted = {title: connection.execute(query).pl() for title, query in _COUNTED.items()}
             counts = connection.execute(
                 "SELECT sum(texts)::BIGINT, sum(searchable)::BIGINT, max(last_published_at) FROM readiness_by_source"
             ).fetchone() or (0, 0, None)
@@ -115,7 +125,7 @@ class DagsterHistory:
         return Figures(
             pl.DataFrame(list(_stages(instance)), STAGES, orient="row"),
             pl.DataFrame(list(_history(instance)), HISTORY, orient="row"),
-            pl.DataFrame(quarantine, QUARANTINE, orient="row"),
+            counted,
             facts,
         )
 

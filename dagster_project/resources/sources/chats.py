@@ -130,7 +130,9 @@ class ChatFiles:
                 "from them to remove its conversations from the index"
             )
         how = source.model_dump_json(exclude={"path", "fetch"})
-        version = f"{conversations.VERSION}-{self.settings.conversations.parts()[0]}-{self._key_id(source)}"
+        version = (
+            f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{self._key_id(source)}"
+        )
         chats = chat_names([(name, format_) for name, format_, _ in exports])
         for chat, (name, format_, files) in zip(chats, exports, strict=True):
             parts = (part for f in files for part in (valid_text(f.relative_to(base)), digest(f)))

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dagster_project.orchestration.recovery import BUILD, mark
 
 from dagster_project.cli.main import main
-from dagster_project.orchestration.recovery import BUILD, mark
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.search.opened_index import open_index

@@ -107,7 +107,7 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         assert spec.group_name not in (None, "default"), name
         assert spec.tags["weft/scope"] in ("partition", "whole")
         (source,) = spec.metadata["dagster/code_references"].code_references
-        assert isinstance(source, dg.LocalFileCodeReference) and "/assets/" in source.file_path, name
+        assert isinstance(source, dg.LocalFileCodeReference) and "/stages/" not in source.file_path, name
         assert ("dagster/column_schema" in spec.metadata) == (name in built_once.lake.tables), name
     for job in definitions.resolve_all_job_defs():
         assert job.description or job.name.startswith("__"), job.name
@@ -147,7 +147,7 @@ def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg
     )
     made = {(e.asset_key.path[-1], e.partition): e for e in _materializations(result)}
     assert set(made) == {(table, JANUARY) for table in PARTITIONED}
-    assert made["messages", JANUARY].metadata["dagster/row_count"].value == 6
+    assert made["messages", JANUARY].metadata["dagster/partition_row_count"].value == 6
     assert (
         made["messages", JANUARY].tags["dagster/data_version"]
         == built.lake.footer("messages", JANUARY).content_hash
@@ -167,7 +167,7 @@ def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, inst
         tags={RANGE_START: first, RANGE_END: last},
     )
     rows = {
-        e.partition: e.metadata["dagster/row_count"].value
+        e.partition: e.metadata["dagster/partition_row_count"].value
         for e in _materializations(result)
         if e.asset_key == dg.AssetKey("messages")
     }

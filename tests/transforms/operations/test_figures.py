@@ -9,7 +9,17 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from transforms.operations.figures import HISTORY, QUARANTINE, STAGES, Figures, throughput
+from transforms.operations.figures import (
+    BLOCKS,
+    COUNTS,
+    HISTORY,
+    MONTHS,
+    QUARANTINE,
+    SIZES,
+    STAGES,
+    Figures,
+    throughput,
+)
 from transforms.operations.plots import report
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -22,7 +32,10 @@ def figures(hours: int) -> Figures:
     return Figures(
         pl.DataFrame(stages, STAGES, orient="row"),
         pl.DataFrame(told, HISTORY, orient="row"),
-        pl.DataFrame([("a|b", 3)][:hours], QUARANTINE, orient="row"),
+        {
+            title: pl.DataFrame([("a|b", 3)] * min(hours, most), COUNTS, orient="row")
+            for title, most in ((QUARANTINE, 1), (BLOCKS, 1), (SIZES, 1), (MONTHS, 300))
+        },
         {"version": "abc"},
     )
 

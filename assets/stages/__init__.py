@@ -1,0 +1,1 @@
+"""Stages: the one way in which tables of the lake become Dagster assets."""

@@ -1,0 +1,65 @@
+"""What Dagster shows of a table: where its columns come from, the code that makes it, and its first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from transforms.schemas.registry import REGISTRY
+from transforms.schemas.table import Table
+
+_PREVIEW_ROWS = 5
+_PREVIEW_CHARS = 80
+
+
+def column_lineage(
+    table: Table, inputs: Sequence[str], lineage: Mapping[str, Sequence[str]]
+) -> dg.TableColumnLineage:
+    """Of which columns of the tables `inputs` the columns of `table` are made.
+
+    `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
+    """
+    found: dict[str, list[dg.TableColumnDep]] = {}
+    for column in table.columns:
+        named = (
+            lineage.get(column.name)
+            or [f"{name}.{column.name}" for name in inputs if column in REGISTRY[name].schema.columns][:1]
+        )
+        if named:
+            parts = (text.split(".") for text in named)
+            found[column.name] = [dg.TableColumnDep(dg.AssetKey(name), own) for name, own in parts]
+    return dg.TableColumnLineage(found)
+
+
+def code_reference(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
+    """The link to the file and line of a function."""
+    while isinstance(function, partial):
+        function = function.func
+    code = function.__code__
+    label = f"{function.__module__}.{function.__qualname__}"
+    place = dg.LocalFileCodeReference(
+        file_path=code.co_filename, line_number=code.co_firstlineno, label=label
+    )
+    return dg.CodeReferencesMetadataValue(code_references=[place])
+
+
+def preview(data: pa.Table) -> dg.MetadataValue:
+    """The first rows as a table, texts cut."""
+    columns = [dg.TableColumn(field.name, str(field.type)) for field in data.schema]
+    rows = [
+        dg.TableRecord({name: _short(value) for name, value in row.items()})
+        for row in data.slice(0, _PREVIEW_ROWS).to_pylist()
+    ]
+    return dg.MetadataValue.table(rows, dg.TableSchema(columns))
+
+
+def _short(value: Any) -> str | int | float | bool:
+    """A value as the preview has it; "" for null."""
+    if isinstance(value, bool | int | float):
+        return value
+    text = "" if value is None else str(value)
+    return text if len(text) <= _PREVIEW_CHARS else f"{text[:_PREVIEW_CHARS]}…"

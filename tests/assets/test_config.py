@@ -1,0 +1,70 @@
+"""The settings of a stage as a run's configuration."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from assets.stages.config import chosen_settings, config_of
+from transforms.settings.documents import DocumentChunkSettings, GraphSettings
+from transforms.settings.mail import ChunkSettings, ThreadSettings
+from transforms.settings.search import TermSettings
+
+BY_SOURCE = {
+    "": DocumentChunkSettings(),
+    "my-notes": DocumentChunkSettings(chunker="tree"),
+    "docs": DocumentChunkSettings(target_chars=900),
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ChunkSettings(message_chars=900),
+        ThreadSettings(),
+        TermSettings(),
+        GraphSettings(enabled=True),
+        BY_SOURCE,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_defaults_of_a_configuration_are_the_configured_values(settings: object):
+    config = config_of("stage", settings)  # type: ignore[arg-type]
+    assert config
+    assert chosen_settings(settings, config().model_dump()) == settings
+
+
+def test_a_changed_value_changes_the_settings_of_one_run():
+    settings = ChunkSettings()
+    config = config_of("stage", settings)
+    assert config
+    chosen = chosen_settings(settings, config(message_chars=900).model_dump())
+    assert chosen == ChunkSettings(message_chars=900) and chosen.digest() != settings.digest()
+
+
+def test_of_settings_by_source_each_has_its_own():
+    values = {"my-notes": {"chunker": "semantic"}}
+    chosen = chosen_settings(BY_SOURCE, values)
+    assert chosen["my-notes"].chunker == "semantic"
+    assert chosen["docs"] == BY_SOURCE["docs"] and chosen[""] == BY_SOURCE[""]
+
+
+def test_a_value_that_the_settings_refuse_is_refused():
+    with pytest.raises(ValidationError):
+        chosen_settings(ChunkSettings(), {"message_chars": 0})
+    with pytest.raises(ValidationError):
+        chosen_settings(ChunkSettings(), {"policy": "neither"})
+
+
+def test_a_choice_says_what_there_is_to_choose_from():
+    config = config_of("stage", ChunkSettings())
+    assert config and "one of pairs, message" in str(config.model_fields["policy"].description)
+
+
+def test_what_is_not_part_of_the_digest_is_no_configuration():
+    config = config_of("stage", GraphSettings())
+    assert config and "origins" not in config.model_fields
+
+
+def test_without_a_source_there_is_nothing_to_configure():
+    assert config_of("stage", {"": DocumentChunkSettings()}) is None

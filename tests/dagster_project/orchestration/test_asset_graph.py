@@ -1,0 +1,132 @@
+"""What the asset graph says of each table: where its columns come from, which code makes it, under which settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.partitions import MAIL
+from assets.sources import source_key
+from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.names import refresh_job
+from tests.archives import Workspace
+from transforms.operations import table_checks
+from transforms.schemas.registry import GRAPH_TABLES
+
+JANUARY = "dev/dev.2004-01"
+
+
+@pytest.fixture(scope="module")
+def specs(built_once: Workspace) -> dict[dg.AssetKey, dg.AssetSpec]:
+    return {spec.key: spec for spec in build_definitions(built_once.settings).resolve_all_asset_specs()}
+
+
+def columns_of(spec: dg.AssetSpec) -> set[str]:
+    return {column.name for column in spec.metadata["dagster/column_schema"].columns}
+
+
+def test_a_column_comes_from_columns_that_there_are(specs: dict[dg.AssetKey, dg.AssetSpec]):
+    declared = 0
+    for spec in specs.values():
+        if lineage := spec.metadata.get("dagster/column_lineage"):
+            assert set(lineage.deps_by_column) <= columns_of(spec), spec.key
+            for deps in lineage.deps_by_column.values():
+                for dep in deps:
+                    if dep.asset_key in specs:
+                        assert dep.column_name in columns_of(specs[dep.asset_key]), (spec.key, dep)
+                        declared += 1
+    assert declared > 200
+
+
+def test_lineage_follows_the_edges_of_the_graph(specs: dict[dg.AssetKey, dg.AssetSpec]):
+    for spec in specs.values():
+        if spec.key.path[0] != "published" and (lineage := spec.metadata.get("dagster/column_lineage")):
+            above = {dep.asset_key for dep in spec.deps}
+            named = {dep.asset_key for deps in lineage.deps_by_column.values() for dep in deps}
+            assert named <= above, spec.key
+
+
+def test_a_table_links_to_the_function_that_makes_it(specs: dict[dg.AssetKey, dg.AssetSpec]):
+    for table, function in {
+        "messages": "def read_mail(",
+        "message_chunks": "def fast_chunks(",
+        "conversation_query_chunks": "def conversation_query_chunks(",
+        "threads": "def build_threads(",
+        "chunk_keywords": "def chunk_keywords(",
+    }.items():
+        (place,) = specs[dg.AssetKey(table)].metadata["dagster/code_references"].code_references
+        assert isinstance(place, dg.LocalFileCodeReference) and place.line_number
+        assert Path(place.file_path).read_text().splitlines()[place.line_number - 1].startswith(function)
+
+
+def test_no_two_assets_are_described_alike(specs: dict[dg.AssetKey, dg.AssetSpec]):
+    told = [spec.description for spec in specs.values()]
+    assert len(set(told)) == len(told)
+
+
+def test_sources_stand_at_the_left_edge(specs: dict[dg.AssetKey, dg.AssetSpec]):
+    sources = {source_key("dev"), source_key("users")}
+    assert {key for key, spec in specs.items() if spec.group_name == "sources"} == sources
+    assert {dep.asset_key for dep in specs[dg.AssetKey("messages")].deps} == sources
+    assert not specs[dg.AssetKey("documents")].deps
+
+
+def test_the_graph_of_documents_is_listed_though_no_build_makes_it(
+    specs: dict[dg.AssetKey, dg.AssetSpec], built_once: Workspace
+):
+    assert not built_once.settings.graph.enabled
+    assert {dg.AssetKey(table) for table in (*GRAPH_TABLES, "document_graph")} <= specs.keys()
+    assert not {dg.AssetKey(table) for table in GRAPH_TABLES} & {
+        dep.asset_key for dep in specs[dg.AssetKey("search_index")].deps
+    }
+
+
+def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
+    config = {"ops": {"chunk_messages": {"config": {"message_chars": 900}}}}
+    declared = built.lake.footer("message_chunks", JANUARY)
+    with built.instance() as instance:
+        build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name)).execute_in_process(
+            instance=instance,
+            partition_key=JANUARY,
+            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions", "slow_queue")],
+            run_config=config,
+        )
+        event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
+    other = built.lake.footer("message_chunks", JANUARY)
+    assert declared and other and declared.code_version != other.code_version
+    assert event and event.asset_materialization and event.asset_materialization.tags
+    assert event.asset_materialization.tags["dagster/code_version"] == other.code_version
+    assert built.plan().reasons == {JANUARY: "other settings of message_chunks"}
+    with_other = built.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        chunks={"message_chars": 900},
+    )
+    assert JANUARY not in {p for p, tables in with_other.plan().stale.items() if "message_chunks" in tables}
+
+
+def test_each_published_table_is_checked_alone(built: Workspace):
+    definitions = build_definitions(built.settings)
+    keys = [
+        dg.AssetCheckKey(dg.AssetKey(["published", table]), rule)
+        for table in table_checks.KEYS
+        if table not in GRAPH_TABLES
+        for rule in table_checks.rules_of(table)
+    ]
+    one = dg.AssetCheckKey(dg.AssetKey(["published", "chunks"]), table_checks.UNIQUE)
+    found = [checked(definitions, built, keys), checked(definitions, built, [one])]
+    assert set(found[0]) == set(keys) and all(found[0].values())
+    assert found[1] == {one: True}
+
+
+def checked(
+    definitions: dg.Definitions, work: Workspace, keys: list[dg.AssetCheckKey]
+) -> dict[dg.AssetCheckKey, bool]:
+    """Whether each check passes, run by itself."""
+    job = dg.define_asset_job("check", selection=dg.AssetSelection.checks(*keys))
+    merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
+    with work.instance() as instance:
+        result = merged.resolve_job_def("check").execute_in_process(instance=instance)
+    return {c.asset_check_key: c.passed for c in result.get_asset_check_evaluations()}

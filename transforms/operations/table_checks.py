@@ -1,0 +1,130 @@
+"""What holds of each table of the published file, each rule as the rows that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import ibis
+
+from transforms.schemas.registry import REGISTRY
+
+UNIQUE, RESOLVED, NOT_LOST = "keys_are_unique", "references_resolve", "nothing_is_lost"
+DECLARED = "columns_are_declared"
+RULES = {
+    DECLARED: "The table has the declared columns and no others.",
+    UNIQUE: "No two rows have the same key.",
+    RESOLVED: "What a row refers to is there.",
+    NOT_LOST: "Every line that somebody wrote stands in a chunk, or has a reason why not.",
+}
+
+_TEXTS = ("messages.message_id", "documents.doc_id", "conversation_windows.doc_id")
+_CHUNK = {"chunk_id": ("chunks.chunk_id",)}
+REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "attachments": {"message_id": ("messages.message_id",)},
+    "blocks": {"message_id": ("messages.message_id",)},
+    "chunks": {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},
+    "exclusions": {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},
+    "nodes": {"doc_id": ("documents.doc_id",), "parent_id": ("nodes.node_id",)},
+    "conversations": {"doc_id": ("conversation_windows.doc_id",)},
+    "memberships": {"message_id": ("messages.message_id",)},
+    "thread_tree": {"thread_id": ("threads.thread_id",), "parent_id": ("thread_tree.message_id",)},
+    "threads": {"root_id": ("thread_tree.message_id",)},
+    "patch_series": {"message_id": ("messages.message_id",)},
+    "inferred_quotes": {"message_id": ("messages.message_id",), "parent_id": ("messages.message_id",)},
+    "links": {
+        "from_id": (*_TEXTS, "nodes.node_id"),
+        "to_id": (*_TEXTS, "nodes.node_id"),
+    },
+    "readiness": {"doc_id": _TEXTS},
+    "postings": {"term_id": ("terms.term_id",), "chunk_key": ("chunks.chunk_key",)},
+    "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)},
+    "term_forms": {"term": ("terms.term",)},
+    **dict.fromkeys(
+        (
+            *("chunk_context", "embeddings", "embedding_refusals", "chunk_classes", "chunk_keywords"),
+            *("chunk_similarities", "stripe_orders", "prompt_hashes"),
+        ),
+        _CHUNK,
+    ),
+}
+"""Of which columns of other tables the values of a column are, where they are not null."""
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    **{t.published: t.schema.key for t in REGISTRY.values() if t.published},
+    "messages": ("message_id",),
+    "terms": ("term_id",),
+    "term_forms": ("form",),
+    "postings": ("term_id", "chunk_key"),
+    "chunk_lengths": ("chunk_key",),
+    "embeddings": ("chunk_no",),
+    "embedding_refusals": ("chunk_no",),
+    "partitions": ("partition", "table_name"),
+    "manifest": ("key",),
+}
+"""The columns of the key of each published table."""
+
+AUTHORED = ("author", "patch_or_code")
+"""Kinds of block that somebody wrote."""
+
+
+def rules_of(table: str) -> tuple[str, ...]:
+    """The names of the rules of a published table."""
+    references = (RESOLVED,) if table in REFERENCES else ()
+    return (DECLARED, UNIQUE, *references, *((NOT_LOST,) if table == "blocks" else ()))
+
+
+def violations(rule: str, name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
+    """The rows of the table `name` that break a rule, in a column `id`; `tables` are those of the published file.
+
+    That columns are declared is no rule over rows: KeyError.
+    """
+    return {UNIQUE: _repeated, RESOLVED: _unresolved, NOT_LOST: _lost}[rule](name, tables)
+
+
+def _repeated(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
+    """The keys that several rows have."""
+    key = KEYS[name]
+    counts = tables[name].group_by(list(key)).agg(rows=lambda t: t.count())
+    repeated = counts.filter(counts.rows > 1)
+    return repeated.select(id=ibis.literal(" ").join([_text(repeated[column]) for column in key]))
+
+
+def _unresolved(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
+    """The values of columns that are in none of the columns they refer to."""
+    return ibis.union(*_unresolved_by_column(name, tables))
+
+
+def _unresolved_by_column(name: str, tables: Mapping[str, ibis.Table]) -> Iterator[ibis.Table]:
+    for column, targets in REFERENCES[name].items():
+        own = tables[name].select(id=tables[name][column]).filter(lambda t: t.id.notnull())
+        for target in targets:
+            other, _, other_column = target.partition(".")
+            there = tables[other].select(there=tables[other][other_column]).distinct()
+            own = own.anti_join(there, own.id == there.there)
+        yield own.select(id=_text(own.id))
+
+
+def _lost(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
+    """The blocks that somebody wrote and of which the first or the last byte is in no chunk and in no exclusion."""
+    chunks, exclusions = tables["chunks"], tables["exclusions"]
+    span = chunks.filter(chunks.attachment_id.isnull()).select("doc_id", span=chunks.spans.unnest())
+    of_body = exclusions.filter(exclusions.attachment_id.isnull())
+    covered = ibis.union(
+        span.select("doc_id", start=span.span["byte_start"], end=span.span["byte_end"]),
+        of_body.select("doc_id", start=of_body.byte_start, end=of_body.byte_end),
+    )
+    blocks = tables[name]
+    wrote = blocks.filter(blocks.kind.isin(AUTHORED))
+    ends = ibis.union(
+        wrote.select("message_id", "block_index", byte=wrote.byte_start),
+        wrote.select("message_id", "block_index", byte=wrote.byte_end - 1),
+    )
+    lost = ends.anti_join(
+        covered,
+        [ends.message_id == covered.doc_id, ends.byte >= covered.start, ends.byte < covered.end],
+    )
+    return lost.select(id=lost.message_id).distinct()
+
+
+def _text(value: ibis.Value) -> ibis.Value:
+    return value.cast("string").fill_null("")
