@@ -78,7 +78,7 @@ IN_PARTS = frozenset({"embeddings"})
 """Tables over the whole lake that are stored in parts, so that an hour's new rows rewrite only a few of them."""
 CONTEXT_TABLES = ("conversation_candidates", "conversation_documents", "conversation_context")
 """The tables of documents retrieved for conversations from the published index, which does not contain them."""
-BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=64)
+BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=32)
 
 
 def table_metadata(table: Table) -> dict[str, object]:

@@ -23,7 +23,7 @@ from dagster_project.orchestration.plan import (
     stale_slow,
 )
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import close_dead_runs, partitions_under_way, under_way
+from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
 from dagster_project.orchestration.work import Work
 
 PARTITIONS = {SCOPE_TAG: "partition"}
@@ -40,14 +40,20 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     """
     alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
     prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
-    taken = partitions_under_way(instance) | in_backfills(settings, instance)
+    taken = partitions_of(instance, under_way(instance)) | in_backfills(settings, instance)
     plan = planned(settings, instance, taken)
     report_freshness(settings, instance, plan)
     alert_sources(settings.alerts, settings.root, plan.broken)
     works = partition_runs(instance, plan.stale) + _of_broken(settings, plan, taken)
     if works:
         return [work.request(refresh, PARTITIONS) for work in works]
-    if going := under_way(instance):
+    slow = set(SLOW.tables)
+    if going := [
+        run
+        for run in under_way(instance)
+        if "dagster/backfill" not in run.tags
+        and not {key.path[-1] for key in run.asset_selection or ()} & slow
+    ]:
         return dg.SkipReason(f"run {going[0].run_id[:8]} and what follows it is under way")
     if plan.publish:
         return [_whole(settings).request(refresh, {SCOPE_TAG: WHOLE})]
@@ -68,7 +74,7 @@ def later_requests(settings: Settings, instance: dg.DagsterInstance, refresh: st
     """Runs of what is made of the published index or waits for it: context, and very long texts."""
     lake = make_lake(settings)
     partitions = make_sources(settings).discover()
-    taken = partitions_under_way(instance)
+    taken = partitions_of(instance, under_way(instance))
     found = []
     if not context_is_right(settings, partitions, lake):
         found.append(Work(CONTEXT_TABLES).request(refresh, PARTITIONS))
@@ -89,9 +95,7 @@ def publishing_request(settings: Settings, instance: dg.DagsterInstance, refresh
 
 def in_backfills(settings: Settings, instance: dg.DagsterInstance) -> set[str]:
     """The partitions that backfills under way are to make."""
-    assets = make_assets(settings)
-    keys = {key for made in assets if made.partitions_def for key in made.keys}
-    return partitions_of_backfills(instance, dg.Definitions(assets=assets), keys)
+    return partitions_of_backfills(instance, lambda: dg.Definitions(assets=make_assets(settings)))
 
 
 def _whole(settings: Settings) -> Work:

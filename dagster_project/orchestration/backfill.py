@@ -14,7 +14,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.dagster_internals import request_backfill
 from dagster_project.orchestration.names import LATER
 from dagster_project.orchestration.partitions import partition_runs, planned
-from dagster_project.orchestration.runs import close_dead_runs, partitions_under_way
+from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
 from transforms.errors import SettingsError, WeftError
 
 _DAEMON, _ALIVE_SECONDS = "BACKFILL", 120
@@ -48,7 +48,7 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
             "`weft build` make everything here"
         )
     close_dead_runs(instance, settings.root)
-    plan = planned(settings, instance, partitions_under_way(instance))
+    plan = planned(settings, instance, partitions_of(instance, under_way(instance)))
     source_of = {partition.key: partition.source for partition in plan.partitions}
     stale = {p: t for p, t in plan.stale.items() if not names or source_of[p] in names}
     if not stale:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dagster as dg
 
+from assets.partitions import SLOW
 from dagster_project.orchestration.names import COMMAND_TAG
 
 
 def whole_lake_condition(of: dg.AssetSelection | None = None) -> dg.AutomationCondition:
     """When an asset over the whole lake is made: something that it is made of changed, and nothing of that is under way.
 
-    Only changes of the assets `of` count, if some are named. What the process of a command made it also goes on with.
+    Very long texts hold nothing up: what of them is under way follows later. Only changes of the assets `of` count,
+    if some are named. What the process of a command made it also goes on with.
     """
     updated = dg.AutomationCondition.newly_updated()
     of_command = dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={COMMAND_TAG})
@@ -20,6 +22,6 @@ def whole_lake_condition(of: dg.AssetSelection | None = None) -> dg.AutomationCo
     changed = changed.allow(of) if of else changed
     return (
         changed.with_label("something that it is made of changed").since_last_handled()
-        & ~dg.AutomationCondition.any_deps_in_progress()
+        & ~dg.AutomationCondition.any_deps_in_progress().ignore(dg.AssetSelection.assets(*SLOW.tables))
         & ~dg.AutomationCondition.in_progress()
     )

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -67,15 +67,15 @@ def failed_by_itself(event: dg.DagsterEvent) -> bool:
 
 
 def partitions_of_backfills(
-    instance: dg.DagsterInstance, definitions: dg.Definitions, assets: Collection[dg.AssetKey]
+    instance: dg.DagsterInstance, definitions: Callable[[], dg.Definitions]
 ) -> set[str]:
-    """The partitions of some assets that backfills under way are to make. No public name says what a backfill is of."""
+    """The partitions that backfills under way are to make. No public name says what a backfill is of."""
     under_way = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
     found: set[str] = set()
     for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=under_way)):
         if backfill.is_asset_backfill:
-            target = backfill.get_asset_backfill_data(definitions.resolve_asset_graph()).target_subset
-            for asset in target.asset_keys & set(assets):
+            target = backfill.get_asset_backfill_data(definitions().resolve_asset_graph()).target_subset
+            for asset in target.partitions_subsets_by_asset_key:
                 found |= set(target.get_partitions_subset(asset).get_partition_keys())
     return found
 

@@ -15,7 +15,7 @@ from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
-from dagster_project.orchestration.runs import partitions_under_way
+from dagster_project.orchestration.runs import living, partitions_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.models.embedders import make_embedder
@@ -75,7 +75,7 @@ class Outlook:
 def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
     lake, sources = make_lake(settings), make_sources(settings)
-    left = partitions_under_way(instance)
+    left = partitions_of(instance, living(instance, settings.root))
     plan = make_plan(settings, sources, lake, left)
     sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
     guess = _Rows(lake, plan.partitions, sizes)

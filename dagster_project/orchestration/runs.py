@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from assets.partitions import SOURCE_TYPES
+from assets.partitions import GRAPH, SOURCE_TYPES
 from dagster_project.orchestration.dagster_internals import listed
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import Interrupted
@@ -20,6 +20,7 @@ from dagster_project.resources.system.disk_space import IN_THE_WAY
 from dagster_project.resources.system.locks import forget_run, lake_lock, living_run, runs_of
 from transforms.errors import CheckFailedError, WeftError
 
+_READ_TOGETHER = {table for source_type in (*SOURCE_TYPES, GRAPH) for table in source_type.tables}
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -35,29 +36,29 @@ FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 def held_by_run(context: dg.InitResourceContext, root: Path, whole: Collection[str]) -> Iterator[None]:
     """While a run lasts: the lock that says that it lives, and its hold on the lake; a run of Dagster's joins its refresh.
 
-    It has the lake alone if it makes one of the tables `whole`, which are read and published together; it shares it
-    while it makes partitions. Without a run nothing is held.
+    It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
+    while it makes partitions that these are made of; fetches, very long texts and context need no hold. Without a run
+    nothing is held.
     """
     run, instance = context.run, context.instance
     if run is None or instance is None:
         yield
         return
     tables = {key.path[-1] for key in run.asset_selection or () if len(key.path) == 1}
-    with living_run(root, run.run_id):
+
+    def note_wait() -> None:
+        if context.log:
+            others = ", ".join(others_at_work(instance, root, run.run_id))
+            context.log.info("waits for the lake: %s", others or "another process")
+
+    with contextlib.ExitStack() as holds:
+        holds.enter_context(living_run(root, run.run_id))
         _join_refresh(instance, run)
-        fetches = run.asset_selection and not tables
-        if fetches or (not run.asset_selection and not whole):
-            yield
-            return
-
-        def note_wait() -> None:
-            if context.log:
-                context.log.info(
-                    "waits for %s", ", ".join(others_at_work(instance, root, run.run_id)) or "another process"
-                )
-
-        with lake_lock(root, exclusive=bool(tables & set(whole)), on_wait=note_wait):
-            yield
+        if tables & set(whole):
+            holds.enter_context(lake_lock(root, exclusive=True, on_wait=note_wait))
+        elif tables & _READ_TOGETHER:
+            holds.enter_context(lake_lock(root, exclusive=False, on_wait=note_wait))
+        yield
 
 
 def _join_refresh(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
@@ -72,8 +73,7 @@ def _join_refresh(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 def others_at_work(instance: dg.DagsterInstance, root: Path, own: str | None = None) -> list[str]:
     """The other runs of a storage that live, as people name them."""
-    living = [run_id for run_id, lives in runs_of(root).items() if lives and run_id != own]
-    runs = filter(None, map(instance.get_run_by_id, living))
+    runs = [run for run in living(instance, root) if run.run_id != own]
     return [f"run {run.run_id[:8]} of {', '.join(_targets(run))}" for run in runs]
 
 
@@ -86,10 +86,16 @@ def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     return list(instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED)))
 
 
-def partitions_under_way(instance: dg.DagsterInstance) -> set[str]:
-    """The partitions that runs which wait or are going are of."""
+def living(instance: dg.DagsterInstance, root: Path) -> list[dg.DagsterRun]:
+    """The runs of a storage whose process lives; a run that waits needs a daemon, which may be gone for good."""
+    ids = [run_id for run_id, lives in runs_of(root).items() if lives]
+    return [run for run in map(instance.get_run_by_id, ids) if run]
+
+
+def partitions_of(instance: dg.DagsterInstance, runs: Iterable[dg.DagsterRun]) -> set[str]:
+    """The partitions that some runs are of."""
     found: set[str] = set()
-    for run in under_way(instance):
+    for run in runs:
         if PARTITION in run.tags:
             found.add(run.tags[PARTITION])
         elif RANGE_START in run.tags and run.asset_selection:
