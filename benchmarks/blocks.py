@@ -11,7 +11,6 @@ so F1 is given a second time over the lines alone that people called the author'
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import quotequail
 from mailparser_reply import EmailReplyParser
+from printing import new_parser
 from rich.console import Console
 from rich.table import Table
 
@@ -42,9 +42,7 @@ Judge = Callable[[str], list[str]]
 
 def main() -> None:
     """Run and print everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--lines", action="store_true", help="print every line that is judged otherwise")
     arguments = parser.parse_args()
     corpora = collections.corpora_folder()

@@ -11,7 +11,6 @@ stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; 
 
 from __future__ import annotations
 
-import argparse
 import os
 import site
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import semchunk
 from chonkie import RecursiveChunker, RecursiveLevel, RecursiveRules
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -62,9 +62,7 @@ class Corpus:
 
 def main() -> None:
     """Read, measure, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--text", type=Path, nargs="+", default=_default_folders(), metavar="FOLDER")
     parser.add_argument("--megabytes", type=float, default=4.0, help="size of the text; default %(default)s")
     arguments = parser.parse_args()
@@ -139,9 +137,7 @@ def measured(runs: dict[str, Callable[[Corpus], int]], corpus: Corpus) -> dict[s
 
 def speed_table(corpus: Corpus, best: dict[str, tuple[float, int]]) -> Table:
     """MB/s and chunks, and how many times longer each takes than the structured peer."""
-    table = Table(title="speed", title_justify="left")
-    for name in ("chunker", "MB/s", "chunks", "times the structured peer"):
-        table.add_column(name, justify="left" if name == "chunker" else "right")
+    table = new_table("speed", ("chunker", "MB/s", "chunks", "times the structured peer"))
     for name, (seconds, chunks) in best.items():
         ratio = seconds / best[STRUCTURED_PEER][0]
         table.add_row(name, f"{corpus.megabytes / seconds:.1f}", f"{chunks:,}", f"{ratio:.2f}")
@@ -151,11 +147,9 @@ def speed_table(corpus: Corpus, best: dict[str, tuple[float, int]]) -> Table:
 def growth_table(files: list[RawFile], runs: dict[str, Callable[[Corpus], int]]) -> Table:
     """Seconds over one, two, four and eight times the text in one document: linear if they double."""
     text = b"\n\n".join(file.data for file in files)[: 1 << 18].decode(errors="ignore").encode()
-    table = Table(title=f"seconds over one document of n × {len(text) / 1e6:.1f} MB", title_justify="left")
-    table.add_column("chunker")
     corpora = {n: Corpus([RawFile("one.md", text * n)]) for n in (1, 2, 4, 8)}
-    for n in corpora:
-        table.add_column(f"n = {n}", justify="right")
+    title = f"seconds over one document of n × {len(text) / 1e6:.1f} MB"
+    table = new_table(title, ["chunker", *(f"n = {n}" for n in corpora)])
     columns = [measured(runs, corpus) for corpus in corpora.values()]
     for name in runs:
         table.add_row(name, *(f"{column[name][0]:.3f}" for column in columns))

@@ -9,7 +9,6 @@ mail-parser-reply only part quoted from authored text, which here the blocks do;
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import threading
 import time
@@ -21,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import quotequail
 from mailparser_reply import EmailReplyParser
+from printing import new_parser, new_table
 from rich.console import Console
-from rich.table import Table
 
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
@@ -35,9 +34,7 @@ SAMPLE = 500
 
 def main() -> None:
     """Read the mails, then measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--runs", type=int, default=3, help="times each stage runs")
     runs = parser.parse_args().runs
     folder = collections.corpora_folder() / "linux-erofs"
@@ -45,9 +42,8 @@ def main() -> None:
     blocks = message_blocks(messages, BlockSettings())
     none = attachments.slice(0, 0)
     peaks = _peaks(messages, blocks, none)
-    table = Table(title=f"linux-erofs: {len(messages):,} mails", title_justify="left")
-    for name in ("stage", "MB", "MB/s", "MB per processor second"):
-        table.add_column(name, justify="left" if name == "stage" else "right")
+    columns = ("stage", "MB", "MB/s", "MB per processor second")
+    table = new_table(f"linux-erofs: {len(messages):,} mails", columns)
     chunk = ChunkSettings()
     whole = ChunkSettings(policy="message")
     step = max(1, len(messages) // SAMPLE)

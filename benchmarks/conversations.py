@@ -11,7 +11,6 @@ speed: a window of 5,000 messages against 100,000 chunks.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -30,8 +29,8 @@ import mail_collections as collections
 import numpy as np
 import polars as pl
 import Stemmer
+from printing import new_parser, new_table
 from rich.console import Console
-from rich.table import Table
 
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
@@ -66,9 +65,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Run the named parts, all by default."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("parts", nargs="*", help="topics, turns, speed")
     parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
     parser.add_argument(
@@ -123,20 +120,19 @@ def _topics_table(
 ) -> None:
     chooser = random.Random(count)
     windows = [chooser.sample(usable, count) for _ in range(WINDOWS)]
-    table = Table(
-        title=f"{count} topics in a window, {WINDOWS} windows, {SLOTS} passages", title_justify="left"
+    table = new_table(
+        f"{count} topics in a window, {WINDOWS} windows, {SLOTS} passages",
+        (
+            "strategy",
+            "queries",
+            "topics covered",
+            f"right of {SLOTS}",
+            "recall",
+            f"covered, {BUDGET} tokens",
+            f"recall, {BUDGET} tokens",
+            "ms/window",
+        ),
     )
-    for column in (
-        "strategy",
-        "queries",
-        "topics covered",
-        f"right of {SLOTS}",
-        "recall",
-        f"covered, {BUDGET} tokens",
-        f"recall, {BUDGET} tokens",
-        "ms/window",
-    ):
-        table.add_column(column, justify="left" if column == "strategy" else "right")
     first = None
     for name, values in STRATEGIES.items():
         chosen = ContextSettings.model_validate(
@@ -218,10 +214,9 @@ def turns(corpora: Path, state: Path) -> None:
         "5": "adversarial",
         "all": "all",
     }
-    table = Table(title="LoCoMo: recall of evidence turns at 5 / at 10", title_justify="left")
-    table.add_column("system")
-    for number, name in names.items():
-        table.add_column(f"{name} ({len(next(iter(systems.values()))[number][5])})", justify="right")
+    first = next(iter(systems.values()))
+    columns = [f"{name} ({len(first[number][5])})" for number, name in names.items()]
+    table = new_table("LoCoMo: recall of evidence turns at 5 / at 10", ["system", *columns])
     for system, results in systems.items():
         table.add_row(
             system, *(f"{np.mean(results[n][5]):.3f} / {np.mean(results[n][10]):.3f}" for n in names)
@@ -357,9 +352,8 @@ def speed(state: Path, corpora: Path) -> None:
     texts = [chooser.choice(lines) for _ in range(MESSAGES)]
     start_at = datetime(2025, 1, 1, tzinfo=UTC)
     times = [start_at + timedelta(minutes=n) for n in range(MESSAGES)]
-    table = Table(title=f"A window of {MESSAGES:,} messages against {CHUNKS:,} chunks", title_justify="left")
-    for name in ("step", "first, ms", "then, ms"):
-        table.add_column(name, justify="left" if name == "step" else "right")
+    columns = ("step", "first, ms", "then, ms")
+    table = new_table(f"A window of {MESSAGES:,} messages against {CHUNKS:,} chunks", columns)
     with open_versions(settings).open() as index:
         runs = [_speed_run(index, texts, times) for _ in range(3)]
         for step in runs[0]:

@@ -9,10 +9,10 @@ its queries have the tags `mail` (the mail a commit came from) and `thread` (the
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import mail_collections as collections
+from printing import new_parser
 
 from transforms.evaluation.ground_truth import GroundTruth, as_yaml
 from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
@@ -20,9 +20,7 @@ from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVAN
 
 def main() -> None:
     """Write the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("collection", choices=["pgsql", "erofs"])
     parser.add_argument("target", type=Path)
     parser.add_argument("--index", type=Path, help="published index of linux-erofs")

@@ -10,7 +10,6 @@ nDCG@10, for which a section counts where the chunk it is shown for holds most o
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Sequence
@@ -21,7 +20,8 @@ import mail_collections as collections
 import numpy as np
 import tasks
 from passages import with_markdown_headings
-from retrieval import ahead, new_table, show
+from printing import new_parser, new_table
+from retrieval import ahead, show
 
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.evaluation.intervals import bootstrap
@@ -48,9 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Build, ask, print a table per document."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--state", type=Path, help="where the index is kept between runs")
     parser.add_argument(
         "--every", type=int, default=1, help="ask every so manieth question; default %(default)s"
@@ -82,9 +80,9 @@ def option_table(
     corpus: tasks.Corpus, task: tasks.Task, passages: Sequence[Sequence[Span]], budget: int
 ) -> Any:
     """One row per option."""
+    columns = ("option", "recall", "95 %", "chunks ahead by", "p", "precision", "IoU", "hits", "nDCG@10")
     table = new_table(
-        f"{task.name} ({len(task.queries)}): passages in the first {budget:,} bytes shown",
-        ("option", "recall", "95 %", "chunks ahead by", "p", "precision", "IoU", "hits", "nDCG@10"),
+        f"{task.name} ({len(task.queries)}): passages in the first {budget:,} bytes shown", columns
     )
     plain: np.ndarray | None = None
     for name, changes in OPTIONS.items():

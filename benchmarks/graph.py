@@ -22,6 +22,7 @@ import pyarrow as pa
 import yaml
 from mail_collections import corpora_folder
 from passages import character_spans, weft_chunks, with_markdown_headings
+from printing import new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -86,9 +87,8 @@ def embedded(texts: dict[str, str], chunker: str) -> Embedded:
 
 def disclosure_table(chunker: str, sources: dict[str, Embedded]) -> Table:
     """The mean share of sections touched, by source and order, for the documents with enough chunks."""
-    table = Table(title=f"sections touched by the first n chunks, chunker {chunker}", title_justify="left")
-    for column in ("source", "order", *(f"n = {n}" for n in ASKED_FOR)):
-        table.add_column(column, justify="left" if column in ("source", "order") else "right")
+    columns = ("source", "order", *(f"n = {n}" for n in ASKED_FOR))
+    table = new_table(f"sections touched by the first n chunks, chunker {chunker}", columns, left=2)
     for name, made in sources.items():
         shares: dict[str, list[list[float]]] = {}
         for orders, sections in orders_and_sections(made):
@@ -152,15 +152,16 @@ def matching_tables(console: Console, texts: dict[str, str]) -> None:
     own = np.array([[span[0] == q["corpus"] for span in spans] for q in asked])
     scores[~own] = -1
     right = np.array([[holds(span, q) for span in spans] for q in asked])
-    table = Table(title=f"{len(asked)} questions matched to chunks of their document", title_justify="left")
-    for column in (
-        "kept",
-        "questions with a chunk",
-        "chunks each",
-        "right chunks (precision)",
-        "questions answered",
-    ):
-        table.add_column(column, justify="left" if column == "kept" else "right")
+    table = new_table(
+        f"{len(asked)} questions matched to chunks of their document",
+        (
+            "kept",
+            "questions with a chunk",
+            "chunks each",
+            "right chunks (precision)",
+            "questions answered",
+        ),
+    )
     kept = {f"cosine ≥ {t}": scores >= t for t in THRESHOLDS}
     ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
     kept |= {f"top {k}": ranks < k for k in TOP}
@@ -192,9 +193,8 @@ def halves_table(
     """Every second question stored with its best chunk, the others asked: how often a hash answers, and rightly."""
     hashes = np.array([simhash(q) for q in asked], dtype=np.uint64)
     stored, queries = range(0, len(asked), 2), range(1, len(asked), 2)
-    table = Table(title="half of the questions stored, the other half asked by hash", title_justify="left")
-    for column in ("bits", "answered", "right of them"):
-        table.add_column(column, justify="right")
+    columns = ("bits", "answered", "right of them")
+    table = new_table("half of the questions stored, the other half asked by hash", columns, left=0)
     for bits in BITS:
         answered, good = 0, 0
         for query in queries:
@@ -225,14 +225,16 @@ def hash_tables(console: Console) -> None:
     stored = np.array([simhash(q) for q in listed], dtype=np.uint64)
     nearest = np.array([distances(stored, simhash(q)).min() for q in queries])
     title = f"share within so many bits ({len(every)} questions, {len(np.unique(hashes))} hashes)"
-    table = Table(title=title, title_justify="left")
-    for column in (
-        "bits",
-        "two different questions",
-        "a question and itself less one word",
-        "sample's queries and its Q/A pairs",
-    ):
-        table.add_column(column, justify="right")
+    table = new_table(
+        title,
+        (
+            "bits",
+            "two different questions",
+            "a question and itself less one word",
+            "sample's queries and its Q/A pairs",
+        ),
+        left=0,
+    )
     for bits in BITS:
         table.add_row(
             str(bits),
@@ -250,18 +252,20 @@ def hash_tables(console: Console) -> None:
 def export_table() -> Table:
     """The CPU time to make all of a graph and to write it, twice, for more and more documents."""
     pages = [p.read_text() for p in sorted(SAMPLE.glob("docs/**/*.md"))]
-    table = Table(title="export, CPU seconds", title_justify="left")
-    for column in (
-        "documents",
-        "MB of text",
-        "chunks",
-        "stripes and keywords",
-        "export",
-        "µs per byte",
-        "once more",
-        "written",
-    ):
-        table.add_column(column, justify="right")
+    table = new_table(
+        "export, CPU seconds",
+        (
+            "documents",
+            "MB of text",
+            "chunks",
+            "stripes and keywords",
+            "export",
+            "µs per byte",
+            "once more",
+            "written",
+        ),
+        left=0,
+    )
     for count in COUNTS:
         texts = {f"f{n % 20}/p{n}": f"{pages[n % len(pages)]}\n\nPage {n}.\n" for n in range(count)}
         made = embedded(texts, "sections")

@@ -9,7 +9,6 @@ Weft stands BM25 (bm25s) over the same chunks, which knows whole words alone.
 
 from __future__ import annotations
 
-import argparse
 import re
 import tempfile
 from collections import defaultdict
@@ -17,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import tasks
-from retrieval import HEAD, ahead, new_table, show
+from printing import new_parser, new_table
+from retrieval import HEAD, ahead, show
 
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
@@ -28,9 +28,7 @@ _RARE, _SHORT = 5, 10
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--state", type=Path, help="where the index is kept between runs")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     arguments = parser.parse_args()
@@ -52,10 +50,8 @@ def main() -> None:
     lexical = SearchSettings.model_validate(
         {**corpus.index.settings.model_dump(), **BUILT_IN_PROFILES["lexical"]}
     )
-    table = new_table(
-        f"{HEAD}, {len(rare):,} rare of {len(holding):,} camelCase words",
-        ("asked", "Weft, default", "Weft, BM25 alone", "bm25s", "default ahead by", "p"),
-    )
+    columns = ("asked", "Weft, default", "Weft, BM25 alone", "bm25s", "default ahead by", "p")
+    table = new_table(f"{HEAD}, {len(rare):,} rare of {len(holding):,} camelCase words", columns)
     for name, queries in (("its parts", [" ".join(parts(word)) for word in rare]), ("itself", rare)):
         task = tasks.Task(name, queries, right)
         rankings = [tasks.weft_ranking(corpus, task, settings).ranked for settings in (None, lexical)]

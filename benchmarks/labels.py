@@ -10,7 +10,6 @@ Printed is the share of each label. A right label of the first kind is PASS, of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
@@ -21,7 +20,8 @@ from pathlib import Path
 import mail_collections as collections
 import tasks
 import yaml
-from retrieval import new_table, show
+from printing import new_parser, new_table
+from retrieval import show
 from rich.table import Table
 
 from dagster_project.resources.search.search_index import SearchIndex
@@ -50,9 +50,7 @@ DRAWN = {
 
 def main() -> None:
     """Print one table per index."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [search]"

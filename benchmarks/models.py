@@ -11,7 +11,6 @@ the default search with several weights of the lexical half, and vectors alone.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -32,8 +31,8 @@ import mail_collections as collections
 import numpy as np
 import tasks
 from conversations import locomo
+from printing import new_parser, new_table
 from rich.console import Console
-from rich.table import Table
 
 from assets.embedding import embed_missing
 from dagster_project.config.settings import load_settings
@@ -56,9 +55,7 @@ console = Console(width=120)
 
 def main() -> None:
     """Run the part that is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("part", choices=["speed", "quality", "quota", "again"])
     parser.add_argument("--transformer", help="folder or hub name of a sentence-transformers model")
     parser.add_argument("--dimensions", type=int, default=384)
@@ -98,9 +95,8 @@ def speed(transformers: Mapping[str, EmbeddingSettings]) -> None:
                 rate, peak = alone.submit(measured_speed, models.get(name)).result()
             rates.setdefault(name, []).append(rate)
             peaks[name] = max(peaks.get(name, 0.0), peak)
-    table = Table(title=f"texts of {CHARS:,} characters, median of {ROUNDS}", title_justify="left")
-    for column in ("model", "texts/s", "peak MiB of the process"):
-        table.add_column(column, justify="left" if column == "model" else "right")
+    columns = ("model", "texts/s", "peak MiB of the process")
+    table = new_table(f"texts of {CHARS:,} characters, median of {ROUNDS}", columns)
     for name, values in rates.items():
         table.add_row(name, f"{statistics.median(values):,.0f}", f"{peaks[name]:,.0f}")
     console.print(table)
@@ -149,10 +145,8 @@ def quality(state: Path, names: Sequence[str], transformers: Mapping[str, Embedd
                     rows[model] = judged(corpus, task)
             corpus.index.close()
     for title, by_model in found.items():
-        table = Table(title=title, title_justify="left")
         metrics = collections.MEASURES
-        for column in ("model", "search", *metrics):
-            table.add_column(column, justify="right" if column in metrics else "left")
+        table = new_table(title, ("model", "search", *metrics), left=2)
         for model, rows in by_model.items():
             for search, values in rows:
                 table.add_row(model, search, *(f"{values[m]:.3f}" for m in metrics))

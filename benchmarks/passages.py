@@ -15,7 +15,6 @@ halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ import polars as pl
 import pyarrow as pa
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from mail_collections import corpora_folder
+from printing import new_parser, new_table
 from retrieval import p_value
 from rich.console import Console
 from rich.table import Table
@@ -116,9 +116,7 @@ class ChunkIndex:
 
 def main() -> None:
     """Read, chunk, search, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--budget", type=int, default=5000, help="characters; default %(default)s")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [search]"
@@ -167,9 +165,8 @@ def ranking_table(
         name: np.array([s.recall for s in scores(questions, ranked, spans, budget, _DEPTH)])
         for name, ranked in rankings.items()
     }
-    table = Table(title=f"rankings of the same chunks at {budget:,} characters", title_justify="left")
-    for column in ("ranking", "recall", "95 %", "default ahead by", "p"):
-        table.add_column(column, justify="left" if column == "ranking" else "right")
+    columns = ("ranking", "recall", "95 %", "default ahead by", "p")
+    table = new_table(f"rankings of the same chunks at {budget:,} characters", columns)
     default = recalls["weft, default"]
     for name, values in recalls.items():
         found, ahead = bootstrap(values), paired_difference(values, default)
@@ -284,12 +281,9 @@ def scores(
 
 def result_table(names: Sequence[str], budget: int) -> Table:
     """The empty table of results."""
-    table = Table(title=f"characters retrieved at {budget:,} characters", title_justify="left")
-    table.add_column("chunker")
     recalls = [f"recall {name[:12]}" for name in names]
-    for column in ("chunks", *recalls, "mean", "all", "precision", "IoU", f"recall@{CHUNKS}"):
-        table.add_column(column, justify="right")
-    return table
+    columns = ("chunker", "chunks", *recalls, "mean", "all", "precision", "IoU", f"recall@{CHUNKS}")
+    return new_table(f"characters retrieved at {budget:,} characters", columns)
 
 
 def add_row(

@@ -9,7 +9,6 @@ and from nothing. Prints wall and processor seconds, and whether both made the s
 
 from __future__ import annotations
 
-import argparse
 import filecmp
 import shutil
 import tempfile
@@ -18,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+from printing import new_parser, new_table
 from replicas import Replicas, replica_settings
 from rich.console import Console
-from rich.table import Table
 from search_speed import base_lake
 
 from assets.partitions import MAIL
@@ -36,17 +35,14 @@ _MAILS_BEFORE = 1000
 
 def main() -> None:
     """Measure each size and print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument(
         "--state", type=Path, help="where lakes and indexes are kept; default: a temporary folder"
     )
     parser.add_argument("--chunks", type=int, nargs="+", default=[100_000, 300_000])
     arguments = parser.parse_args()
-    table = Table(title=f"{NEW_MAILS} new mails")
-    for name in ("chunks", "from nothing, s", "processor, s", "onto the last, s", "processor, s", "the same"):
-        table.add_column(name, justify="right")
+    columns = ("chunks", "from nothing, s", "processor, s", "onto the last, s", "processor, s", "the same")
+    table = new_table(f"{NEW_MAILS} new mails", columns, left=0)
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         base = base_lake(state)

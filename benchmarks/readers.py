@@ -12,7 +12,6 @@ slowest answer under publishing took more than three times the slowest beside it
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
 import shutil
@@ -28,8 +27,8 @@ from typing import Any
 import duckdb
 import mail_collections as collections
 import numpy as np
+from printing import new_parser, new_table
 from rich.console import Console
-from rich.table import Table
 
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.build import build
@@ -182,9 +181,7 @@ def went_back(answers: list[Answer], versions: list[str]) -> int:
 
 def main() -> None:
     """Run and print everything; exit code 1 if a reader failed or waited too long."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--readers", type=int, default=32)
     parser.add_argument("--publishes", type=int, default=20)
     parser.add_argument(
@@ -202,9 +199,8 @@ def main() -> None:
         for begin, end, place in spans:
             if begin <= answer.at < end:
                 seconds.setdefault((answer.way, place), []).append(answer.seconds)
-    table = Table(title=f"{arguments.readers} readers, {arguments.publishes} publishes", title_justify="left")
-    for name in ("way", "publishes", "questions", "p50 ms", "p99 ms", "slowest ms"):
-        table.add_column(name, justify="left" if name in ("way", "publishes") else "right")
+    columns = ("way", "publishes", "questions", "p50 ms", "p99 ms", "slowest ms")
+    table = new_table(f"{arguments.readers} readers, {arguments.publishes} publishes", columns, left=2)
     for (way, place), values in sorted(seconds.items()):
         shown = (np.quantile(values, q) * 1000 for q in (0.5, 0.99, 1.0))
         where = "in what is read" if place == "read" else "beside it"

@@ -10,7 +10,6 @@ rounds of the three alternate, so that a busy machine is equally unfair to all.
 
 from __future__ import annotations
 
-import argparse
 import email
 import gzip
 import mailbox
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mail_collections as collections
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -32,9 +32,7 @@ Archives = dict[str, bytes]
 
 def main() -> None:
     """Run and print everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each reader reads everything")
     rounds = parser.parse_args().rounds
     files = sorted((collections.corpora_folder() / "linux-erofs").glob("linux-erofs.*.gz"))
@@ -93,9 +91,8 @@ def library(folder: Path) -> int:
 
 def rates(seconds: dict[str, list[float]], counts: dict[str, int], size: int) -> Table:
     """Rates of the best round of each reader."""
-    table = Table(title=f"linux-erofs, {size / 1e6:,.0f} MB, one core", title_justify="left")
-    for name in ("reader", "mails", "seconds", "messages/s", "MB/s", "times mailbox + email"):
-        table.add_column(name, justify="left" if name == "reader" else "right")
+    columns = ("reader", "mails", "seconds", "messages/s", "MB/s", "times mailbox + email")
+    table = new_table(f"linux-erofs, {size / 1e6:,.0f} MB, one core", columns)
     slowest = min(seconds["mailbox + email"])
     for name, taken in seconds.items():
         best = min(taken)

@@ -13,14 +13,14 @@ for chats, right where they hold the evidence.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import mail_collections as collections
 import numpy as np
 import tasks
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -46,9 +46,7 @@ CHANGES: dict[str, dict] = {
 
 def main() -> None:
     """Build what is missing, search, print one table per task and one of all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument(
         "--corpus", action="append", choices=tasks.CORPORA, help="one corpus only; several times for several"
     )
@@ -116,10 +114,8 @@ def system_table(title: str, found: Measured) -> Table:
 
 def overview(found: Mapping[str, Measured]) -> Table:
     """One row per task: HEAD of the default with its interval, and of its peers with how far it is ahead."""
-    table = new_table(
-        f"{HEAD} of the default beside its peers",
-        ("task", "default", "95 %", "bm25s, the best", "vectors", "rank fusion"),
-    )
+    columns = ("task", "default", "95 %", "bm25s, the best", "vectors", "rank fusion")
+    table = new_table(f"{HEAD} of the default beside its peers", columns)
     for title, systems in found.items():
         default = systems[DEFAULT][0][HEAD]
         interval = bootstrap(default)
@@ -146,13 +142,6 @@ def ahead(default: np.ndarray, values: np.ndarray) -> tuple[str, str]:
 def p_value(value: float) -> str:
     """A p-value in three digits."""
     return f"{value:.3f}" if value >= 0.0005 else "<.001"
-
-
-def new_table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="left" if column == columns[0] else "right")
-    return table
 
 
 def show(table: Table, as_markdown: bool = False) -> None:

@@ -10,11 +10,11 @@ do. The third is the first that finds a version to change in place.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
 import mail_collections as collections
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 from scale_corpus import Writer, described, in_time, plan, pools
@@ -25,9 +25,7 @@ HOURS, HOUR = 3, 300
 
 def main() -> None:
     """Run and print everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--share", type=float, default=1.0, help="of the messages of the model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where archive and index stay")
@@ -67,9 +65,7 @@ def tell_hour(console: Console, title: str, folder: Path, mail: Path, grain: str
 
 def stage_table(result: dict[str, dict[str, dict[str, float]]], mails: int, megabytes: float) -> Table:
     """Seconds and rates per stage."""
-    table = Table(title=f"{mails:,} mails, {megabytes:,.0f} MB", title_justify="left")
-    for name in ("stage", "rows", "seconds", "rows/s"):
-        table.add_column(name, justify="left" if name == "stage" else "right")
+    table = new_table(f"{mails:,} mails, {megabytes:,.0f} MB", ("stage", "rows", "seconds", "rows/s"))
     for stage, values in result["stages"].items():
         rate = f"{values['rows'] / values['seconds']:,.0f}" if values["rows"] else ""
         table.add_row(stage, f"{values['rows']:,}", f"{values['seconds']:.1f}", rate)

@@ -11,7 +11,6 @@ exchanged, so that texts seldom repeat. The same seed, share and corpora give th
 
 from __future__ import annotations
 
-import argparse
 import base64
 import gzip
 import math
@@ -28,6 +27,7 @@ from pathlib import Path
 import mail_collections as collections
 import numpy as np
 import polars as pl
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -398,9 +398,7 @@ def month_name(month: int) -> str:
 
 def described(made: Plan) -> Table:
     """What the plan holds, beside what it is made after."""
-    table = Table(title="archive", title_justify="left")
-    for name in ("", "made", "model"):
-        table.add_column(name, justify="left" if not name else "right")
+    table = new_table("archive", ("", "made", "model"))
     threads = np.bincount(made.thread)
     attached = np.array([size for sizes_ in made.attached for size in sizes_])
     for name, value, model in (
@@ -423,9 +421,7 @@ def described(made: Plan) -> Table:
 
 def main() -> None:
     """Write an archive and print what it holds."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--share", type=float, default=1.0, help="of the messages of the model")
     parser.add_argument("--seed", type=int, default=1)

@@ -27,6 +27,7 @@ import faiss
 import mail_collections as collections
 import numpy as np
 import tantivy
+from printing import new_parser, new_table
 from replicas import published_replica
 from rich.console import Console
 from rich.table import Table
@@ -61,9 +62,7 @@ grain = "year"
 
 def main() -> None:
     """Build what is missing, measure each size in a process of its own, print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
     parser.add_argument("--chunks", type=int, nargs="+", default=[100_000, 300_000, 1_000_000])
     parser.add_argument("--no-peers", action="store_true", help="leave tantivy and faiss out")
@@ -234,18 +233,9 @@ def recall(found: Sequence[np.ndarray], vectors: np.ndarray, asked: np.ndarray) 
 
 def shown(chunks: int, results: dict[str, dict[str, Any]]) -> Table:
     """One table for one number of chunks."""
-    table = Table(title=f"{chunks:,} chunks")
-    for name in (
-        "",
-        "p50 ms",
-        "p95 ms",
-        "processor ms",
-        f"{BATCH} at once, s",
-        "recall@10",
-        "index made, s",
-        "peak MB",
-    ):
-        table.add_column(name, justify="right" if name else "left")
+    at_once = f"{BATCH} at once, s"
+    columns = ("", "p50 ms", "p95 ms", "processor ms", at_once, "recall@10", "index made, s", "peak MB")
+    table = new_table(f"{chunks:,} chunks", columns)
     weft = results["weft"]
     rows = [
         (f"Weft, hits with snippets ({weft['way']})", weft["search"], weft["search_batch"], weft),

@@ -16,7 +16,6 @@ what new texts bring.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import os
@@ -34,6 +33,7 @@ import dagster as dg
 import mail_collections as collections
 import polars as pl
 import time_machine
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -194,9 +194,8 @@ def verdicts(measured: pl.DataFrame) -> tuple[Table, list[str]]:
     """The figures in the second and in the last fifth, and those that grew by more than is allowed."""
     fifth = measured.height // 5
     early, late = measured.slice(fifth, fifth), measured.slice(measured.height - fifth, fifth)
-    table = Table(title=f"{measured.height} hourly runs", title_justify="left")
-    for name in ("figure", "second fifth", "last fifth", "slope per 100 runs", "may grow by"):
-        table.add_column(name, justify="left" if name == "figure" else "right")
+    columns = ("figure", "second fifth", "last fifth", "slope per 100 runs", "may grow by")
+    table = new_table(f"{measured.height} hourly runs", columns)
     new_texts = (late["hour"].mean() - early["hour"].mean()) * PER_HOUR  # type: ignore[operator]
     allowed = ALLOWED | {"cache_kb": Allowance(0, 2 * new_texts * BYTES_PER_VECTOR / 1024)}
     growing = []
@@ -221,9 +220,7 @@ def slope(values: pl.Series) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run and print everything; exit code 1 if something grows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--hours", type=int, default=200)
     parser.add_argument("--months", default="*", help="which archives of the lists, such as 2001*")
     parser.add_argument("--csv", type=Path, help="write the figures of every hour to this file")

@@ -9,7 +9,6 @@ build that finds nothing to do, and single searches (p50 and p95 over the commit
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 
 import mail_collections as collections
 import numpy as np
+from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
@@ -31,9 +31,7 @@ from dagster_project.resources.search.search_index import open_current
 
 def main() -> None:
     """Run and print everything."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--grain", choices=["month", "year"], default="year", help="partition grain")
     arguments = parser.parse_args()
     corpora = collections.corpora_folder()
@@ -115,9 +113,8 @@ def resident(pid: int) -> tuple[float, float]:
 def stage_table(half: dict[str, Any], whole: dict[str, Any]) -> Table:
     """Seconds and rates per stage for both builds."""
     mails = [r["published"]["rows_messages"] + r["published"]["rows_quarantine"] for r in (half, whole)]
-    table = Table(title=f"linux-erofs: {mails[0]:,} and {mails[1]:,} mails", title_justify="left")
-    for name in ("stage", "rows", "seconds", "rows/s", "half: seconds", "ratio"):
-        table.add_column(name, justify="left" if name == "stage" else "right")
+    columns = ("stage", "rows", "seconds", "rows/s", "half: seconds", "ratio")
+    table = new_table(f"linux-erofs: {mails[0]:,} and {mails[1]:,} mails", columns)
     for stage, values in whole["stages"].items():
         before = half["stages"][stage]["seconds"]
         rate = f"{values['rows'] / values['seconds']:,.0f}" if values["rows"] else ""

@@ -10,7 +10,6 @@ for each corpus the setting that is best on all others, and what it changes ther
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import tasks
-from retrieval import HEAD, ahead, new_table, show
+from printing import new_parser, new_table
+from retrieval import HEAD, ahead, show
 from rich.progress import track
 
 from dagster_project.cli.sweeps import with_frontier
@@ -62,9 +62,7 @@ def grid() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Ask, and print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
@@ -120,9 +118,8 @@ def print_settings(found: Found, as_markdown: bool) -> None:
 
 def print_held_out(by_corpus: Mapping[str, Found], as_markdown: bool) -> None:
     """What the choice of the other corpora is worth on each."""
-    table = new_table(
-        "chosen on the other corpora", ("corpus", "chosen", "task", "default", "chosen has", "ahead by", "p")
-    )
+    columns = ("corpus", "chosen", "task", "default", "chosen has", "ahead by", "p")
+    table = new_table("chosen on the other corpora", columns)
     for name, chosen, task, default, values in held_out(by_corpus):
         means = (f"{v.mean():.3f}" for v in (default, values))
         table.add_row(name, chosen, task, *means, *ahead(values, default))
