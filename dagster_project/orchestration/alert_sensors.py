@@ -19,13 +19,13 @@ def failed_runs_sensor(settings: Settings) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Sends an alert for a run that failed, was killed, or was ended because it took too long.",
     )
-    def sensor(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    def sensor(context: dg.RunFailureSensorContext) -> dg.SkipReason:
         run = context.dagster_run
         if COMMAND_TAG in run.tags:
             return dg.SkipReason("the command tells of its runs itself")
         failures = [event for event in context.get_step_failure_events() if failed_by_itself(event)]
         alert_run(settings.alerts, settings.root, run, failures[0].step_key if failures else None)
-        return None
+        return dg.SkipReason(f"the alert for run {run.run_id[:8]} was sent")
 
     return sensor
 
@@ -39,7 +39,7 @@ def warnings_sensor(settings: Settings) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Sends an alert for each check of a run that did not pass, though the run went on.",
     )
-    def sensor(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
+    def sensor(context: dg.RunStatusSensorContext) -> dg.SkipReason:
         run = context.dagster_run
         if COMMAND_TAG in run.tags:
             return dg.SkipReason("the command tells of its runs itself")
@@ -51,6 +51,6 @@ def warnings_sensor(settings: Settings) -> dg.SensorDefinition:
             if not c.passed
         ]
         alert_checks(settings.alerts, settings.root, failed)
-        return None if failed else dg.SkipReason("all its checks passed")
+        return dg.SkipReason(f"{len(failed)} alerts were sent" if failed else "all its checks passed")
 
     return sensor
