@@ -88,7 +88,7 @@ def server(workspace: Workspace) -> Iterator[Server]:
     for name in ("assets", "transforms", "dagster_project"):
         package = workspace.folder / "own" / name
         package.mkdir(parents=True)
-        (package / "__init__.py").write_text("raise RuntimeError('this package is somebody else\'s')")
+        (package / "__init__.py").write_text("raise RuntimeError('this package is somebody else's')")
     command = [str(Path(sys.executable).parent / "weft"), "ui", "--config", str(workspace.config)]
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     with (workspace.folder / "ui.log").open("w") as log:
