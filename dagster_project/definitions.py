@@ -61,6 +61,9 @@ def _fault_definitions(fault: SettingsError) -> dg.Definitions:
     """An asset that nothing makes, which says in place of all others why the settings do not load."""
     remedy = "Mend it, then reload the code location under **Deployment**."
     shown = dg.AssetSpec(
-        SETTINGS_FAULT, description=f"{fault}\n\n{remedy}", group_name="fault", kinds={"toml"}
+        SETTINGS_FAULT,
+        description="\n\n".join([*str(fault).splitlines(), remedy]),
+        group_name="fault",
+        kinds={"toml"},
     )
     return dg.Definitions(assets=[shown])
