@@ -58,9 +58,11 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     published, checks = make_published_assets(settings)
     return dg.Definitions(
         assets=[
-            *make_source_assets(settings),
-            *published,
-            *(_with_code_references(_with_owners(definition, settings)) for definition in assets),
+            *(_with_owner(spec, settings) for spec in (*make_source_assets(settings), *published)),
+            *(
+                _with_code_references(definition.map_asset_specs(lambda spec: _with_owner(spec, settings)))
+                for definition in assets
+            ),
         ],
         asset_checks=[publish_checks(settings.embedding), *checks],
         jobs=_jobs(settings, fetches=bool(fetching)),
@@ -129,13 +131,11 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 
-def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
-    """`definition` with who answers for it, and a tag that tells what has partitions from what is made as a whole."""
-    scope = "whole" if definition.partitions_def is None else "partition"
-    return definition.map_asset_specs(
-        lambda spec: spec.replace_attributes(
-            owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
-        )
+def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:
+    """`spec` with who answers for it, and a tag that tells what has partitions from what is made as a whole."""
+    scope = "whole" if spec.partitions_def is None else "partition"
+    return spec.replace_attributes(
+        owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
     )
 
 
