@@ -208,8 +208,9 @@ class _Run:
 
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
-        provenance = Provenance(self.context, self.stage.inputs, self.stage.compared_inputs())
-        staged: dict[str, dict[str, StagedPartition]] = {name: {} for name in self.stage.outputs}
+        stage = self.stage
+        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), stage.whole)
+        staged: dict[str, dict[str, StagedPartition]] = {name: {} for name in stage.outputs}
         first, keys = next(iter(staged)), self.context.partition_keys
         for partition in keys:
             for name, made in self._stage_partition(partition, provenance, partition == keys[-1]):
