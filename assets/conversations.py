@@ -44,10 +44,7 @@ def conversation_stages(
     return [
         Stage(
             "read_conversations",
-            {
-                "conversations": CONVERSATION_MESSAGES,
-                "conversation_quarantine": QUARANTINE,
-            },
+            {"conversations": CONVERSATION_MESSAGES, "conversation_quarantine": QUARANTINE},
             _read_conversation,
             conversations.VERSION,
             "Reads the entries of a window of a chat; what is no entry goes to quarantine.",

@@ -39,6 +39,48 @@ FINGERPRINTS: dict[str, Fingerprint] = {
 def graph_stages(settings: GraphSettings, term_settings: TermSettings, vectors_version: str) -> list[Stage]:
     """The stages of the graph in order; `vectors_version` is the code version of the asset `embeddings`."""
     return [
+        *_lake_wide_stages(settings, term_settings),
+        *_partition_stages(settings, term_settings, vectors_version),
+        _export_stage(settings),
+    ]
+
+
+def _lake_wide_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:
+    """The stages over all partitions that the graph is made of."""
+    return [
+        Stage(
+            "keywords",
+            {"keywords": KEYWORDS},
+            _keywords,
+            keyword_transforms.VERSION,
+            "Finds the keywords of each tree: a term has authority in all of a tree.",
+            inputs=("documents",),
+            settings=term_settings,
+            group=GRAPH.name,
+            code=keyword_transforms.keywords,
+        ),
+        Stage(
+            "prompt_hashes",
+            {"prompt_hashes": PROMPT_HASHES},
+            _prompt_hashes,
+            prompt_transforms.VERSION,
+            "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
+            inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
+            settings=settings,
+            group=GRAPH.name,
+            resources=("embedder", "embedding_cache"),
+            pool="embedding",
+            code=prompt_transforms.prompt_hashes,
+            lineage={"question": ("documents.text",), "similarity": ("embeddings.vector",)},
+        ),
+    ]
+
+
+def _partition_stages(
+    settings: GraphSettings, term_settings: TermSettings, vectors_version: str
+) -> list[Stage]:
+    """The stages of the partitions of documents."""
+    return [
         Stage(
             "classify_chunks",
             {"chunk_classes": CHUNK_CLASSES},
@@ -66,17 +108,6 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings, vectors_v
             lineage={"cosine": ("embeddings.vector",), "chunk_id": ("document_chunks.chunk_id",)},
         ),
         Stage(
-            "keywords",
-            {"keywords": KEYWORDS},
-            _keywords,
-            keyword_transforms.VERSION,
-            "Finds the keywords of each tree: a term has authority in all of a tree.",
-            inputs=("documents",),
-            settings=term_settings,
-            group=GRAPH.name,
-            code=keyword_transforms.keywords,
-        ),
-        Stage(
             "find_keywords",
             {"chunk_keywords": CHUNK_KEYWORDS},
             _chunk_keywords,
@@ -89,38 +120,28 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings, vectors_v
             code=keyword_transforms.chunk_keywords,
             lineage={"keyword": ("keywords.keyword",), "chunk_id": ("document_chunks.chunk_id",)},
         ),
-        Stage(
-            "prompt_hashes",
-            {"prompt_hashes": PROMPT_HASHES},
-            _prompt_hashes,
-            prompt_transforms.VERSION,
-            "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
-            inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
-            settings=settings,
-            group=GRAPH.name,
-            resources=("embedder", "embedding_cache"),
-            pool="embedding",
-            code=prompt_transforms.prompt_hashes,
-            lineage={"question": ("documents.text",), "similarity": ("embeddings.vector",)},
-        ),
-        Stage(
-            "document_graph",
-            {"document_graph": DOCUMENT_GRAPH},
-            _document_graph,
-            graph_transforms.VERSION,
-            "Writes the files of the graph, after the index is published.",
-            inputs=(
-                *("documents", "document_chunks", "chunk_context", "embeddings", "chunk_classes"),
-                *("chunk_similarities", "stripe_orders", "chunk_keywords", "prompt_hashes", "document_links"),
-            ),
-            settings=settings,
-            deps=("search_index",),
-            group=GRAPH.name,
-            resources=("graph_exporter",),
-            kinds=("json",),
-            code=graph_transforms.graph_folders,
-        ),
     ]
+
+
+def _export_stage(settings: GraphSettings) -> Stage:
+    """The stage that writes the files."""
+    return Stage(
+        "document_graph",
+        {"document_graph": DOCUMENT_GRAPH},
+        _document_graph,
+        graph_transforms.VERSION,
+        "Writes the files of the graph, after the index is published.",
+        inputs=(
+            *("documents", "document_chunks", "chunk_context", "embeddings", "chunk_classes"),
+            *("chunk_similarities", "stripe_orders", "chunk_keywords", "prompt_hashes", "document_links"),
+        ),
+        settings=settings,
+        deps=("search_index",),
+        group=GRAPH.name,
+        resources=("graph_exporter",),
+        kinds=("json",),
+        code=graph_transforms.graph_folders,
+    )
 
 
 def _keywords(documents: ibis.Table, settings: TermSettings) -> pa.Table:

@@ -33,7 +33,7 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
         group_name=GROUP,
         kinds={"duckdb"},
         deps=["search_index"],
-        description=comment,
+        description=f"{comment}\n\nA table of the file that `search_index` publishes.",
         metadata={
             "dagster/column_schema": shown,
             **({"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}),

@@ -36,10 +36,16 @@ from transforms.settings.models import SafetySettings, SentenceSettings
 from transforms.settings.search import TermSettings
 from transforms.text import terms
 
+_MAILS = ("messages", "memberships")
+
 
 def relation_stages(settings: ThreadSettings) -> list[Stage]:
     """The stages of what crosses partitions, up to what embedded texts are made of, in order."""
-    mails = ("messages", "memberships")
+    return [*_thread_stages(settings), *_link_stages(), _quote_stage()]
+
+
+def _thread_stages(settings: ThreadSettings) -> list[Stage]:
+    """The stages of mails that belong together."""
     return [
         Stage(
             "memberships",
@@ -56,19 +62,25 @@ def relation_stages(settings: ThreadSettings) -> list[Stage]:
             _threads,
             threads_transforms.VERSION,
             "Joins mails to threads by what they answer, or by their subject.",
-            inputs=mails,
+            inputs=_MAILS,
             settings=settings,
             kinds=(),
             code=threads_transforms.build_threads,
             lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
         ),
+    ]
+
+
+def _link_stages() -> list[Stage]:
+    """The stages of where references lead, and of the patch series that they join."""
+    return [
         Stage(
             "message_links",
             {"message_links": LINKS},
             _message_links,
             references.VERSION,
             "Finds the mails to which the references of mails lead.",
-            inputs=("message_references", *mails),
+            inputs=("message_references", *_MAILS),
             code=references.message_links,
             lineage={"from_id": ("message_references.message_id",), "to_id": ("messages.message_id",)},
         ),
@@ -91,23 +103,27 @@ def relation_stages(settings: ThreadSettings) -> list[Stage]:
             _patch_series,
             patch_series_transforms.VERSION,
             "Joins the mails of a patch series, and a series to its revisions.",
-            inputs=(*mails, "thread_tree", "message_links"),
+            inputs=(*_MAILS, "thread_tree", "message_links"),
             code=patch_series_transforms.patch_series,
         ),
-        Stage(
-            "inferred_quotes",
-            {"inferred_quotes": INFERRED_QUOTES, "compared_replies": COMPARED_REPLIES},
-            _inferred_quotes,
-            quotes.VERSION,
-            "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
-            "were not compared before are.",
-            inputs=(*mails, "message_chunks", "thread_tree"),
-            deps=("slow_chunks",),
-            resources=("lake",),
-            code=quotes.inferred_quotes,
-            lineage={"parent_id": ("thread_tree.parent_id",)},
-        ),
     ]
+
+
+def _quote_stage() -> Stage:
+    """The stage of quotes that are not marked as such."""
+    return Stage(
+        "inferred_quotes",
+        {"inferred_quotes": INFERRED_QUOTES, "compared_replies": COMPARED_REPLIES},
+        _inferred_quotes,
+        quotes.VERSION,
+        "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
+        "were not compared before are.",
+        inputs=(*_MAILS, "message_chunks", "thread_tree"),
+        deps=("slow_chunks",),
+        resources=("lake",),
+        code=quotes.inferred_quotes,
+        lineage={"parent_id": ("thread_tree.parent_id",)},
+    )
 
 
 def measures_stage() -> Stage:

@@ -17,8 +17,17 @@ class Provenance:
     points to: the last of all when the step began. Of one without it compares the data version itself.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]):
-        """`inputs` are the tables that the step reads by partition; those not `compared` make nothing stale."""
+    def __init__(
+        self,
+        context: dg.AssetExecutionContext,
+        inputs: Collection[str],
+        compared: Collection[str],
+        whole: Collection[str],
+    ):
+        """`inputs` are the tables that the step reads by partition, `whole` those without partitions.
+
+        Inputs that are not `compared` make nothing stale.
+        """
         known = context.instance.event_log_storage.get_maximum_record_id() or 0
         uncompared = set(inputs) - set(compared)
         self._tags: dict[str, str] = {}
@@ -30,7 +39,7 @@ class Provenance:
             self._tags[f"dagster/input_data_version/{name}"] = "INITIAL"
             if table in inputs:
                 self._names[table] = name
-            elif event := context.instance.get_latest_materialization_event(key):
+            elif table in whole and (event := context.instance.get_latest_materialization_event(key)):
                 version = (event.tags or {}).get("dagster/data_version", "INITIAL")
                 self._tags[f"dagster/input_data_version/{name}"] = version
 

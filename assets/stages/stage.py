@@ -194,7 +194,7 @@ class _Run:
         """The tables over the whole lake, each staged under the code version of the settings of this run."""
         start = time.perf_counter()
         made = self._make([self.loaded[table] for table in self.stage.inputs], self.settings)
-        for (name, _), data in zip(self.stage.outputs.items(), made.tables, strict=True):
+        for name, data in zip(self.stage.outputs, made.tables, strict=True):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
             staged = self.lake.stage(name, None, table, code_version=self.code_version, inputs={})
             facts = _facts(staged, start) | {"dagster/row_count": staged.row_count, "preview": preview(table)}
@@ -208,8 +208,9 @@ class _Run:
 
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
-        provenance = Provenance(self.context, self.stage.inputs, self.stage.compared_inputs())
-        staged: dict[str, dict[str, StagedPartition]] = {name: {} for name in self.stage.outputs}
+        stage = self.stage
+        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), stage.whole)
+        staged: dict[str, dict[str, StagedPartition]] = {name: {} for name in stage.outputs}
         first, keys = next(iter(staged)), self.context.partition_keys
         for partition in keys:
             for name, made in self._stage_partition(partition, provenance, partition == keys[-1]):
@@ -240,13 +241,12 @@ class _Run:
                 for table, fingerprint in stage.whole.items()
             }
         counted = next((name for name, table in stage.outputs.items() if table.key == ("chunk_id",)), None)
-        for (name, table), data in zip(stage.outputs.items(), made.tables, strict=True):
+        for name, data in zip(stage.outputs, made.tables, strict=True):
             counts = _id_changes(self.lake, name, partition, data) if name == counted else {}
             part = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
             facts = _facts(part, start) | {"dagster/partition_row_count": part.row_count} | counts
             if is_last:  # Dagster shows the newest; beside each partition they would swell its history.
                 facts["preview"] = preview(data)
-                facts["dagster/column_lineage"] = column_lineage(table, stage.inputs, stage.lineage)
             tags = provenance.tags(part.content_hash, self.code_version, inputs)
             event = dg.AssetMaterialization(name, partition=partition, metadata=facts, tags=tags)
             yield name, StagedPartition(part, event)

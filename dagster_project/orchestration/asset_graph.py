@@ -44,13 +44,12 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
     """The external assets of the configured sources."""
     source_types = {source_type.name: source_type for source_type in SOURCE_TYPES}
-    specs = [
+    return [
         source_spec(
             s.name, s.kind, str(settings.place(s)), source_types[s.source_type], fetched=bool(s.remote)
         )
         for s in settings.sources
     ]
-    return [spec.replace_attributes(owners=list(settings.operations.owners)) for spec in specs]
 
 
 def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:
@@ -60,11 +59,7 @@ def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[
         for table in table_checks.KEYS
         if settings.graph.enabled or table not in GRAPH_TABLES
     }
-    owners = list(settings.operations.owners)
-    specs = [
-        published_spec(table, comment, columns).replace_attributes(owners=owners)
-        for table, (comment, columns) in tables.items()
-    ]
+    specs = [published_spec(table, comment, columns) for table, (comment, columns) in tables.items()]
     return specs, [published_check(table, columns) for table, (_, columns) in tables.items()]
 
 

@@ -63,9 +63,11 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     published, checks = make_published_assets(settings)
     return dg.Definitions(
         assets=[
-            *make_source_assets(settings),
-            *published,
-            *(_with_code_references(_with_owners(definition, settings)) for definition in assets),
+            *(_with_owner(spec, settings) for spec in (*make_source_assets(settings), *published)),
+            *(
+                _with_code_references(definition.map_asset_specs(lambda spec: _with_owner(spec, settings)))
+                for definition in assets
+            ),
         ],
         asset_checks=[publish_checks(settings.embedding), freshness_check(settings), *checks],
         jobs=_jobs(fetches=bool(fetching)),
@@ -120,16 +122,12 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 
-def _with_owners(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
-    """`definition` with who answers for it, and a tag that tells what has partitions from what is made as a whole."""
-    scope = WHOLE if definition.partitions_def is None else "partition"
-    condition = _condition({key.path[-1] for key in definition.keys}, settings)
-    return definition.map_asset_specs(
-        lambda spec: spec.replace_attributes(
-            owners=list(settings.operations.owners),
-            tags={**spec.tags, SCOPE_TAG: scope},
-            automation_condition=condition,
-        )
+def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:
+    """`spec` with who answers for it, what has partitions told from what is made as a whole, and when Dagster makes it."""
+    return spec.replace_attributes(
+        owners=list(settings.operations.owners),
+        tags={**spec.tags, SCOPE_TAG: WHOLE if spec.partitions_def is None else "partition"},
+        automation_condition=_condition({spec.key.path[-1]}, settings) if len(spec.key.path) == 1 else None,
     )
 
 

@@ -8,9 +8,9 @@ import dagster as dg
 
 from assets.partitions import BACKFILL, SOURCE_TYPES, SourceType
 from assets.protocols.sources import SourcePartition
+from assets.sources import changed_sources
 from dagster_project.composition import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.observations import changed_sources
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.work import Work
 

@@ -106,6 +106,8 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         assert spec.description and spec.kinds and spec.owners == ["team:weft"], name
         assert spec.group_name not in (None, "default"), name
         assert spec.tags["weft/scope"] in ("partition", "whole")
+        if spec.group_name in ("sources", "published"):  # nothing in the graph makes them
+            continue
         (source,) = spec.metadata["dagster/code_references"].code_references
         assert isinstance(source, dg.LocalFileCodeReference) and "/stages/" not in source.file_path, name
         assert ("dagster/column_schema" in spec.metadata) == (name in built_once.lake.tables), name
