@@ -197,7 +197,7 @@ def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
 ):
     conditions, known = index.conditions, {}
     conditions._look_up([condition], known)
-    met = conditions._met(condition, np.zeros(len(rows), dtype=bool), known)
+    met = conditions._mask_of(condition, np.zeros(len(rows), dtype=bool), known)
     assert set(np.flatnonzero(met).tolist()) == oracle(condition, rows)
 
 
