@@ -16,6 +16,9 @@ from transforms.settings.mail import MailSettings
 from transforms.text.flowed import FLOWED_FORMATS, flowed_text
 
 
+pytestmark = pytest.mark.exhaustive
+
+
 def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1) -> MailTables:
     files = sorted(folder.glob(pattern))[::step]
     if not files:
