@@ -15,7 +15,6 @@ from transforms.mail.messages import MailTables, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 from transforms.text.flowed import FLOWED_FORMATS, flowed_text
 
-
 pytestmark = pytest.mark.exhaustive
 
 
