@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WEFT_CONFIG ?= data/sample/weft.toml
 export WEFT_CONFIG
+# Empty is off: else each of some fifty processes of the tests would compile all its modules again.
+export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.installed
 
 .PHONY: run test exhaustive test-all faults lint ui bench bench-scale clean

@@ -15,6 +15,8 @@ from transforms.mail.messages import MailTables, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 from transforms.text.flowed import FLOWED_FORMATS, flowed_text
 
+pytestmark = pytest.mark.exhaustive
+
 
 def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1) -> MailTables:
     files = sorted(folder.glob(pattern))[::step]

@@ -28,9 +28,8 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         yield state
 
 
-@pytest.mark.parametrize(
-    "names", [MONTHS, pytest.param((), marks=pytest.mark.exhaustive)], ids=["months", "all"]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("names", [MONTHS, ()], ids=["months", "all"])
 def test_a_list_is_embedded_without_its_addresses_and_once(
     corpora: Path, workspace: Workspace, gemini: Loopback, names: tuple[str, ...]
 ):

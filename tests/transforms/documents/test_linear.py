@@ -86,6 +86,7 @@ def corpora(request: pytest.FixtureRequest) -> tuple[Corpus, Corpus]:
     return Corpus(FEW, request.param), Corpus(FEW * TIMES, request.param)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STAGES)
 def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
     few, many = corpora
@@ -95,6 +96,7 @@ def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, C
     assert ratio < ALLOWED, f"{name}: {TIMES} times the text took {ratio:.1f} times the time"
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_headings():
     made = read({"d.md": "# a\nx\n" * 100_000}).documents
     nodes = document_nodes(made)

@@ -78,6 +78,7 @@ def corpora() -> tuple[Corpus, Corpus]:
     return Corpus(FEW), Corpus(FEW * TIMES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STAGES)
 def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
     few, many = corpora

@@ -65,6 +65,7 @@ REPEATED = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", WORK)
 @pytest.mark.parametrize("repeated", REPEATED)
 def test_ten_times_the_text_is_about_ten_times_the_work(name: str, repeated: str):
@@ -76,6 +77,7 @@ def test_ten_times_the_text_is_about_ten_times_the_work(name: str, repeated: str
     assert ratio < ALLOWED, f"{name} of {repeated!r}: {TIMES} times the text took {ratio:.1f} times the time"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "repeated",
     [

@@ -167,6 +167,7 @@ def test_every_text_ends_in_chunks_of_bounded_size(chunker: str, name: str):
     assert sizes and max(sizes) <= (800 if chunker == "sections" else 20_000)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("chunker", ["sections", "semantic", "tree"])
 @pytest.mark.parametrize("as_one", [True, False], ids=["one document", "many documents"])
 def test_ten_times_the_text_is_about_ten_times_the_work(chunker: str, as_one: bool):
