@@ -10,10 +10,14 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
-from dagster_project.orchestration.alert_sensors import failed_runs_sensor, warnings_sensor
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
-from dagster_project.orchestration.schedules import following_sensor, hourly_schedule, whole_lake_sensor
-from dagster_project.orchestration.vault_sensor import vault_sensor
+from dagster_project.orchestration.triggers.alert_sensors import failed_runs_sensor, warnings_sensor
+from dagster_project.orchestration.triggers.schedules import (
+    following_sensor,
+    hourly_schedule,
+    whole_lake_sensor,
+)
+from dagster_project.orchestration.triggers.vault_sensor import vault_sensor
 from transforms.errors import SettingsError
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "weft.toml"

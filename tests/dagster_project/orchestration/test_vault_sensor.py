@@ -10,7 +10,7 @@ import pytest
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import REFRESH
-from dagster_project.orchestration.vault_sensor import SENSOR, vault_sensor
+from dagster_project.orchestration.triggers.vault_sensor import SENSOR, vault_sensor
 from tests.archives import Workspace
 
 

@@ -10,14 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from assets.fetch import fetched_key
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.asking import (
+from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
+from dagster_project.orchestration.runs import FINISHED, under_way
+from dagster_project.orchestration.triggers.asking import (
     graph_requests,
     later_requests,
     publishing_request,
     refresh_requests,
 )
-from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
-from dagster_project.orchestration.runs import FINISHED, under_way
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 
 _INTERVAL_SECONDS = 30

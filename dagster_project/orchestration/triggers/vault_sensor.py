@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.orchestration.asking import Asked, refresh_requests
+from dagster_project.orchestration.triggers.asking import Asked, refresh_requests
 from dagster_project.resources.sources.trees import tree_files
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
