@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 import ibis
 import pyarrow as pa
-from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from assets.partitions import BACKFILL, SourceType, table_metadata
 from assets.protocols.lake import Lake, Partitions, Progress, Staged, StagedPartition
@@ -28,7 +27,7 @@ Fingerprint = Callable[..., str]
 Settings = StageSettings | Mapping[str, StageSettings]
 """The settings of a stage: one for all its partitions, or one for each source, by its name."""
 
-_ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
+_ONLY_OWN_EVENTS = {"__source_asset_observation__": True}
 """Metadata of an output of which Dagster itself records no materialization.
 
 Of a range of partitions it would record the same data version for each (dagster 1.13, `_get_output_asset_events`); the

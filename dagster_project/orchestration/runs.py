@@ -12,10 +12,10 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import GRAPH, SOURCE_TYPES
-from dagster_project.orchestration.dagster_internals import listed
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
+from dagster_project.resources.system.dagster_internals import listed
 from dagster_project.resources.system.disk_space import IN_THE_WAY
 from dagster_project.resources.system.locks import forget_run, lake_lock, living_run, runs_of
 from transforms.errors import CheckFailedError, WeftError

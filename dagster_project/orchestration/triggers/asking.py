@@ -11,7 +11,6 @@ from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
 from dagster_project.orchestration.asset_graph import around_graph, make_assets
-from dagster_project.orchestration.dagster_internals import partitions_of_backfills
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import LATER, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import partition_runs, planned
@@ -25,6 +24,7 @@ from dagster_project.orchestration.plan import (
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
 from dagster_project.orchestration.work import Work
+from dagster_project.resources.system.dagster_internals import partitions_of_backfills
 
 PARTITIONS = {SCOPE_TAG: "partition"}
 _PRUNED_AT_ONCE = 20

@@ -6,13 +6,15 @@ import contextlib
 import secrets
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import yaml
 from dagster._check import CheckError
+from dagster._cli import dev
 from dagster._core.definitions.selector import (
     PartitionRangeSelector,
     PartitionsByAssetSelector,
@@ -58,6 +60,17 @@ def settings_fault(home: Path) -> str | None:
     except (DagsterError, CheckError, yaml.YAMLError, UnicodeDecodeError) as error:
         return " ".join(str(error).split("Stack Trace")[0].split())
     return None
+
+
+def run_dev(arguments: Sequence[str], web_server: str) -> None:
+    """Run `dagster dev` with another module as its web server, for which it has no option; its name is private."""
+    start = dev.open_ipc_subprocess
+
+    def with_web_server(parts: Sequence[str], **more: Any) -> Any:
+        return start([web_server if part == "dagster_webserver" else part for part in parts], **more)
+
+    dev.open_ipc_subprocess = with_web_server
+    dev.dev_command(list(arguments), prog_name="dagster dev")
 
 
 def failed_by_itself(event: dg.DagsterEvent) -> bool:
