@@ -14,7 +14,6 @@ from typing import Any
 import dagster as dg
 import yaml
 from dagster._check import CheckError
-from dagster._cli import dev
 from dagster._core.definitions.selector import (
     PartitionRangeSelector,
     PartitionsByAssetSelector,
@@ -64,6 +63,9 @@ def settings_fault(home: Path) -> str | None:
 
 def run_dev(arguments: Sequence[str], web_server: str) -> None:
     """Run `dagster dev` with another module as its web server, for which it has no option; its name is private."""
+    # It takes a third of a second, which every command would wait for.
+    from dagster._cli import dev
+
     start = dev.open_ipc_subprocess
 
     def with_web_server(parts: Sequence[str], **more: Any) -> Any:
