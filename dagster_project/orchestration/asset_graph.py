@@ -20,7 +20,7 @@ from assets.relations import chunk_context_stage, measures_stage, relation_stage
 from assets.sources import source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.names import REPORT_ASSET
+from dagster_project.orchestration.names import REPORT_ASSET, SCOPE_TAG, WHOLE
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
 from transforms.operations import table_checks
@@ -50,7 +50,7 @@ def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
         )
         for s in settings.sources
     ]
-    return [spec.replace_attributes(owners=list(settings.operations.owners)) for spec in specs]
+    return [_external(spec, settings, "partition") for spec in specs]
 
 
 def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:
@@ -60,12 +60,18 @@ def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[
         for table in table_checks.KEYS
         if settings.graph.enabled or table not in GRAPH_TABLES
     }
-    owners = list(settings.operations.owners)
     specs = [
-        published_spec(table, comment, columns).replace_attributes(owners=owners)
+        _external(published_spec(table, comment, columns), settings, WHOLE)
         for table, (comment, columns) in tables.items()
     ]
     return specs, [published_check(table, columns) for table, (_, columns) in tables.items()]
+
+
+def _external(spec: dg.AssetSpec, settings: Settings, scope: str) -> dg.AssetSpec:
+    """The asset with who answers for it, and whether it has partitions."""
+    return spec.replace_attributes(
+        owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
+    )
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
