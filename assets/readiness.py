@@ -21,15 +21,16 @@ TABLE = "readiness"
 def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
     """The asset `readiness`: the table of that name in the published file, kept beside it.
 
-    What a text's times were survives there when the file is lost. The check warns when new texts came late, and
-    holds nothing back.
+    What a text's times were survives there when the file is lost. The checks warn when new texts came late, and
+    hold nothing back.
     """
+    kept = f"Keeps beside the published file what it says of its texts' times.\n\n{READINESS.comment}"
 
     @dg.asset(
         name=TABLE,
         group_name="publish",
         deps=["search_index"],
-        **described(READINESS, measures.VERSION, "duckdb"),
+        **described(READINESS, measures.VERSION, "duckdb") | {"description": kept},
         check_specs=[
             dg.AssetCheckSpec(
                 LAG_CHECK,

@@ -28,6 +28,8 @@ REPLACED = {
     "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",
     "context.lexical_weight": "is part of `context.profile` now (recommended: 0.5; seed: 0)",
     "context.expand": "is always on now; `context.budget_tokens` bounds it",
+    "operations.batch_bytes": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
+    "operations.batch_partitions": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
     "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
 }
 """Keys that a file may no longer have, each with what took its place; those of [profiles.NAME] are those of [search]."""

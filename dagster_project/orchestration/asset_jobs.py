@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
 from assets.partitions import GRAPH, SOURCE_TYPES
+from assets.protocols.lake import Progress
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
@@ -37,6 +39,7 @@ from dagster_project.orchestration.names import (
     REPORT,
     SCOPE_TAG,
     SEARCH,
+    WAITS,
     WHOLE,
 )
 from dagster_project.orchestration.runs import held_by_run
@@ -61,6 +64,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         search_results_asset(),
     ]
     published, checks = make_published_assets(settings)
+    made = {**make_resources(settings), **(resources or {})}
     return dg.Definitions(
         assets=[
             *(_with_owner(spec, settings) for spec in (*make_source_assets(settings), *published)),
@@ -71,17 +75,17 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         ],
         asset_checks=[publish_checks(settings.embedding), freshness_check(settings), *checks],
         jobs=_jobs(fetches=bool(fetching)),
-        resources={**make_resources(settings), "io_manager": _lake(settings), **(resources or {})},
+        resources={"io_manager": _lake(settings, made["progress"]), **made},
         executor=dg.in_process_executor,
     )
 
 
-def _lake(settings: Settings) -> dg.IOManagerDefinition:
-    """The way into the lake, with the run's locks held as long as the run lasts."""
+def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
+    """The way into the lake, with the run's locks held as long as the run lasts; `progress` hears of waits."""
     whole = whole_tables(settings)
 
     def opened(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
-        with held_by_run(context, settings.root, whole):
+        with held_by_run(context, settings.root, whole, partial(progress.step, WAITS, rows=0)):
             yield LakeIOManager(make_lake(settings))
 
     return dg.IOManagerDefinition(resource_fn=contextlib.contextmanager(opened))  # type: ignore[arg-type]

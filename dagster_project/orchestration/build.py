@@ -25,7 +25,7 @@ from dagster_project.orchestration.alerts import (
 from dagster_project.orchestration.asset_graph import around_graph, make_assets
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.fetch import fetch_sources
-from dagster_project.orchestration.names import REFRESH_TAG
+from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan, context_is_right, make_plan, stale_graph, stale_slow
@@ -84,7 +84,7 @@ def build(
         only_build(settings.root),
     ):
         sweep(settings)
-        interrupted = close_dead_runs(instance, settings.root)
+        interrupted = close_dead_runs(instance, settings.root, only_command=True)
         alert_interrupted(settings.alerts, settings.root, interrupted)
         work = _Build(settings, instance, CountedProgress(tell))
         fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
@@ -110,7 +110,7 @@ def fetch_only(
 ) -> dict[str, FetchOutcome]:
     """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
     with translate_disk_faults(settings.root), only_build(settings.root):
-        close_dead_runs(instance, settings.root)
+        close_dead_runs(instance, settings.root, only_command=True)
         return fetch_sources(settings, instance, names)
 
 
@@ -130,7 +130,7 @@ def make_texts(
             require_writable(settings.root, settings.root)
         return
     with translate_disk_faults(settings.root), only_build(settings.root):
-        close_dead_runs(instance, settings.root)
+        close_dead_runs(instance, settings.root, only_command=True)
         work = _Build(settings, instance, CountedProgress(tell))
         plan = planned(settings, instance, partitions_of(instance, living(instance, settings.root)))
         on_plan(plan)
@@ -158,7 +158,8 @@ class _Build:
     def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress):
         self.settings, self.instance, self.progress = settings, instance, progress
         self.definitions = asset_definitions(settings, {"progress": progress})
-        self.tags = {REFRESH_TAG: datetime.now(UTC).isoformat(timespec="seconds")}
+        begun = datetime.now(UTC).isoformat(timespec="seconds")
+        self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: begun}
         self.failed: list[FailedCheck] = []
 
     def timings(self) -> dict[str, dict[str, float]]:

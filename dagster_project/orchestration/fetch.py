@@ -11,6 +11,7 @@ import dagster as dg
 from assets.fetch import GROUP, fetched_key
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.names import COMMAND_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
 from dagster_project.orchestration.runs import root_cause, run_here
 from dagster_project.orchestration.work import Work
@@ -37,6 +38,7 @@ def fetch_sources(
     if not wanted:
         return {}
     keys = [fetched_key(name) for name in wanted]
+    tags = {COMMAND_TAG: str(settings.root), **tags}
     result = run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
     outcomes = {name: _outcome(result, name, remote[name].fetch_step) for name in wanted}
     for name, outcome in outcomes.items():

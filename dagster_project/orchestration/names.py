@@ -26,13 +26,16 @@ REFRESH_TAG = "weft/refresh"
 """Tag of all runs that belong to one refresh: its id."""
 
 COMMAND_TAG = "weft/command"
-"""Tag of runs in the process of a command: what follows them runs there, too."""
+"""Tag of runs in the process of a command: the storage of which it has the lock. What follows them runs there, too."""
 
 LATER = {"dagster/priority": "-1"}
 """Tags of runs that wait in the queue behind others."""
 
 FETCH_TAG = "weft/fetch"
 """Tag of runs that fetch; what changed is asked for when they end."""
+
+WAITS = "lake"
+"""What progress calls the time in which a run waits for others that have the lake."""
 
 REPORT_ASSET = "operations_report"
 """The asset of the report on how the system does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,14 @@ FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 
 
 @contextlib.contextmanager
-def held_by_run(context: dg.InitResourceContext, root: Path, whole: Collection[str]) -> Iterator[None]:
+def held_by_run(
+    context: dg.InitResourceContext, root: Path, whole: Collection[str], tell: Callable[[str | None], None]
+) -> Iterator[None]:
     """While a run lasts: the lock that says that it lives, and its hold on the lake; a run of Dagster's joins its refresh.
 
     It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
-    while it makes partitions that these are made of; fetches, very long texts and context need no hold. Without a run
-    nothing is held.
+    while it makes partitions that these are made of; fetches, very long texts and context need no hold. `tell` hears of
+    those for whom it waits, and of None when it has waited. Without a run nothing is held.
     """
     run, instance = context.run, context.instance
     if run is None or instance is None:
@@ -46,18 +48,22 @@ def held_by_run(context: dg.InitResourceContext, root: Path, whole: Collection[s
         return
     tables = {key.path[-1] for key in run.asset_selection or () if len(key.path) == 1}
 
+    waits: list[str] = []
+
     def note_wait() -> None:
+        waits.append(", ".join(others_at_work(instance, root, run.run_id)) or "another process")
+        tell(waits[0])
         if context.log:
-            others = ", ".join(others_at_work(instance, root, run.run_id))
-            context.log.info("waits for the lake: %s", others or "another process")
+            context.log.info("waits for the lake: %s", waits[0])
 
     with contextlib.ExitStack() as holds:
         holds.enter_context(living_run(root, run.run_id))
         _join_refresh(instance, run)
-        if tables & set(whole):
-            holds.enter_context(lake_lock(root, exclusive=True, on_wait=note_wait))
-        elif tables & _READ_TOGETHER:
-            holds.enter_context(lake_lock(root, exclusive=False, on_wait=note_wait))
+        alone = bool(tables & set(whole))
+        if alone or tables & _READ_TOGETHER:
+            holds.enter_context(lake_lock(root, exclusive=alone, on_wait=note_wait))
+        if waits:
+            tell(None)
         yield
 
 
@@ -112,12 +118,20 @@ def _between(instance: dg.DagsterInstance, first: str, last: str) -> set[str]:
     return {first, last}
 
 
-def close_dead_runs(instance: dg.DagsterInstance, root: Path) -> tuple[Interrupted, ...]:
-    """Report runs whose process is gone as failed, and free their places in pools: a killed daemon leaves them open."""
-    found = []
-    for run_id, lives in runs_of(root).items():
-        if lives:
-            continue
+def close_dead_runs(
+    instance: dg.DagsterInstance, root: Path, *, only_command: bool = False
+) -> tuple[Interrupted, ...]:
+    """Report runs whose process is gone as failed, and free their places in pools: a killed daemon leaves them open.
+
+    The only command that works on a storage, since it holds the build lock, knows that those before it are gone, also
+    one that was killed as it began or ended a run.
+    """
+    found, lives = [], runs_of(root)
+    dead = [run_id for run_id in lives if not lives[run_id]]
+    if only_command:
+        own = dg.RunsFilter(statuses=UNFINISHED, tags={COMMAND_TAG: str(root)})
+        dead += [run_id for run_id in instance.get_run_ids(filters=own) if run_id not in lives]
+    for run_id in dead:
         record = instance.get_run_record_by_id(run_id)
         if record and not record.dagster_run.is_finished:
             instance.report_run_failed(record.dagster_run, "its process ended before the run did")
@@ -152,7 +166,7 @@ def run_here(
         result = job.execute_in_process(
             instance=instance,
             asset_selection=list(keys or work.keys),
-            tags={COMMAND_TAG: "weft", **work.tags, **tags},
+            tags={**work.tags, **tags},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             raise_on_error=False,
         )

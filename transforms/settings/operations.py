@@ -35,12 +35,6 @@ class OperationsSettings(StageSettings):
         ge=0,
         description="the same in a full build, as a share of all source files",
     )
-    batch_bytes: int = Field(
-        64 << 20,
-        gt=0,
-        description="source files that a backfill makes at once",
-    )
-    batch_partitions: int = Field(32, gt=0, description="partitions that a backfill makes at once")
     processes: int = Field(
         4,
         gt=0,

@@ -12,6 +12,7 @@ from rich.table import Table
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.safe_console import terminal
 from dagster_project.orchestration.dry_run import Outlook
+from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
 from dagster_project.orchestration.plan import ANEW, Plan
 
@@ -113,6 +114,10 @@ class BuildView:
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Move the line of a stage on."""
         if not self.show:
+            return
+        if stage == WAITS:
+            if partition:
+                self.console.print(f"Waits for {partition}, as the lake is in use", soft_wrap=True)
             return
         if not self._tasks:
             self._progress.start()

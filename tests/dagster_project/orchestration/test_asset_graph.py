@@ -7,11 +7,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.partitions import MAIL
 from assets.sources import source_key
 from dagster_project.definitions import build_definitions
-from dagster_project.orchestration.names import refresh_job
 from tests.archives import Workspace
+from tests.runs import run_of_dagster
 from transforms.operations import table_checks
 from transforms.schemas.registry import GRAPH_TABLES
 
@@ -87,12 +86,8 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     config = {"ops": {"chunk_messages": {"config": {"message_chars": 900}}}}
     declared = built.lake.footer("message_chunks", JANUARY)
     with built.instance() as instance:
-        build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name)).execute_in_process(
-            instance=instance,
-            partition_key=JANUARY,
-            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions", "slow_queue")],
-            run_config=config,
-        )
+        chunking = ("message_chunks", "message_exclusions", "slow_queue")
+        run_of_dagster(built, instance, chunking, JANUARY, config=config)
         event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
     other = built.lake.footer("message_chunks", JANUARY)
     assert declared and other and declared.code_version != other.code_version

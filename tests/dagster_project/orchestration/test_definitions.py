@@ -16,23 +16,23 @@ import pyarrow.compute as pc
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from assets.partitions import MAIL
-from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.orchestration.names import PUBLISH, REFRESH, refresh_job
+from dagster_project.orchestration.names import EVALUATE, REPORT, SEARCH
 from dagster_project.orchestration.outcomes import BuildResult
-from dagster_project.orchestration.plan import ranges, stages, sync_partitions
+from dagster_project.orchestration.partitions import partition_runs, sync_partitions
+from dagster_project.orchestration.plan import stages
 from dagster_project.orchestration.sqlite_storage import (
     KeptEngineEventLogStorage,
     KeptEngineRunStorage,
     KeptEngineScheduleStorage,
 )
-from dagster_project.orchestration.workers import RANGE_END, RANGE_START
-from dagster_project.resources.system.locks import only_build
+from dagster_project.orchestration.work import Work
+from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import FORKS
+from tests.runs import begun_run, run_of_dagster
 from transforms.operations import publish_checks
 
 PARTITIONED = [
@@ -46,11 +46,8 @@ PARTITIONED = [
     "message_terms",
     "message_references",
 ]
+JOBS = {REPORT, EVALUATE, SEARCH}
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
-
-
-def keys(*names: str) -> list[dg.AssetKey]:
-    return [dg.AssetKey(n) for n in names]
 
 
 @pytest.fixture
@@ -69,12 +66,7 @@ def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
 def test_the_definitions_load(built_once: Workspace):
     definitions = build_definitions(built_once.settings)
     dg.Definitions.validate_loadable(definitions)
-    assert {job.name for job in definitions.resolve_all_job_defs()} >= {
-        "refresh_mail",
-        "refresh_documents",
-        PUBLISH,
-        REFRESH,
-    }
+    assert {job.name for job in definitions.resolve_all_job_defs()} >= JOBS
 
 
 def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
@@ -83,12 +75,7 @@ def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
     from dagster_project.definitions import defs
 
     monkeypatch.setenv("WEFT_CONFIG", str(built_once.config))
-    assert {j.name for j in defs().resolve_all_job_defs()} >= {
-        "refresh_mail",
-        "refresh_documents",
-        PUBLISH,
-        REFRESH,
-    }
+    assert {j.name for j in defs().resolve_all_job_defs()} >= JOBS
 
 
 def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
@@ -143,10 +130,7 @@ def test_the_code_version_of_a_stage_changes_with_its_settings_alone(
 
 
 def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name))
-    result = job.execute_in_process(
-        instance=instance, partition_key=JANUARY, asset_selection=keys(*PARTITIONED), raise_on_error=True
-    )
+    result = run_of_dagster(built, instance, PARTITIONED, JANUARY)
     made = {(e.asset_key.path[-1], e.partition): e for e in _materializations(result)}
     assert set(made) == {(table, JANUARY) for table in PARTITIONED}
     assert made["messages", JANUARY].metadata["dagster/partition_row_count"].value == 6
@@ -162,12 +146,7 @@ def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, inst
         for partition in (JANUARY, FEBRUARY, USERS):
             built.lake.path(table, partition).unlink()
     first, *_, last = instance.get_dynamic_partitions("mail")
-    job = build_definitions(built.settings).resolve_job_def(refresh_job(MAIL.name))
-    result = job.execute_in_process(
-        instance=instance,
-        asset_selection=keys(*PARTITIONED),
-        tags={RANGE_START: first, RANGE_END: last},
-    )
+    result = run_of_dagster(built, instance, PARTITIONED, first, last)
     rows = {
         e.partition: e.metadata["dagster/partition_row_count"].value
         for e in _materializations(result)
@@ -181,19 +160,18 @@ def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMateria
     return [e.event_specific_data.materialization for e in result.all_events if e.is_step_materialization]
 
 
-def materialize(config: Path, partition: str) -> None:
+def materialize(folder: Path, partition: str) -> None:
     """Make one partition of mail."""
-    settings = load_settings(config)
-    job = build_definitions(settings).resolve_job_def(refresh_job(MAIL.name))
-    with open_instance(settings) as instance:
-        job.execute_in_process(instance=instance, partition_key=partition, asset_selection=keys(*PARTITIONED))
+    work = Workspace(folder)
+    with open_instance(work.settings) as instance:
+        run_of_dagster(work, instance, PARTITIONED, partition)
 
 
 def test_two_processes_materialize_two_partitions_at_once(built: Workspace, built_once: Workspace):
     for table in PARTITIONED:
         for partition in (JANUARY, USERS):
             built.lake.path(table, partition).unlink()
-    processes = [FORKS.Process(target=materialize, args=(built.config, p)) for p in (JANUARY, USERS)]
+    processes = [FORKS.Process(target=materialize, args=(built.folder, p)) for p in (JANUARY, USERS)]
     for process in processes:
         process.start()
     for process in processes:
@@ -211,22 +189,21 @@ class Followed(NamedTuple):
     read_before: tuple[int, int]
     """Mails and postings that a reader of the version before still read."""
     runs: dict[str, dg.DagsterRunStatus]
-    """What became of a run of a build that is gone, and of a run of something else."""
+    """What became of a run whose process is gone, and of one that has not begun to hold its lock."""
 
 
 @pytest.fixture(scope="module")
 def followed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Followed:
     work = built_once.copied(tmp_path_factory.mktemp("followed") / "work")
     work.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
-    job = build_definitions(work.settings).resolve_job_def(refresh_job(MAIL.name))
-    tags = {"weft/root": str(work.settings.root)}
     counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM postings)"
     with (
         work.instance() as instance,
         duckdb.connect(str((work.index / "CURRENT").resolve()), read_only=True) as reader,
     ):
-        dead = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
-        other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        dead, other = (begun_run(work, instance, PARTITIONED, USERS) for _ in range(2))
+        (work.settings.root / RUNS).mkdir(exist_ok=True)
+        (work.settings.root / RUNS / dead.run_id).touch()
         result = work.build()
         read = reader.execute(counts).fetchone() or (0, 0)
         ids = {"dead": dead.run_id, "other": other.run_id}
@@ -257,7 +234,7 @@ def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Foll
     assert (counts["rows_messages"].value, counts["changed_partitions"].value) == (22, 1)
 
 
-def test_runs_of_a_build_that_is_gone_are_closed_and_others_left_alone(followed: Followed):
+def test_runs_whose_process_is_gone_are_closed_and_others_left_alone(followed: Followed):
     assert followed.runs == {"dead": dg.DagsterRunStatus.FAILURE, "other": dg.DagsterRunStatus.STARTED}
 
 
@@ -328,56 +305,12 @@ def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> 
     return merged.resolve_job_def("publish_only").execute_in_process(instance=instance, raise_on_error=False)
 
 
-def _evaluated(work: Workspace, instance: dg.DagsterInstance) -> object:
-    definitions = build_definitions(work.settings)
-    schedule = definitions.resolve_schedule_def(f"{REFRESH}_every_hour")
-    with dg.build_schedule_context(instance=instance) as context:
-        return schedule(context)
-
-
-def test_the_schedule_skips_when_nothing_changed(built: Workspace, instance: dg.DagsterInstance):
-    answer = _evaluated(built, instance)
-    assert isinstance(answer, dg.SkipReason) and answer.skip_message == "nothing changed"
-
-
-def test_the_schedule_asks_for_a_run_when_something_changed(changed: Workspace, instance: dg.DagsterInstance):
-    answer = _evaluated(changed, instance)
-    assert isinstance(answer, dg.RunRequest) and answer.tags["weft/changed_units"] == "1"
-
-
-def test_the_schedule_asks_for_a_run_that_will_show_what_is_wrong(
-    built: Workspace, instance: dg.DagsterInstance
-):
-    for path in (built.folder / "mail" / "users").iterdir():
-        path.unlink()
-    answer = _evaluated(built, instance)
-    assert isinstance(answer, dg.RunRequest) and "source users" in answer.tags["weft/fault"]
-
-
-def test_the_schedule_skips_while_a_build_holds_the_lock(changed: Workspace, instance: dg.DagsterInstance):
-    with only_build(changed.settings.root):
-        answer = _evaluated(changed, instance)
-    assert isinstance(answer, dg.SkipReason) and "another build" in (answer.skip_message or "")
-
-
-def test_the_schedule_skips_while_a_run_of_the_job_is_going(changed: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(changed.settings).resolve_job_def(REFRESH)
-    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=job.tags)
-    answer = _evaluated(changed, instance)
-    assert isinstance(answer, dg.SkipReason) and "still going" in (answer.skip_message or "")
-
-
-def test_the_hourly_job_publishes_what_changed(changed: Workspace, instance: dg.DagsterInstance):
-    job = build_definitions(changed.settings).resolve_job_def(REFRESH)
-    assert job.execute_in_process(instance=instance).success
-    assert changed.column("SELECT count(*) FROM messages") == [22]
-    assert changed.plan().is_empty
-
-
 def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance: dg.DagsterInstance):
     (built.folder / "mail" / "dev" / "dev.2004-02.mbox").unlink()
-    sync_partitions(instance, built.plan(), built.lake)
+    sync_partitions(instance, built.plan())
     assert set(instance.get_dynamic_partitions("mail")) == {JANUARY, USERS}
+    assert set(built.lake.partitions("messages")) == {JANUARY, FEBRUARY, USERS}, "files go with the publish"
+    assert built.build().plan.vanished == (FEBRUARY,)
     assert set(built.lake.partitions("messages")) == {JANUARY, USERS}
 
 
@@ -431,14 +364,17 @@ def test_runs_are_made_of_neighbours_with_equal_needs(workspace: Workspace):
         workspace.write(f"dev.2004-0{month}.mbox", discussion(month * 10, 2, "compactor"))
     plan = workspace.plan()
     with workspace.instance() as instance:
-        sync_partitions(instance, plan, workspace.lake)
-        assert ranges(instance, plan.stale) == [
-            (MAIL, "dev/dev.2004-01", "dev/dev.2004-05", tuple(PARTITIONED))
+        sync_partitions(instance, plan)
+        tables = tuple(PARTITIONED)
+        assert partition_runs(instance, plan.stale) == [Work(tables, "dev/dev.2004-01", "dev/dev.2004-05")]
+        assert partition_runs(instance, plan.stale, limit=3) == [
+            Work(tables, "dev/dev.2004-01", "dev/dev.2004-03"),
+            Work(tables, "dev/dev.2004-04", "dev/dev.2004-05"),
         ]
         stale = {p: t for p, t in plan.stale.items() if p != "dev/dev.2004-03"}
         stale["dev/dev.2004-05"] = ("message_terms",)
-        assert ranges(instance, stale) == [
-            (MAIL, "dev/dev.2004-01", "dev/dev.2004-02", tuple(PARTITIONED)),
-            (MAIL, "dev/dev.2004-04", "dev/dev.2004-04", tuple(PARTITIONED)),
-            (MAIL, "dev/dev.2004-05", "dev/dev.2004-05", ("message_terms",)),
+        assert partition_runs(instance, stale) == [
+            Work(tables, "dev/dev.2004-01", "dev/dev.2004-02"),
+            Work(tables, "dev/dev.2004-04", "dev/dev.2004-04"),
+            Work(("message_terms",), "dev/dev.2004-05", "dev/dev.2004-05"),
         ]
