@@ -141,10 +141,11 @@ def _condition(tables: set[str], settings: Settings) -> dg.AutomationCondition |
     What is made of the graph's partitions follows these alone, so that it never meets those of other chunks.
     """
     before, after = around_graph(settings)
+    whole = dg.AssetSelection.assets(*before, *after)
     if tables & set(before):
-        return whole_lake_condition()
+        return whole_lake_condition(whole)
     if tables & set(after):
-        return whole_lake_condition(dg.AssetSelection.assets(*GRAPH.tables, *after))
+        return whole_lake_condition(whole, dg.AssetSelection.assets(*GRAPH.tables, *after))
     return None
 
 

@@ -8,12 +8,16 @@ from assets.partitions import SLOW
 from dagster_project.orchestration.names import COMMAND_TAG
 
 
-def whole_lake_condition(of: dg.AssetSelection | None = None) -> dg.AutomationCondition:
+def whole_lake_condition(
+    whole: dg.AssetSelection, of: dg.AssetSelection | None = None
+) -> dg.AutomationCondition:
     """When an asset over the whole lake is made: something that it is made of changed, and nothing of that is under way.
 
     Very long texts hold nothing up: what of them is under way follows later. Only changes of the assets `of` count,
     if some are named. What the process of a command made it also goes on with.
+    It waits while one of the assets `whole` that it is made of is missing: they are first made together.
     """
+    missing = dg.AutomationCondition.missing() & ~dg.AutomationCondition.will_be_requested()
     updated = dg.AutomationCondition.newly_updated()
     of_command = dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={COMMAND_TAG})
     changed = dg.AutomationCondition.any_deps_match(
@@ -22,6 +26,7 @@ def whole_lake_condition(of: dg.AssetSelection | None = None) -> dg.AutomationCo
     changed = changed.allow(of) if of else changed
     return (
         changed.with_label("something that it is made of changed").since_last_handled()
+        & ~dg.AutomationCondition.any_deps_match(missing).allow(whole).with_label("some of that is missing")
         & ~dg.AutomationCondition.any_deps_in_progress().ignore(dg.AssetSelection.assets(*SLOW.tables))
         & ~dg.AutomationCondition.in_progress()
     )

@@ -256,7 +256,7 @@ def stale_graph(
     vectors, words = lake.footer("embeddings"), lake.read("keywords").table
     context = ibis.memtable(lake.stored("chunk_context", ["chunk_id", "checksum"]))
     found = {}
-    for partition in (u.key for u in partitions if u.source_type == DOCUMENTS.name):
+    for partition in (u.key for u in partitions if u.source_type == DOCUMENTS.name and is_made(u, lake)):
         chunks = lake.stored("document_chunks", ["chunk_id", "checksum"], partition)
         footers = {table: lake.footer(table, partition) for table in ("documents", "document_chunks")}
         hashes = {table: footer.content_hash for table, footer in footers.items() if footer}

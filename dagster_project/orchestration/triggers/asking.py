@@ -12,7 +12,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
 from dagster_project.orchestration.asset_graph import around_graph, make_assets
 from dagster_project.orchestration.freshness import report_freshness
-from dagster_project.orchestration.names import LATER, SCOPE_TAG, WHOLE
+from dagster_project.orchestration.names import LATER, REFRESH_TAG, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import (
     Plan,
@@ -60,13 +60,21 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     return later_requests(settings, instance, refresh)
 
 
-def graph_requests(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:
-    """Runs of the graph's stale partitions; of what is made of them only where none is stale."""
-    partitions = make_sources(settings).discover()
-    stale = stale_graph(settings, partitions, make_lake(settings))
+def embedded_requests(settings: Settings, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Asked:
+    """What follows a run that made vectors: all over the whole lake if it left some of that missing, else the graph.
+
+    Of the graph, runs of the stale partitions; of what is made of them only where none is stale.
+    """
+    lake, refresh = make_lake(settings), run.tags.get(REFRESH_TAG) or run.run_id[:8]
+    _, after = around_graph(settings)
+    left = set(_whole(settings).keys) - set(run.asset_selection or ())
+    if any(lake.footer(key.path[-1]) is None for key in left if key.path[-1] in lake.tables):
+        return [_whole(settings).request(refresh, {SCOPE_TAG: WHOLE})]
+    if not settings.graph.enabled:
+        return dg.SkipReason("what follows is asked for by the conditions of the assets")
+    stale = stale_graph(settings, make_sources(settings).discover(), lake)
     if works := partition_runs(instance, stale, [GRAPH]):
         return [work.request(refresh, PARTITIONS) for work in works]
-    _, after = around_graph(settings)
     return [Work(tuple(after)).request(refresh, {SCOPE_TAG: WHOLE})]
 
 

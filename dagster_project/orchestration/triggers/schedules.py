@@ -13,13 +13,14 @@ from dagster_project.config.settings import Settings
 from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.runs import FINISHED, under_way
 from dagster_project.orchestration.triggers.asking import (
-    graph_requests,
+    embedded_requests,
     later_requests,
     publishing_request,
     refresh_requests,
 )
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 
+CRON = "0 * * * *"
 _INTERVAL_SECONDS = 30
 """Seconds between two looks at what Dagster's history says; a look asks for two rows."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
@@ -33,7 +34,7 @@ def hourly_schedule(settings: Settings, asset_job: str) -> dg.ScheduleDefinition
     remotes = [fetched_key(source.name) for source in settings.sources if source.remote]
 
     @dg.schedule(
-        cron_schedule="0 * * * *",
+        cron_schedule=CRON,
         job_name=asset_job,
         name=f"{REFRESH}_every_hour",
         description="Asks at every full hour for runs of what changed; first for one that fetches, if anything is.",
@@ -84,12 +85,10 @@ def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
             return dg.SkipReason("nothing was fetched, made or published since the last look")
         if now.fetched != before.fetched and (run := _run(instance, now.fetched)):
             return refresh_requests(settings, instance, run.tags[REFRESH_TAG])
-        if (
-            settings.graph.enabled
-            and now.embedded != before.embedded
-            and (run := _run(instance, now.embedded))
-        ):
-            return graph_requests(settings, instance, run.tags.get(REFRESH_TAG) or run.run_id[:8])
+        if now.embedded != before.embedded and (run := _run(instance, now.embedded)):
+            asked = embedded_requests(settings, instance, run)
+            if not isinstance(asked, dg.SkipReason):
+                return asked
         if now.published != before.published and (run := _run(instance, now.published)):
             return later_requests(settings, instance, run.tags.get(REFRESH_TAG) or run.run_id[:8])
         if now.made != before.made and (run := _run(instance, now.made)):

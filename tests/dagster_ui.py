@@ -1,0 +1,204 @@
+"""Dagster's own servers for one workspace, started by `weft ui` and asked as its pages ask them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.archives import Workspace
+
+LOADED_WITHIN, ENDED_WITHIN = 240, 400
+"""Seconds until the server has loaded Weft, and until runs ended."""
+START = (
+    "from dagster_project.orchestration import instance;"
+    "instance.MODULE = 'tests.every_minute';"
+    "from dagster_project.cli.command import run;"
+    "run()"
+)
+"""`weft`, whose schedule ticks every minute."""
+REPOSITORY = {"repositoryLocationName": "weft", "repositoryName": "__repository__"}
+JOB = {**REPOSITORY, "pipelineName": "__ASSET_JOB"}
+
+
+def waited(look: Callable[[], Any], seconds: float, what: str = "nothing") -> Any:
+    """The first true answer of `look`, asked twice a second."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if found := look():
+                return found
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            pass
+        time.sleep(0.5)
+    raise AssertionError(f"{what} within {seconds} s")
+
+
+class Server:
+    """GraphQL against the server of one workspace, in the words of the pages."""
+
+    def __init__(self, port: int, log: Path):
+        self.port, self.log = port, log
+
+    def ask(self, query: str, **variables: object) -> Any:
+        """The data of an answer; AssertionError if the server says that it went wrong."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/graphql", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            said = json.load(answer)
+        assert "errors" not in said, said["errors"]
+        return said["data"]
+
+    def change(self, mutation: str, declared: str, given: str, **variables: object) -> dict[str, Any]:
+        """What a mutation answers; AssertionError if that is a fault."""
+        query = f"mutation({declared}){{{mutation}({given}){{__typename ... on Error{{message}} {self.ANSWERS[mutation]}}}}}"
+        (found,) = self.ask(query, **variables).values()
+        assert "message" not in found, found["message"]
+        return dict(found)
+
+    ANSWERS: Mapping[str, str] = {
+        "launchPipelineExecution": "... on LaunchRunSuccess{run{runId}}",
+        "launchPartitionBackfill": "... on LaunchBackfillSuccess{backfillId}",
+        "terminateRun": "... on TerminateRunSuccess{run{runId}}",
+        "startSchedule": "... on ScheduleStateResult{scheduleState{status}}",
+        "stopRunningSchedule": "... on ScheduleStateResult{scheduleState{status}}",
+    }
+
+    def is_loaded(self) -> bool:
+        """True if the code location is there."""
+        nodes = self.ask("{repositoriesOrError{... on RepositoryConnection{nodes{name}}}}")
+        return bool(nodes["repositoriesOrError"].get("nodes"))
+
+    def materialize(self, assets: Sequence[str], tags: Mapping[str, str]) -> str:
+        """Launch a run as the button does; its id."""
+        selection = [{"path": asset.split("/")} for asset in assets]
+        parameters = {
+            "mode": "default",
+            "selector": {**JOB, "assetSelection": selection, "assetCheckSelection": []},
+            "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]},
+            "runConfigData": "{}",
+        }
+        done = self.change(
+            "launchPipelineExecution", "$p:ExecutionParams!", "executionParams:$p", p=parameters
+        )
+        return str(done["run"]["runId"])
+
+    def backfill(self, assets: Sequence[str], partitions: Sequence[str]) -> str:
+        """Ask for a backfill as the page of partitions does; its id."""
+        parameters = {
+            "assetSelection": [{"path": [asset]} for asset in assets],
+            "partitionNames": list(partitions),
+            "tags": [],
+        }
+        done = self.change(
+            "launchPartitionBackfill", "$p:LaunchBackfillParams!", "backfillParams:$p", p=parameters
+        )
+        return str(done["backfillId"])
+
+    def terminate(self, run_id: str) -> None:
+        """Cancel a run as its page does."""
+        self.change("terminateRun", "$r:String!", "runId:$r,terminatePolicy:SAFE_TERMINATE", r=run_id)
+
+    def runs(self, **tags: str) -> list[dict[str, Any]]:
+        """Runs as the page of runs lists them, the newest first: id, status, job, tags and assets."""
+        wanted = [{"key": key.replace("__", "/"), "value": value} for key, value in tags.items()]
+        found = self.ask(
+            "query($f:RunsFilter){runsOrError(filter:$f,limit:200){... on Runs{results{"
+            "runId status jobName tags{key value} assetSelection{path} hasUnconstrainedRootNodes repositoryOrigin{"
+            "repositoryLocationName}}}}}",
+            f={"tags": wanted},
+        )["runsOrError"]["results"]
+        return [
+            {
+                **run,
+                "tags": {tag["key"]: tag["value"] for tag in run["tags"]},
+                "assets": {"/".join(key["path"]) for key in run["assetSelection"] or ()},
+            }
+            for run in found
+        ]
+
+    def at_rest(self) -> bool:
+        """True if no run waits or is going."""
+        return all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in self.runs())
+
+    def status(self, run_id: str) -> str:
+        """How a run is."""
+        return next(str(run["status"]) for run in self.runs() if run["runId"] == run_id)
+
+    def ended(self, run_id: str) -> str:
+        """How a run ended."""
+        return str(
+            waited(
+                lambda: (s := self.status(run_id)) in ("SUCCESS", "FAILURE", "CANCELED") and s,
+                ENDED_WITHIN,
+                f"run {run_id} did not end",
+            )
+        )
+
+    def ticks(self, name: str) -> list[dict[str, Any]]:
+        """The ticks of a schedule or sensor, the newest first: time, status, reason of a skip, runs."""
+        found = self.ask(
+            "query($s:InstigationSelector!){instigationStateOrError(instigationSelector:$s){"
+            "... on InstigationState{ticks(limit:50){timestamp status skipReason runIds error{message}}}}}",
+            s={**REPOSITORY, "name": name},
+        )
+        return list(found["instigationStateOrError"]["ticks"])
+
+    @contextlib.contextmanager
+    def ticking(self, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
+        """While the schedule is on: the next of its ticks, ended."""
+        selector = {**REPOSITORY, "scheduleName": name}
+        self.change("startSchedule", "$s:ScheduleSelector!", "scheduleSelector:$s", s=selector)
+        seen = {tick["timestamp"] for tick in self.ticks(name)}
+
+        def look() -> Any:
+            fresh = [t for t in self.ticks(name) if t["timestamp"] not in seen and t["status"] != "STARTED"]
+            seen.update(tick["timestamp"] for tick in fresh[-1:])
+            return fresh and fresh[-1]
+
+        try:
+            yield lambda: waited(look, ENDED_WITHIN, f"no tick of {name}")
+        finally:
+            state = "query($s:ScheduleSelector!){scheduleOrError(scheduleSelector:$s){... on Schedule{scheduleState{id}}}}"
+            (found,) = self.ask(state, s=selector).values()
+            self.change("stopRunningSchedule", "$i:String!", "id:$i", i=found["scheduleState"]["id"])
+
+
+@contextlib.contextmanager
+def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
+    """`weft ui` for a workspace, started in `folder`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
+    command = [sys.executable, "-c", START, "ui", "--config", str(work.config), "--port", str(port)]
+    log = work.folder / "ui.log"
+    repository = str(Path(__file__).parents[1])
+    with log.open("w") as printed:
+        process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**environment, "PYTHONPATH": repository, "PYTHONSAFEPATH": "1"},
+        )
+        try:
+            running = Server(port, log)
+            waited(running.is_loaded, LOADED_WITHIN, "the server did not load Weft")
+            yield running
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
