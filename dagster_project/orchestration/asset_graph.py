@@ -17,7 +17,7 @@ from assets.publish import embeddings_asset, embeddings_version, search_index_as
 from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, measures_stage, relation_stages
-from assets.sources import source_spec
+from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.names import REPORT_ASSET
@@ -42,14 +42,12 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
 
 def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
-    """The external assets of the configured sources."""
-    source_types = {source_type.name: source_type for source_type in SOURCE_TYPES}
-    return [
-        source_spec(
-            s.name, s.kind, str(settings.place(s)), source_types[s.source_type], fetched=bool(s.remote)
-        )
-        for s in settings.sources
+    """The external assets of the configured sources, and of the partitions of each source type that has any."""
+    sources = [
+        source_spec(s.name, s.kind, str(settings.place(s)), fetched=bool(s.remote)) for s in settings.sources
     ]
+    names = {t: [s.name for s in settings.sources if s.source_type == t.name] for t in SOURCE_TYPES}
+    return [*sources, *(partitions_spec(t, own) for t, own in names.items() if own)]
 
 
 def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:

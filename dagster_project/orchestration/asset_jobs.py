@@ -18,7 +18,7 @@ from assets.protocols.lake import Progress
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
-from assets.sources import source_key
+from assets.sources import partitions_key
 from dagster_project.composition import make_lake, make_resources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import (
@@ -113,16 +113,15 @@ def _jobs(*, fetches: bool) -> list[Any]:
 
 
 def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
-    """`definition` below the sources of its source type, if it reads sources: for people who follow the graph.
-
-    Nothing else asks for these edges: what came is found by comparing files, and a source that is gone stops no other.
-    """
+    """`definition` below the partitions of its source type, if it reads sources and there are any."""
     source_type = next(
         (f for f in SOURCE_TYPES if definition.keys <= {dg.AssetKey(t) for t in f.tables}), None
     )
     if source_type is None or definition.dependency_keys:
         return definition
-    read = [source_key(s.name) for s in settings.sources if s.source_type == source_type.name]
+    if not any(source.source_type == source_type.name for source in settings.sources):
+        return definition
+    read = [partitions_key(source_type.name)]
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.sources import source_key
+from assets.sources import partitions_key, source_key
 from dagster_project.definitions import build_definitions
 from tests.archives import Workspace
 from tests.runs import run_of_dagster
@@ -67,8 +67,10 @@ def test_no_two_assets_are_described_alike(specs: dict[dg.AssetKey, dg.AssetSpec
 
 def test_sources_stand_at_the_left_edge(specs: dict[dg.AssetKey, dg.AssetSpec]):
     sources = {source_key("dev"), source_key("users")}
-    assert {key for key, spec in specs.items() if spec.group_name == "sources"} == sources
-    assert {dep.asset_key for dep in specs[dg.AssetKey("messages")].deps} == sources
+    mail = partitions_key("mail")
+    assert {key for key, spec in specs.items() if spec.group_name == "sources"} == {*sources, mail}
+    assert {dep.asset_key for dep in specs[mail].deps} == sources
+    assert {dep.asset_key for dep in specs[dg.AssetKey("messages")].deps} == {mail}
     assert not specs[dg.AssetKey("documents")].deps
 
 

@@ -10,7 +10,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 
 from assets.partitions import CONTEXT_TABLES, MAIL
-from assets.sources import changed_sources
+from assets.sources import changed_sources, source_key
 from dagster_project.composition import make_sources
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
@@ -129,3 +129,25 @@ def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, in
     ]
     assert len(whole) >= 15
     assert statuses(built, instance, whole) == {}
+
+
+def test_a_source_that_comes_or_goes_makes_nothing_of_others_stale(
+    built: Workspace, instance: dg.DagsterInstance
+):
+    observe(built, instance)
+    run(built, instance, JANUARY, USERS)
+    built.write("more/more.2004-01.mbox", [Mail(800, "Of another list.", "News")])
+    kept = {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}
+    built.configure(
+        kept,
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        {"name": "more", "kind": "mbox", "path": "mail/more/*"},
+    )
+    assert observe(built, instance) == {"more": ["more/more.2004-01"]}
+    assert {partition for _, partition in stale(built, instance)} == {"more/more.2004-01"}
+
+    built.configure(kept)
+    assert observe(built, instance) == {}
+    assert stale(built, instance) == {}
+    observed = instance.fetch_observations(source_key("dev"), limit=10).records
+    assert len(observed) == 1

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.fetch import fetched_key
+from assets.sources import partitions_key, source_key
 from dagster_project.cli.main import main
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import fetch_only
@@ -75,7 +76,9 @@ def test_a_fetch_is_an_asset_with_counts_lag_and_checks(work: Workspace):
 
 def test_the_graph_leads_from_what_is_fetched_to_the_assets_that_read_it(work: Workspace):
     graph = build_definitions(work.settings).resolve_asset_graph()
-    fed = graph.get(fetched_key("remote-list")).child_keys
+    assert graph.get(fetched_key("remote-list")).child_keys == {source_key("remote-list")}
+    assert graph.get(source_key("remote-list")).child_keys == {partitions_key("mail")}
+    fed = graph.get(partitions_key("mail")).child_keys
     assert fed == {dg.AssetKey(table) for table in ("messages", "attachments", "quarantine")}
     assert graph.get(dg.AssetKey("documents")).parent_keys == set()
 
