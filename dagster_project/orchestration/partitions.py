@@ -12,6 +12,7 @@ from assets.sources import changed_sources
 from dagster_project.composition import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan
+from dagster_project.orchestration.restored import report_restored
 from dagster_project.orchestration.work import Work
 
 
@@ -22,6 +23,7 @@ def planned(settings: Settings, instance: dg.DagsterInstance, taken: Collection[
     make_seen_partitions(settings).note(plan.partitions, lake)
     sync_partitions(instance, plan)
     changed_sources(instance, plan.partitions)
+    report_restored(instance, lake, plan, taken)
     return plan
 
 

@@ -84,15 +84,15 @@ def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
         if before is None or before == now:
             return dg.SkipReason("nothing was fetched, made or published since the last look")
         if now.fetched != before.fetched and (run := _run(instance, now.fetched)):
-            return refresh_requests(settings, instance, run.tags[REFRESH_TAG])
+            return refresh_requests(settings, instance, _refresh_of(run))
         if now.embedded != before.embedded and (run := _run(instance, now.embedded)):
             asked = embedded_requests(settings, instance, run)
             if not isinstance(asked, dg.SkipReason):
                 return asked
         if now.published != before.published and (run := _run(instance, now.published)):
-            return later_requests(settings, instance, run.tags.get(REFRESH_TAG) or run.run_id[:8])
+            return later_requests(settings, instance, _refresh_of(run))
         if now.made != before.made and (run := _run(instance, now.made)):
-            return publishing_request(settings, instance, run.tags[REFRESH_TAG])
+            return publishing_request(settings, instance, _refresh_of(run))
         return dg.SkipReason("what follows runs in the process of the command")
 
     return sensor
@@ -124,6 +124,11 @@ def _run(instance: dg.DagsterInstance, run_id: str | None) -> dg.DagsterRun | No
     """A run that the process of a command does not go on with."""
     run = instance.get_run_by_id(run_id) if run_id else None
     return run if run and COMMAND_TAG not in run.tags else None
+
+
+def _refresh_of(run: dg.DagsterRun) -> str:
+    """The refresh that a run belongs to; one that people asked for begins one of its own."""
+    return run.tags.get(REFRESH_TAG) or run.run_id[:8]
 
 
 def whole_lake_sensor(assets: Sequence[dg.AssetKey]) -> dg.AutomationConditionSensorDefinition:

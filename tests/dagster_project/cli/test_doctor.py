@@ -7,17 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pytest
 from click.testing import CliRunner
-from dagster_project.orchestration.recovery import mark
 
 from dagster_project.cli.doctor import Finding, examination
 from dagster_project.cli.main import main
-from dagster_project.orchestration.outcomes import BUILD
-from dagster_project.resources.system.locks import only_build
+from dagster_project.resources.system.locks import RUNS, living_run
 from tests.archives import Mail, Workspace, flip
 
 
@@ -123,22 +120,15 @@ def test_an_index_that_another_program_writes_to_is_not_to_be_deleted(built: Wor
 
 
 @pytest.mark.parametrize(
-    ("age", "is_alive", "state", "words"),
-    [
-        (timedelta(minutes=5), True, "ok", "is going on"),
-        (timedelta(hours=5), True, "warning", "end its process if it hangs"),
-        (timedelta(minutes=5), False, "warning", "was ended before it was done"),
-    ],
+    ("is_alive", "state", "words"),
+    [(True, "ok", "run some-run is going on"), (False, "warning", "was ended before it was done weft build")],
 )
-def test_what_goes_on_or_was_killed_is_told(
-    built_once: Workspace, age: timedelta, is_alive: bool, state: str, words: str
-):
-    root = built_once.settings.root
-    place = mark(root, BUILD)
-    with only_build(root) if is_alive else nullcontext():
-        place.write_text((datetime.now(UTC) - age).isoformat())
-        told = found(built_once)["work"]
-        place.unlink()
+def test_what_goes_on_or_was_killed_is_told(built: Workspace, is_alive: bool, state: str, words: str):
+    root = built.settings.root
+    (root / RUNS).mkdir(exist_ok=True)
+    (root / RUNS / "some-run").touch()
+    with living_run(root, "some-run") if is_alive else nullcontext():
+        told = found(built)["work"]
     assert told.state == state and words in f"{told.found} {told.remedy}"
 
 

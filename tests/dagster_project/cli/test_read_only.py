@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from dagster_project.orchestration.recovery import BUILD, mark
 
 from dagster_project.cli.main import main
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.system.locks import RUNS
 from tests.archives import Workspace, discussion, flip, two_lists
 from tests.gemini_loopback import FORBIDDEN, KEY, blocks_forbidden, loopback
 from tests.processes import weft
@@ -94,7 +94,8 @@ def _damaged(work: Workspace) -> None:
 
 def _killed(work: Workspace) -> None:
     """As a kill in the middle of a build, and of a write to a cache, leaves it."""
-    mark(work.settings.root, BUILD).write_text("\0no time\0")
+    (work.settings.root / RUNS).mkdir(exist_ok=True)
+    (work.settings.root / RUNS / "gone").touch()
     place = work.settings.root / "cache" / "answers.sqlite"
     SQLiteAnswerCache(place).store({f"m/1/{n}": "x" * 999 for n in range(99)})
     half = (

@@ -102,14 +102,14 @@ def test_a_build_during_which_the_clock_is_set_back_comes_to_the_same(
     before, expected = changed
     work = before.copied(tmp_path / "work")
     build = Clocked(work, "+0")
-    build.wait_for(work.settings.root, ".build.going")
+    build.wait_for(work.settings.root, ".runs/*")
     build.set("-30d")
     build.ended()
     assert_as_expected(work, expected)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("point", [".build.going", "lake/threads.parquet", "index/.build-*"])
+@pytest.mark.parametrize("point", [".runs/*", "lake/threads.parquet", "index/.build-*"])
 def test_a_build_that_is_killed_is_gone_on_with_by_a_clock_that_was_set_back(
     changed: tuple[Workspace, Workspace], tmp_path: Path, point: str
 ):

@@ -19,7 +19,7 @@ import time_machine
 from assets.partitions import MAIL
 from dagster_project.cli.doctor import examination
 from dagster_project.cli.render.builds import BuildView
-from dagster_project.orchestration.outcomes import BUILD, BuildResult, Interrupted
+from dagster_project.orchestration.outcomes import BuildResult, Interrupted
 from dagster_project.orchestration.plan import Plan
 from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.lake.parquet_files import CORRUPT
@@ -154,13 +154,13 @@ def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.Ca
     plan = Plan((), {}, (), True, damaged={"lake/threads.parquet": "missing"})
     with BuildView(show=True) as view:
         view.plan(plan)
-        interrupted = Interrupted(BUILD, "2004-01-05T10:00:00+00:00", ("some-run",), 3)
+        interrupted = Interrupted("some-run", "2004-01-05T10:00:00+00:00", ("threads",))
         view.summary(BuildResult(plan, None, 1.0, interrupted=(interrupted,)))
     told = " ".join(capsys.readouterr().out.split())
     assert "damaged, made again: lake/threads.parquet: missing" in told
     assert (
-        "Recovered: the build of 2004-01-05T10:00:00+00:00 was ended before it was done: what it had made is kept, "
-        "3 unfinished files are removed; closed run some-run."
+        "Recovered: run some-run of 2004-01-05T10:00:00+00:00 (threads) was ended before it was done: what it had made is "
+        "kept."
     ) in told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from assets.sources import partitions_key, source_key
 from dagster_project.cli.main import main
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import fetch_only
-from dagster_project.orchestration.names import FETCH, REFRESH
+from dagster_project.orchestration.names import FETCH, FETCH_TAG, REFRESH, REFRESH_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
 from tests.archives import Workspace, discussion, mbox
 from tests.http_loopback import Archives, served_archives, status
@@ -173,18 +174,29 @@ def test_the_command_fetches_all_or_some_and_tells_what_came(work: Workspace, se
     assert "answers 401" in failed.stderr
 
 
-def test_the_hourly_run_publishes_what_is_there_and_fails_if_a_remote_did(work: Workspace, server: Archives):
+def test_the_hour_begins_with_a_fetch_and_goes_on_with_what_is_there_if_a_remote_fails(
+    work: Workspace, server: Archives
+):
     server.plan[MONTH] = [status(403)]
+    definitions = build_definitions(work.settings)
+    follows = definitions.resolve_sensor_def("refresh_goes_on")
     with work.instance() as instance:
-        definitions = build_definitions(work.settings)
-        with dg.build_schedule_context(instance=instance) as context:
-            asked = definitions.resolve_schedule_def(f"{REFRESH}_every_hour")(context)
-        assert isinstance(asked, dg.RunRequest) and asked.tags["weft/fetch"] == "true"
-        result = definitions.resolve_job_def(REFRESH).execute_in_process(
-            instance=instance, raise_on_error=False
+        with dg.build_sensor_context(instance, cursor=None) as first:
+            assert isinstance(follows(first), dg.SkipReason)
+        hour = datetime(2026, 3, 1, 2, tzinfo=UTC)
+        with dg.build_schedule_context(instance, hour) as context:
+            (asked,) = definitions.resolve_schedule_def(f"{REFRESH}_every_hour")(context)
+        assert asked.asset_selection == [fetched_key("remote-list")]
+        assert asked.tags == {REFRESH_TAG: "2026-03-01T02:00", FETCH_TAG: "all"}
+        job = definitions.resolve_implicit_global_asset_job_def()
+        fetched = job.execute_in_process(
+            instance=instance, asset_selection=asked.asset_selection, tags=asked.tags, raise_on_error=False
         )
-    assert not result.success
-    assert work.column("SELECT count(*) FROM messages") == [3]
+        assert not fetched.success
+        with dg.build_sensor_context(instance, cursor=first.cursor) as second:
+            (local,) = follows(second)
+        assert local.partition_key is None and local.tags["dagster/partition"] == "local/local.2004-01"
+        assert local.tags[REFRESH_TAG] == "2026-03-01T02:00"
 
 
 def test_an_outcome_says_what_became_of_a_fetch():

@@ -14,16 +14,15 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
-from dagster_project.orchestration.recovery import mark
 
-from assets.partitions import SLOW
-from dagster_project.orchestration.outcomes import BUILD
+from dagster_project.orchestration.runs import UNFINISHED
+from dagster_project.resources.system.locks import RUNS, runs_of
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
 from tests.processes import Command
 
 KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 KEPT = (
-    ".build.lock", ".lake.lock", ".door.lock", ".slow.lock", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
+    ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
 )  # fmt: skip
 WAYS = ("run", "backfill", "publish")
 """An incremental build, a first build of everything, and a build that has to publish alone."""
@@ -47,7 +46,7 @@ def change(work: Workspace) -> None:
 def leftovers(work: Workspace) -> list[str]:
     """Files that only a running build has."""
     root = work.settings.root
-    hidden = [p for p in root.rglob(".*") if p.name not in KEPT]
+    hidden = [p for p in root.rglob(".*") if p.name not in KEPT] + list((root / RUNS).glob("*"))
     return sorted(str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")])
 
 
@@ -117,7 +116,9 @@ def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path:
     moment = undisturbed.seconds[way] * (kill // len(WAYS) + random.Random(kill).random()) / rounds
     before = (work.index / "CURRENT").resolve() if way != "backfill" else None
     was_killed = start_build(work).killed_after(moment)
-    under_way = [part for part in (BUILD, SLOW.name) if mark(work.settings.root, part).exists()]
+    with work.instance() as instance:
+        under_way = set(instance.get_run_ids(filters=dg.RunsFilter(statuses=UNFINISHED)))
+    assert not any(runs_of(work.settings.root).values())
     assert was_killed or not under_way
     if before:
         with duckdb.connect(str(before), read_only=True) as reader:
@@ -126,16 +127,14 @@ def test_a_killed_build_is_ended_by_the_next(undisturbed: Undisturbed, tmp_path:
         assert visible == before or work.sql("SELECT count(*) FROM messages") == [(20,)]
     done = start_build(work).ended()
     assert done.code == 0, done.err
-    assert [found["work"] for found in done.told["interrupted"]] == under_way
+    assert {found["run"] for found in done.told["interrupted"]} == under_way
     assert differences(work.index, undisturbed.after.index) == {}
     assert lake_hashes(work) == lake_hashes(undisturbed.after)
     assert leftovers(work) == []
     with work.instance() as instance:
-        ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
-        open_runs = dg.RunsFilter(statuses=[s for s in dg.DagsterRunStatus if s not in ended])
-        assert instance.get_runs(filters=open_runs) == []
+        assert instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED)) == []
         failed = instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
-    assert {run.run_id for run in failed} == {i for found in done.told["interrupted"] for i in found["runs"]}
+    assert {run.run_id for run in failed} == under_way
     assert work.plan().is_empty
 
 

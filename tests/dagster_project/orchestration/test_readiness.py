@@ -10,7 +10,8 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from dagster_project.composition import make_lake, make_seen_partitions, make_sources
-from dagster_project.orchestration.freshness import note_unchanged
+from dagster_project.orchestration.freshness import ASSET, CHECK, report_freshness
+from dagster_project.orchestration.partitions import planned
 from tests.archives import Mail, Workspace, discussion
 from transforms.schemas.mail import MESSAGES
 
@@ -83,16 +84,39 @@ def test_the_view_has_the_percentiles_of_each_source(built_once: Workspace):
         assert lags == sorted(lags) and lags[0] > 0
 
 
-def test_an_index_that_needs_nothing_stays_fresh(built: Workspace):
-    def materializations(instance: dg.DagsterInstance) -> int:
-        return len(instance.fetch_materializations(dg.AssetKey("readiness"), limit=10).records)
+def freshness(
+    work: Workspace, instance: dg.DagsterInstance, **operations: float
+) -> tuple[bool, dict[str, float]]:
+    """Whether a look at the sources finds the index fresh, as Dagster shows it, and its figures."""
+    changed = work.settings.operations.model_copy(update=operations)
+    settings = work.settings.model_copy(update={"operations": changed})
+    report_freshness(settings, instance, planned(settings, instance))
+    key = dg.AssetCheckKey(dg.AssetKey(ASSET), CHECK)
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.event and record.event.dagster_event
+    found = record.event.dagster_event.asset_check_evaluation_data
+    return found.passed, {name: float(value.value) for name, value in found.metadata.items()}
 
-    settings = built.settings
+
+def test_an_index_is_fresh_unless_a_change_waits_too_long_or_a_source_cannot_be_read(built: Workspace):
     with built.instance() as instance:
-        note_unchanged(settings, instance)
-        assert materializations(instance) == 1, "it was made a moment ago"
-        shorter = settings.operations.model_copy(update={"fresh_hours": 1e-9})
-        note_unchanged(settings.model_copy(update={"operations": shorter}), instance)
-        assert materializations(instance) == 2
-        last = instance.get_latest_materialization_event(dg.AssetKey("readiness"))
-    assert last and last.asset_materialization and "lag_by_source" in last.asset_materialization.metadata
+        assert freshness(built, instance)[0], "nothing waits"
+        built.write("dev/dev.2004-03.mbox", [Mail(900)])
+        assert freshness(built, instance) == (
+            True,
+            {"waiting_partitions": 1.0, "longest_hours": 0.0, "unreadable_sources": 0.0},
+        )
+        assert not freshness(built, instance, fresh_hours=1e-9)[0]
+        (built.folder / "mail/users/users.2004-01.mbox").unlink()
+        passed, figures = freshness(built, instance)
+    assert not passed and figures["unreadable_sources"] == 1.0
+
+
+def test_each_publish_says_whether_the_index_is_fresh(built: Workspace):
+    built.write("dev/dev.2004-03.mbox", [Mail(900)])
+    built.build()
+    with built.instance() as instance:
+        key = dg.AssetCheckKey(dg.AssetKey(ASSET), CHECK)
+        runs = {r.run_id for r in instance.event_log_storage.get_asset_check_execution_history(key, limit=9)}
+        last = instance.get_latest_materialization_event(dg.AssetKey(ASSET))
+    assert last and last.run_id in runs

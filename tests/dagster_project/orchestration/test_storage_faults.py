@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dagster_project.orchestration.recovery import BUILD, mark
 
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.system.locks import RUNS
 from tests.archives import Workspace, differences
 from tests.processes import weft
 
@@ -72,8 +72,10 @@ def _pages_of_history_lost(work: Workspace) -> None:
     place.write_bytes(place.read_bytes()[:8192] + os.urandom(place.stat().st_size - 8192))
 
 
-def _mark_after_a_power_cut(work: Workspace) -> None:
-    mark(work.settings.root, BUILD).write_bytes(b"\0\xff\0\0")
+def _run_of_no_history(work: Workspace) -> None:
+    """The lock of a run that was killed, of which a history that was moved away knows nothing."""
+    (work.settings.root / RUNS).mkdir(exist_ok=True)
+    (work.settings.root / RUNS / "gone").write_bytes(b"\0\xff\0\0")
 
 
 def _lock_of_a_process_that_is_gone(work: Workspace) -> None:
@@ -85,7 +87,7 @@ MENDED: dict[str, tuple[Callable[[Workspace], None], str | None]] = {
     "other CURRENT": (other_current("weft-0.duckdb\n"), "index"),
     "CURRENT of itself": (_current_of_itself, "index"),
     "memories": (garbage("cache/files.json", "cache/seen.json"), None),
-    "mark": (_mark_after_a_power_cut, "work"),
+    "run": (_run_of_no_history, "work"),
     "lock": (_lock_of_a_process_that_is_gone, None),
     "settings with a byte-order mark": (settings_of(b"\xef\xbb\xbf"), None),
 }

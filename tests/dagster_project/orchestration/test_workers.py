@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.partitions import MAIL, SOURCE_TYPES
+from assets.partitions import SOURCE_TYPES
 from dagster_project.definitions import build_definitions
-from dagster_project.orchestration import build as builds
-from dagster_project.orchestration.names import refresh_job
-from dagster_project.orchestration.workers import RANGE_END, RANGE_START, make_partitions, workers_for
+from dagster_project.orchestration.partitions import planned
+from dagster_project.orchestration.work import Work
+from dagster_project.orchestration.workers import make_partitions, workers_for
 from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
 from transforms.errors import WeftError
@@ -29,25 +29,23 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
     steps: list[tuple[str, str | None, int]] = []
     progress = CountedProgress(lambda *step: steps.append(step))
     with work.instance() as instance:
-        plan = builds.planned(work.settings, instance)
+        plan = planned(work.settings, instance)
         definitions = build_definitions(work.settings)
         with workers_for(work.settings, instance, progress, plan.partitions) as workers:
             assert workers is not None
             make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, {}, workers)
             partition = sorted(plan.stale)[0]
-            one = [
-                (refresh_job(MAIL.name), ["message_blocks"], {RANGE_START: partition, RANGE_END: partition})
-            ]
+            one = Work(("message_blocks",), partition, partition)
             (mails := Path(str(work.lake.path("messages", partition)))).rename(tmp_path / "aside")
             with pytest.raises(WeftError, match="message_blocks") as fault:
-                workers.run(one)
+                workers.run([one], {})
             assert fault.value.step == "message_blocks" and instance.get_run_by_id(fault.value.run_id or "")
             (tmp_path / "aside").rename(mails)
             (victim, *_) = multiprocessing.active_children()
             victim.kill()
             victim.join()
             with pytest.raises(WeftError, match="ended from outside"):
-                workers.run(one * 2)
+                workers.run([one] * 2, {})
     deadline = time.monotonic() + 30
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -142,8 +142,8 @@ def test_an_empty_repository_has_no_partitions(workspace: Workspace, epoch: Epoc
 
 def test_other_names_and_kinds_of_entries_are_passed_over(workspace: Workspace, epoch: Epoch):
     epoch.commit({"m": mail(1), "..%2fetc": b"x", "mm": b"y"})
-    blob = epoch.git("hash-object", "-w", "--stdin", stdin=b"/etc/passwd")
-    tree = epoch.git("mktree", stdin=f"120000 blob {blob}\tm\n".encode())
+    blob = epoch.git("hash-object", "-w", "--stdin", given=b"/etc/passwd")
+    tree = epoch.git("mktree", given=f"120000 blob {blob}\tm\n".encode())
     commit = epoch.git("commit-tree", tree, "-p", "refs/heads/master", "-m", "a link")
     epoch.git("update-ref", "refs/heads/master", commit)
     assert held(workspace) == {"dev/2004-01": [mail(1)]}

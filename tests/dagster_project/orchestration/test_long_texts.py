@@ -1,4 +1,4 @@
-"""The slow lane: what is fast is published first, what is slow after it, and then nothing is left to do."""
+"""Very long texts: what is fast is published first, they after it, and then nothing is left to do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
-from dagster_project.orchestration.recovery import build_in_progress, mark
 
 from assets.partitions import SLOW
 from dagster_project.definitions import build_definitions
-from dagster_project.orchestration.build import BuildOptions, build
-from dagster_project.orchestration.names import BACKFILL, REFRESH, refresh_job
-from dagster_project.orchestration.plan import sync_partitions
-from dagster_project.resources.system.locks import only_build, only_lane
+from dagster_project.orchestration.asset_graph import around_graph
+from dagster_project.orchestration.partitions import planned
+from dagster_project.orchestration.triggers.asking import refresh_requests
+from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
+from tests.runs import begun_run, run_of_dagster
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
@@ -37,12 +37,15 @@ def mails() -> list[Mail]:
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two months, one with a giant mail, after a build without the slow lane."""
+    """Two months, one with a giant mail, published by runs of Dagster's that leave its very long text for later."""
     work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(chunks=LANES, operations=AT_ONCE)
     work.write(MONTH, mails())
     work.write(OTHER, discussion(100, 3, "planner"))
     with work.instance() as instance:
-        assert build(work.settings, instance, BuildOptions(slow=False)).published
+        for partition, tables in planned(work.settings, instance).stale.items():
+            run_of_dagster(work, instance, tables, partition)
+        run_of_dagster(work, instance, around_graph(work.settings)[0])
+    shutil.rmtree(work.settings.root / RUNS)
     return work
 
 
@@ -81,8 +84,6 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     gone = made.build()
     assert gone.published and not gone.slow
     assert made.column(STALL) == [0] and made.column(WAITING) == []
-    with made.instance() as instance:
-        sync_partitions(instance, made.plan(), made.lake)
     assert not made.lake.partitions("slow_chunks")
 
 
@@ -94,9 +95,14 @@ def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_publis
     share = (len(GIANT) + bytes_more) / size
     made.configure(chunks=LANES, operations=AT_ONCE | {"slow_at_once_share": share})
     made.write(OTHER, discussion(100, 4, "planner"))
-    with made.instance() as instance:
-        assert build(made.settings, instance, BuildOptions(slow=False)).slow == made_before
-    assert (made.column(STALL)[0] > 1) == bool(made_before)
+    published: list[bool] = []
+
+    def tell(stage: str, partition: str | None, rows: int) -> None:
+        if stage == "search_index":
+            published.append(made.column(STALL)[0] > 1)
+
+    assert made.build(tell).slow == (PARTITION,)
+    assert published == ([True] if made_before else [False, True])
 
 
 def _at_once(work: Workspace, folder: Path) -> Workspace:
@@ -120,66 +126,38 @@ def _without_lanes(work: Workspace, folder: Path) -> Path:
     return copy
 
 
-def test_a_build_leaves_the_slow_lane_to_the_process_that_is_at_it(made: Workspace):
-    with only_lane(made.settings.root, SLOW.name):
-        result = made.build()
-    assert result.slow == () and result.published is None
-    assert made.column(WAITING) == ["m50@example.org"]
+def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
+    definitions = build_definitions(made.settings)
+    (stage, *_) = (
+        d for d in definitions.assets or () if dg.AssetKey("slow_chunks") in getattr(d, "keys", ())
+    )
+    assert {op.pool for op in [stage.node_def]} == {"slow"}
+    with made.instance() as instance:
+        asked = refresh_requests(made.settings, instance, "one")
+        assert not isinstance(asked, dg.SkipReason)
+        (request,) = asked
+        assert {key.path[-1] for key in request.asset_selection or ()} == set(SLOW.tables)
+        assert request.tags["dagster/partition"] == PARTITION and request.tags["dagster/priority"] == "-1"
+        begun_run(made, instance, SLOW.tables, PARTITION)
+        assert isinstance(refresh_requests(made.settings, instance, "two"), dg.SkipReason)
 
 
-def test_the_slow_lane_has_a_pool_and_a_job_of_lower_priority(made_once: Workspace):
-    definitions = build_definitions(made_once.settings)
-    job = definitions.resolve_job_def(refresh_job(SLOW.name))
-    assert job.tags["dagster/priority"] == "-1" and job.tags["weft/lane"] == "slow"
-    steps = [node.definition for node in job.graph.nodes]
-    assert {step.pool for step in steps} == {"slow"}
+def test_very_long_texts_that_dagster_made_are_published_next(made: Workspace):
+    with made.instance() as instance:
+        run_of_dagster(made, instance, SLOW.tables, PARTITION)
+        (whole,) = refresh_requests(made.settings, instance, "one")
+        assert whole.tags["weft/scope"] == "whole"
+    assert made.build().published
+    assert made.column(WAITING) == [] and made.plan().is_empty
 
 
-def test_a_kill_in_the_slow_lane_is_told_by_the_next_build_which_ends_its_work(made: Workspace):
+def test_a_kill_in_very_long_texts_is_told_by_the_next_build_which_ends_its_work(made: Workspace):
     command = Command(made.folder, "build", "--json", "--config", made.config)
-    assert command.killed_at(mark(made.settings.root, SLOW.name)), "the lane was done before it was killed"
+    assert command.killed_at(made.settings.root / RUNS), "it was done before it was killed"
     done = weft(made.folder, "build", "--json", "--config", made.config)
     assert done.code == 0, done.err
-    assert [found["work"] for found in done.told["interrupted"]] == [SLOW.name]
+    (found,) = done.told["interrupted"]
+    assert set(found["tables"]) <= set(SLOW.tables)
     assert made.column(WAITING) == [] and made.column(STALL)[0] > 1
     assert made.plan().is_empty
     assert weft(made.folder, "build", "--json", "--config", made.config).told["interrupted"] == []
-
-
-def test_a_killed_backfill_is_told_by_the_next_build_unless_it_is_another_that_is_alive(made_once: Workspace):
-    root = made_once.settings.root
-    left = mark(root, BACKFILL)
-    left.write_text("2004-01-05T10:00:00+00:00")
-    with made_once.instance() as instance:
-        with (
-            only_lane(root, BACKFILL),
-            only_build(root),
-            build_in_progress(made_once.settings, instance) as found,
-        ):
-            assert found == () and left.exists()
-        with only_build(root), build_in_progress(made_once.settings, instance) as found:
-            assert [str(one) for one in found] == [
-                "the backfill of 2004-01-05T10:00:00+00:00 was ended before it was done: what it had made is kept"
-            ]
-    assert not left.exists()
-
-
-def sensed(work: Workspace) -> dg.RunRequest | dg.SkipReason:
-    """What the sensor `slow_lane_waits` answers to a run of `refresh` that succeeded."""
-    definitions = build_definitions(work.settings)
-    with work.instance() as instance:
-        run = instance.create_run_for_job(definitions.resolve_job_def(REFRESH))
-        event = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, job_name=REFRESH)
-        context = dg.build_run_status_sensor_context("slow_lane_waits", event, instance, run)
-        return definitions.resolve_sensor_def("slow_lane_waits")(context)
-
-
-def test_the_sensor_asks_for_the_slow_lane_when_something_waits_for_it_and_nobody_is_at_it(made: Workspace):
-    asked = sensed(made)
-    assert isinstance(asked, dg.RunRequest) and asked.tags["weft/waiting_units"] == "1"
-    with only_lane(made.settings.root, SLOW.name):
-        busy = sensed(made)
-    assert isinstance(busy, dg.SkipReason) and busy.skip_message == "another process makes what waits"
-    made.build()
-    idle = sensed(made)
-    assert isinstance(idle, dg.SkipReason) and idle.skip_message == "nothing waits for the slow lane"
