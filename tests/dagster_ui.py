@@ -47,8 +47,8 @@ def waited(look: Callable[[], Any], seconds: float, what: str = "nothing") -> An
 class Server:
     """GraphQL against the server of one workspace, in the words of the pages."""
 
-    def __init__(self, port: int, log: Path):
-        self.port, self.log = port, log
+    def __init__(self, port: int, log: Path, pid: int):
+        self.port, self.log, self.pid = port, log, pid
 
     def ask(self, query: str, **variables: object) -> Any:
         """The data of an answer; AssertionError if the server says that it went wrong."""
@@ -133,6 +133,24 @@ class Server:
         """True if no run waits or is going."""
         return all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in self.runs())
 
+    def looks(self) -> int:
+        """How often both automations have looked at what ended."""
+        printed = self.log.read_text()
+        done = "Checking for new runs for sensor: refresh_goes_on", "auto-materialization tick for whole_lake"
+        return min(printed.count(words) for words in done)
+
+    def fault(self, run_id: str) -> str:
+        """What the first failed step of a run says."""
+        found = self.ask(
+            "query($r:ID!){logsForRun(runId:$r){... on EventConnection{events{... on ExecutionStepFailureEvent{"
+            "error{message errorChain{error{message}}}}}}}}",
+            r=run_id,
+        )
+        errors = [event["error"] for event in found["logsForRun"]["events"] if event.get("error")]
+        return " ".join(
+            [errors[0]["message"], *(link["error"]["message"] for link in errors[0]["errorChain"])]
+        )
+
     def status(self, run_id: str) -> str:
         """How a run is."""
         return next(str(run["status"]) for run in self.runs() if run["runId"] == run_id)
@@ -196,7 +214,7 @@ def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
             env={**environment, "PYTHONPATH": repository, "PYTHONSAFEPATH": "1"},
         )
         try:
-            running = Server(port, log)
+            running = Server(port, log, process.pid)
             waited(running.is_loaded, LOADED_WITHIN, "the server did not load Weft")
             yield running
         finally:

@@ -1,8 +1,11 @@
-"""Weft as Dagster loads it, but for its schedule, which ticks every minute: no test waits for a full hour."""
+"""Weft as Dagster loads it, but for times: its schedule ticks every minute and its sensors look every five seconds."""
+
+import os
 
 from dagster_project.definitions import defs
 from dagster_project.orchestration import schedules
 
 schedules.CRON = "* * * * *"
+schedules.INTERVAL_SECONDS = int(os.environ.get("WEFT_SECONDS_OF_LOOKS", "5"))
 
 __all__ = ["defs"]

@@ -30,7 +30,7 @@ from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, Fet
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan, context_is_right, make_plan, stale_graph, stale_slow
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import close_dead_runs, living, partitions_of, run_here
+from dagster_project.orchestration.runs import close_dead_runs, run_here
 from dagster_project.orchestration.work import Work
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.lake.oversize import waiting_bytes
@@ -74,7 +74,8 @@ def build(
     and `broken` of the plan has the fault; SourceError if none can be read. Files of the lake that are corrupt
     inside are found by `options.verify`, or when a step fails for no reason of its own, and rebuilt. Raises BusyError
     while another build of the same storage runs, and WeftError when a run fails, with the step and the reason.
-    Runs of Dagster that work on the same lake are waited for. Failures and warning checks are sent to `[alerts]`.
+    Runs of Dagster that work on the same lake are waited for before anything over all of it is made; what others wait
+    to make is made here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are sent to `[alerts]`.
     """
     start = time.monotonic()
     behind = clock_behind(settings)
@@ -132,7 +133,7 @@ def make_texts(
     with translate_disk_faults(settings.root), only_build(settings.root):
         close_dead_runs(instance, settings.root, only_command=True)
         work = _Build(settings, instance, CountedProgress(tell))
-        plan = planned(settings, instance, partitions_of(instance, living(instance, settings.root)))
+        plan = planned(settings, instance)
         on_plan(plan)
         if plan.publish:
             work.make_partitions(plan.stale, SOURCE_TYPES)
@@ -187,7 +188,7 @@ class _Build:
         """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
         start = time.monotonic()
         settings, instance = self.settings, self.instance
-        plan = planned(settings, instance, partitions_of(instance, living(instance, settings.root)))
+        plan = planned(settings, instance)
         plan = replace(plan, damaged={**plan.damaged, **spoiled})
         on_plan(plan)
         published: dict[str, Any] | None = None

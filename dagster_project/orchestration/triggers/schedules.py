@@ -21,7 +21,7 @@ from dagster_project.orchestration.triggers.asking import (
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 
 CRON = "0 * * * *"
-_INTERVAL_SECONDS = 30
+INTERVAL_SECONDS = 30
 """Seconds between two looks at what Dagster's history says; a look asks for two rows."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
@@ -73,7 +73,7 @@ def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"{REFRESH}_goes_on",
         job_name=asset_job,
-        minimum_interval_seconds=_INTERVAL_SECONDS,
+        minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Asks for runs of what changed after a fetch, and of what is made of the index after a publish.",
     )
@@ -137,7 +137,7 @@ def whole_lake_sensor(assets: Sequence[dg.AssetKey]) -> dg.AutomationConditionSe
         "whole_lake",
         target=dg.AssetSelection.assets(*assets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=_INTERVAL_SECONDS,
+        minimum_interval_seconds=INTERVAL_SECONDS,
         run_tags={SCOPE_TAG: WHOLE},
         description="Relates, embeds and publishes what the partitions hold when they changed and none is being made.",
     )
