@@ -15,7 +15,6 @@ from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
-from dagster_project.orchestration.runs import living, partitions_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.models.embedders import make_embedder
@@ -41,8 +40,8 @@ class Outlook:
     """What a build would do now. Figures are estimates; None where no earlier run says.
 
     With `anew` the index is made from the lake alone, because the published one is of another layout, tokenizer or
-    model. `texts` have no vector, or may have another one after the build: at most so many are embedded. `left` counts the
-    partitions that runs under way make, `waiting_bytes` is of very long texts.
+    model. `texts` have no vector, or may have another one after the build: at most so many are embedded. `waiting_bytes`
+    is of very long texts.
     """
 
     partitions: int
@@ -52,7 +51,6 @@ class Outlook:
     publishes: bool
     slow: tuple[str, ...]
     waiting_bytes: int
-    left: int
     damaged: Mapping[str, str]
     anew: bool
     texts: int
@@ -75,8 +73,7 @@ class Outlook:
 def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
     lake, sources = make_lake(settings), make_sources(settings)
-    left = partitions_of(instance, living(instance, settings.root))
-    plan = make_plan(settings, sources, lake, left)
+    plan = make_plan(settings, sources, lake)
     sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
     guess = _Rows(lake, plan.partitions, sizes)
     pieces = tuple(
@@ -97,7 +94,6 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         publishes=plan.publish,
         slow=tuple(sorted(plan.slow)),
         waiting_bytes=waiting_bytes(lake, plan.slow),
-        left=len(left),
         damaged=plan.damaged,
         anew=plan.anew,
         texts=texts,

@@ -201,8 +201,6 @@ def print_outlook(outlook: Outlook) -> None:
         console.print(
             f"{len(outlook.slow)} partitions wait for the slow lane, {outlook.waiting_bytes:,} bytes of text"
         )
-    if outlook.left:
-        console.print(f"{outlook.left} partitions are left to the backfill that is under way")
     for path, damage in outlook.damaged.items():
         console.print(f"{path}: {damage}", soft_wrap=True)
     if outlook.anew:
