@@ -14,6 +14,7 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
+from dagster_project.orchestration.runs import partitions_of, under_way
 from dagster_project.orchestration.triggers.asking import Asked, refresh_requests
 from dagster_project.resources.sources.trees import tree_files
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
@@ -95,12 +96,23 @@ def vault_sensor(
             return dg.SkipReason("edits are still coming in")
         if is_held(settings.root / BUILD_LOCK):
             return dg.SkipReason("edits wait for the end of a build from the command line")
+        if run_id := _run_that_reads(settings, context.instance):
+            return dg.SkipReason(f"edits wait for the end of run {run_id}, which may not have read them")
         context.update_cursor(EditCursor(fingerprint=fingerprint).model_dump_json())
         return refresh_requests(
             settings, context.instance, f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:%S}"
         )
 
     return sensor
+
+
+def _run_that_reads(settings: Settings, instance: dg.DagsterInstance) -> str | None:
+    """The id of a run under way that makes partitions of documents; what it makes is not asked for again."""
+    watched = tuple(f"{s.name}/" for s in settings.sources if isinstance(s, DocumentSourceSettings))
+    going = under_way(instance)
+    return next(
+        (r.run_id for r in going if any(p.startswith(watched) for p in partitions_of(instance, [r]))), None
+    )
 
 
 def _cursor(text: str | None) -> EditCursor | None:

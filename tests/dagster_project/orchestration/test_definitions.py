@@ -93,20 +93,11 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         assert spec.description and spec.kinds and spec.owners == ["team:weft"], name
         assert spec.group_name not in (None, "default"), name
         assert spec.tags["weft/scope"] in ("partition", "whole")
-<<<<<<< HEAD
         if spec.group_name in ("sources", "published"):  # nothing in the graph makes them
             continue
         (source,) = spec.metadata["dagster/code_references"].code_references
         assert isinstance(source, dg.LocalFileCodeReference) and "/stages/" not in source.file_path, name
         assert ("dagster/column_schema" in spec.metadata) == (name in built_once.lake.tables), name
-=======
-        if graph.get(spec.key).is_materializable:
-            (source,) = spec.metadata["dagster/code_references"].code_references
-            assert isinstance(source, dg.LocalFileCodeReference) and "/stages/" not in source.file_path, name
-        assert ("dagster/column_schema" in spec.metadata) == (
-            name in built_once.lake.tables or spec.group_name == "published"
-        ), name
->>>>>>> 0bd2e4c (Tests of what Dagster is asked for, of its conditions and of runs that live or are gone)
     for job in definitions.resolve_all_job_defs():
         assert job.description or job.name.startswith("__"), job.name
 

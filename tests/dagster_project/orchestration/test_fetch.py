@@ -14,11 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.fetch import fetched_key
-<<<<<<< HEAD
 from assets.sources import partitions_key, source_key
-=======
-from assets.sources import source_key
->>>>>>> 0bd2e4c (Tests of what Dagster is asked for, of its conditions and of runs that live or are gone)
 from dagster_project.cli.main import main
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import fetch_only
@@ -82,12 +78,8 @@ def test_a_fetch_is_an_asset_with_counts_lag_and_checks(work: Workspace):
 def test_the_graph_leads_from_what_is_fetched_to_the_assets_that_read_it(work: Workspace):
     graph = build_definitions(work.settings).resolve_asset_graph()
     assert graph.get(fetched_key("remote-list")).child_keys == {source_key("remote-list")}
-<<<<<<< HEAD
     assert graph.get(source_key("remote-list")).child_keys == {partitions_key("mail")}
     fed = graph.get(partitions_key("mail")).child_keys
-=======
-    fed = graph.get(source_key("remote-list")).child_keys
->>>>>>> 0bd2e4c (Tests of what Dagster is asked for, of its conditions and of runs that live or are gone)
     assert fed == {dg.AssetKey(table) for table in ("messages", "attachments", "quarantine")}
     assert graph.get(dg.AssetKey("documents")).parent_keys == set()
 
