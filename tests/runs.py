@@ -10,6 +10,7 @@ import dagster as dg
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.work import Work
+from dagster_project.resources.system.dagster_internals import listed
 from tests.archives import Workspace
 
 
@@ -45,6 +46,7 @@ def begun_run(
     """A run of tables of which Dagster knows no more than its status."""
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
     job = build_definitions(work.settings).resolve_implicit_global_asset_job_def()
-    return instance.create_run_for_job(
-        job, status=status, tags={**made.tags, **tags}, asset_selection=frozenset(made.keys)
-    )
+    with listed(instance, job.name):
+        return instance.create_run_for_job(
+            job, status=status, tags={**made.tags, **tags}, asset_selection=frozenset(made.keys)
+        )

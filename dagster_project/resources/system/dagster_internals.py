@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import yaml
 from dagster._check import CheckError
+from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.definitions.selector import (
     PartitionRangeSelector,
     PartitionsByAssetSelector,
@@ -109,16 +110,17 @@ def request_backfill(
         )
         for asset, pairs in ranges.items()
     ]
-    backfill = PartitionBackfill.from_partitions_by_assets(
-        backfill_id=secrets.token_hex(4),
-        asset_graph=definitions.resolve_asset_graph(),
-        backfill_timestamp=time.time(),
-        tags=dict(tags),
-        dynamic_partitions_store=instance,
-        partitions_by_assets=selectors,
-        title="weft backfill",
-        description=None,
-        run_config=None,
-    )
+    with partition_loading_context(dynamic_partitions_store=instance):
+        backfill = PartitionBackfill.from_partitions_by_assets(
+            backfill_id=secrets.token_hex(4),
+            asset_graph=definitions.resolve_asset_graph(),
+            backfill_timestamp=time.time(),
+            tags=dict(tags),
+            dynamic_partitions_store=instance,
+            partitions_by_assets=selectors,
+            title="weft backfill",
+            description=None,
+            run_config=None,
+        )
     instance.add_backfill(backfill)
     return backfill.backfill_id

@@ -205,7 +205,7 @@ def test_what_a_command_made_it_also_goes_on_with(built: Workspace, instance: dg
     begun_run(
         built,
         instance,
-        ["messages"],
+        sorted(READ),
         tags={FETCH_TAG: "all", COMMAND_TAG: "x"},
         status=dg.DagsterRunStatus.SUCCESS,
     )
