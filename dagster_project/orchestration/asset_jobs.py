@@ -64,7 +64,8 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         search_results_asset(),
     ]
     published, checks = make_published_assets(settings)
-    made = {**make_resources(settings), **(resources or {})}
+    given = {**make_resources(settings), **(resources or {})}
+    given["io_manager"] = _lake(settings, given["progress"])
     return dg.Definitions(
         assets=[
             *(_with_owner(spec, settings) for spec in (*make_source_assets(settings), *published)),
@@ -75,7 +76,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         ],
         asset_checks=[publish_checks(settings.embedding), freshness_check(settings), *checks],
         jobs=_jobs(fetches=bool(fetching)),
-        resources={"io_manager": _lake(settings, made["progress"]), **made},
+        resources=given,
         executor=dg.in_process_executor,
     )
 

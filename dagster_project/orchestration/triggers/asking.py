@@ -10,7 +10,8 @@ from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
-from dagster_project.orchestration.asset_graph import around_graph, make_assets
+from dagster_project.orchestration.asset_graph import around_graph
+from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import LATER, REFRESH_TAG, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import partition_runs, planned
@@ -103,7 +104,7 @@ def publishing_request(settings: Settings, instance: dg.DagsterInstance, refresh
 
 def in_backfills(settings: Settings, instance: dg.DagsterInstance) -> set[str]:
     """The partitions that backfills under way are to make."""
-    return partitions_of_backfills(instance, lambda: dg.Definitions(assets=make_assets(settings)))
+    return partitions_of_backfills(instance, lambda: asset_definitions(settings))
 
 
 def _whole(settings: Settings) -> Work:

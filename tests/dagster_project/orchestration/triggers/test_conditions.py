@@ -29,10 +29,12 @@ class Ticks:
 
     def requested(self) -> set[str]:
         """The assets that the next tick asks for."""
-        result = dg.evaluate_automation_conditions(self.definitions, self.instance, cursor=self.cursor)
+        whole = [dg.AssetKey(table) for table in whole_tables(self.work.settings)]
+        result = dg.evaluate_automation_conditions(
+            self.definitions, self.instance, dg.AssetSelection.assets(*whole), cursor=self.cursor
+        )
         self.cursor = result.cursor
-        keys = {key for made in self.definitions.resolve_all_asset_specs() if (key := made.key)}
-        return {key.path[-1] for key in keys if result.get_num_requested(key)}
+        return {key.path[-1] for key in whole if result.get_num_requested(key)}
 
 
 @pytest.fixture

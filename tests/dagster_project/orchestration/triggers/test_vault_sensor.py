@@ -24,7 +24,7 @@ class Watched:
         self.vault.mkdir(parents=True)
         self.edit("first.md")
         self.work = Workspace(folder).configure({"name": "notes", "kind": "vault", "path": "vault"})
-        self.sensor = vault_sensor(self.work.settings, lambda: self.now)
+        self.sensor = vault_sensor(self.work.settings, "__ASSET_JOB", lambda: self.now)
         self.cursor: str | None = None
         self.runs: list[float] = []
 
