@@ -13,6 +13,9 @@ from dagster_project.orchestration.retention import prune_runs
 from tests.archives import Mail, Workspace
 
 
+INDEX = dg.AssetKey("search_index")
+
+
 class Later(datetime):
     """A clock that is 31 days ahead."""
 
@@ -36,7 +39,7 @@ def test_old_runs_go_unless_they_are_the_last_that_made_something(
     built: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
     with built.instance() as instance:
-        first = {r.run_id: r.job_name for r in instance.get_runs()}
+        published = {r.run_id for r in instance.get_runs() if INDEX in (r.asset_selection or ())}
         built.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.")])
         built.build()
         instance.report_runless_asset_event(dg.AssetMaterialization("readiness"))
@@ -48,14 +51,13 @@ def test_old_runs_go_unless_they_are_the_last_that_made_something(
         dg_partitions = instance.get_materialized_partitions(dg.AssetKey("messages"))
         gone = prune_runs(instance, 30)
         left = {r.run_id for r in instance.get_runs()}
-        published = {run_id for run_id, job in first.items() if job == "publish"}
-        assert gone >= 1 and not published & left, "the first publish was followed by another"
+        assert published and gone >= 1 and not published & left, "the first publish was followed by another"
         assert instance.get_materialized_partitions(dg.AssetKey("messages")) == dg_partitions
         assert not published & files(instance)
         assert checks_told(instance, "chunk_ids_are_unique") == 1, "the last, of two"
         told = instance.fetch_materializations(dg.AssetKey("readiness"), limit=10).records
         assert [record.run_id == "" for record in told] == [True, False]
-        assert instance.get_latest_materialization_event(dg.AssetKey("search_index"))
+        assert instance.get_latest_materialization_event(INDEX)
         assert prune_runs(instance, 30) == 0
     built.write("dev/dev.2004-03.mbox", [Mail(601, "Another one.")])
     assert built.build().published
