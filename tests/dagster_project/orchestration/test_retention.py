@@ -12,7 +12,6 @@ from dagster_project.orchestration import retention
 from dagster_project.orchestration.retention import prune_runs
 from tests.archives import Mail, Workspace
 
-
 INDEX = dg.AssetKey("search_index")
 
 
