@@ -50,7 +50,7 @@ bench: $(STAMP)
 
 faults: $(STAMP)
 	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/orchestration/test_killed_builds.py \
-	  tests/dagster_project/orchestration/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
+	  tests/dagster_project/orchestration/automation/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
 
 bench-scale: $(STAMP)
 	@$(BIN)/python benchmarks/scale.py
