@@ -35,8 +35,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from dagster_project.orchestration.triggers import schedules  # noqa: E402
 from dagster_project.orchestration.instance import open_instance  # noqa: E402
+from dagster_project.orchestration.triggers import schedules  # noqa: E402
 from tests.archives import Workspace, discussion  # noqa: E402 - benchmarks are run from their folder
 
 SCHEDULE, QUIET_SECONDS, LONGEST = "refresh_every_hour", 75, 900

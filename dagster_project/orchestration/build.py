@@ -75,7 +75,8 @@ def build(
     inside are found by `options.verify`, or when a step fails for no reason of its own, and rebuilt. Raises BusyError
     while another build of the same storage runs, and WeftError when a run fails, with the step and the reason.
     Runs of Dagster that work on the same lake are waited for before anything over all of it is made; what others wait
-    to make is made here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are sent to `[alerts]`.
+    to make is made here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are
+    sent to `[alerts]`.
     """
     start = time.monotonic()
     behind = clock_behind(settings)

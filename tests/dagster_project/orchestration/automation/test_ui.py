@@ -1,7 +1,7 @@
 """Dagster's own web server, daemon and Chromium run the shipped sample as any Dagster project.
 
 Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are
-made again by `WEFT_SCREENSHOTS=docs/images pytest -n 0 -k picture tests/dagster_project/orchestration/automation/test_ui.py`.
+made again by `make pictures`.
 """
 
 from __future__ import annotations
