@@ -8,7 +8,7 @@ export WEFT_CONFIG
 export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.installed
 
-.PHONY: run test exhaustive test-all faults lint ui bench bench-scale clean
+.PHONY: run test exhaustive test-all faults lint ui bench bench-scale pictures clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -50,7 +50,10 @@ bench: $(STAMP)
 
 faults: $(STAMP)
 	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/orchestration/test_killed_builds.py \
-	  tests/dagster_project/orchestration/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
+	  tests/dagster_project/orchestration/automation/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
+
+pictures: $(STAMP)
+	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture tests/dagster_project/orchestration/automation/test_ui.py
 
 bench-scale: $(STAMP)
 	@$(BIN)/python benchmarks/scale.py

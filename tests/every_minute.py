@@ -3,7 +3,7 @@
 import os
 
 from dagster_project.definitions import defs
-from dagster_project.orchestration import schedules
+from dagster_project.orchestration.triggers import schedules
 
 schedules.CRON = "* * * * *"
 schedules.INTERVAL_SECONDS = int(os.environ.get("WEFT_SECONDS_OF_LOOKS", "5"))

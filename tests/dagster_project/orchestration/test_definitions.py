@@ -23,11 +23,7 @@ from dagster_project.orchestration.names import EVALUATE, REPORT, SEARCH
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.partitions import partition_runs, sync_partitions
 from dagster_project.orchestration.plan import stages
-from dagster_project.orchestration.sqlite_storage import (
-    KeptEngineEventLogStorage,
-    KeptEngineRunStorage,
-    KeptEngineScheduleStorage,
-)
+from dagster_project.orchestration.sqlite_storage import KeptEngineEventLogStorage
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion, embedded
@@ -316,8 +312,6 @@ def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance:
 
 def test_the_shipped_instance_keeps_its_engines_and_limits(built: Workspace, instance: dg.DagsterInstance):
     assert isinstance(instance.event_log_storage, KeptEngineEventLogStorage)
-    assert isinstance(instance.run_storage, KeptEngineRunStorage)
-    assert isinstance(instance.schedule_storage, KeptEngineScheduleStorage)
     assert not instance.telemetry_enabled
     assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
     assert instance.run_monitoring_enabled

@@ -1,7 +1,7 @@
 """Dagster's own web server, daemon and Chromium run the shipped sample as any Dagster project.
 
 Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are
-made again by `WEFT_SCREENSHOTS=docs/images pytest -n 0 -k picture tests/dagster_project/orchestration/test_ui.py`.
+made again by `make pictures`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.exhaustive
 
 SHOWN_WITHIN = 90
 """Seconds until a page shows what is waited for."""
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
 SCHEDULE = "refresh_every_hour"
 AUTOMATIONS = (SCHEDULE, "refresh_goes_on", "whole_lake")
