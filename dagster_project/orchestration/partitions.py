@@ -12,7 +12,6 @@ from assets.sources import changed_sources
 from dagster_project.composition import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan
-from dagster_project.orchestration.restored import report_restored
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.lake.lake import ParquetLake
 
