@@ -14,8 +14,7 @@ from assets.partitions import MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.names import COMMAND_TAG, WAITS
-from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.restored import report_restored
+from dagster_project.orchestration.partitions import planned, report_restored
 from dagster_project.orchestration.runs import close_dead_runs, living, others_at_work
 from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.resources.system.locks import lake_lock, living_run, runs_of
