@@ -13,7 +13,7 @@ from assets.fetch import fetched_asset
 from assets.graph import graph_stages
 from assets.mail import mail_stages, slow_stages
 from assets.partitions import GRAPH, SOURCE_TYPES
-from assets.publish import embeddings_asset, embeddings_version, search_index_asset
+from assets.publish import embeddings_asset, embeddings_version, search_index_asset, vector_index_asset
 from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, measures_stage, relation_stages
@@ -109,6 +109,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         embeddings_asset(settings.embedding, settings.safety),
         *(make_graph_assets(settings) if settings.graph.enabled else ()),
         search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
+        vector_index_asset(),
         readiness_asset(settings.operations),
         *assets_of(context_stages(settings.context, tokens)),
     )

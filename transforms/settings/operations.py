@@ -78,13 +78,17 @@ class AlertSettings(StageSettings):
         return bool(self.command or self.url or self.url_env)
 
 
+_INDEXED_VECTORS = 1_000
+"""FIGURES"""
+
+
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""
 
-    ann_min_vectors: int | None = Field(
-        None,
-        gt=0,
-        description="vectors from which an HNSW index is built; none: never",
+    ann_max_vectors: int = Field(
+        _INDEXED_VECTORS,
+        ge=0,
+        description="vectors up to which the file has an HNSW index for SQL, made with each version; 0: none",
     )
     keep_versions: int = Field(2, gt=0, description="published versions on disk")
     spare_min_bytes: int = Field(

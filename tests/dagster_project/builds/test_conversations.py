@@ -71,7 +71,6 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A vault and a chat on three topics of the vault, built; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("chats") / "work")
     configure(work, NOTES, CHAT)
-    work.config.write_text(f"[index]\nann_min_vectors = 10\n\n{work.config.read_text()}")
     for title, text in TOPICS.items():
         write(work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n")
     write(
@@ -286,13 +285,11 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     with open_versions(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
         found = {
-            m: index.candidates(queries, ContextSettings(mode=m, candidates=5))
-            for m in ("exact", "ann", "auto")
+            m: index.candidates(queries, ContextSettings(mode=m, candidates=5)) for m in ("exact", "ann")
         }
         own = {"chat:x": ["notes:Paris.md"]}
         without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
-    for mode in ("ann", "auto"):
-        assert found[mode]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
+    assert found["ann"]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
     assert "notes:Paris.md" in found["ann"]["document_id"].to_list()
     assert "notes:Paris.md" not in without["document_id"].to_list()
     assert without.group_by("query").len()["len"].to_list() == [5, 5, 5]

@@ -14,7 +14,6 @@ from dagster_project.orchestration.asset_graph import around_graph
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.orchestration.triggers.schedules import Seen
 from dagster_project.resources.system.dagster_internals import request_backfill
 from dagster_project.resources.system.locks import only_build
