@@ -79,7 +79,11 @@ class AlertSettings(StageSettings):
 
 
 _INDEXED_VECTORS = 1_000
-"""FIGURES"""
+"""Vectors up to which making an HNSW index takes at most a fifth of a publish.
+
+A run that publishes 1,000 mails anew takes 3.3 s of processor time, 0.3 s of it for the index, of 256 dimensions; the
+publisher alone takes 0.9 s for 1,000, 1.7 s for 10,000 and 5.3 s for 50,000, and with the index 1.1, 7.0 and 83 s.
+"""
 
 
 class IndexSettings(StageSettings):
