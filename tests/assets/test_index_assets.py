@@ -8,9 +8,10 @@ import pytest
 from assets.conversations import context_assets
 from assets.partitions import BACKFILL, CONTEXT, CONVERSATIONS
 from assets.publish import search_index_asset, vector_index_asset
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from transforms.settings.conversations import ContextSettings
 
-WINDOWS = context_assets(ContextSettings(), lambda texts: [len(text) for text in texts])  # type: ignore[arg-type]
+WINDOWS = context_assets(ContextSettings(), PackagedTokenCounter())
 
 
 def test_the_vector_index_follows_the_index_and_both_say_what_they_are():
