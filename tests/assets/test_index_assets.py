@@ -5,13 +5,14 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from assets.conversations import context_assets
+from assets.conversations import context_stages
 from assets.partitions import BACKFILL, CONTEXT, CONVERSATIONS
 from assets.publish import search_index_asset, vector_index_asset
+from assets.stages.stage import assets_of
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from transforms.settings.conversations import ContextSettings
 
-WINDOWS = context_assets(ContextSettings(), PackagedTokenCounter())
+WINDOWS = assets_of(context_stages(ContextSettings(), PackagedTokenCounter()))
 
 
 def test_the_vector_index_follows_the_index_and_both_say_what_they_are():
