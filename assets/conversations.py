@@ -5,16 +5,14 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
-import ibis
 import polars as pl
 import pyarrow as pa
 
-from assets.partitions import CONVERSATIONS, described
-from assets.protocols.lake import Lake
+from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
-from assets.protocols.search import PublishedIndex
+from assets.protocols.search import ContextIndex
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.stage import Stage, terms_stage
+from assets.stages.stage import Made, Stage, terms_stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
@@ -29,12 +27,8 @@ from transforms.schemas.conversations import (
     CONVERSATION_WINDOWS,
 )
 from transforms.schemas.operations import QUARANTINE
-from transforms.schemas.table import Table
 from transforms.settings.conversations import ContextSettings, ConversationSettings
 from transforms.settings.search import TermSettings
-from transforms.text.markdown_tables import table
-
-_PREVIEW_ROWS = 10
 
 
 def conversation_stages(
@@ -104,130 +98,79 @@ def _read_conversation(
     return sources.conversation(partition)
 
 
-def context_assets(settings: ContextSettings, tokens: TokenCounter) -> list[dg.AssetsDefinition]:
-    """The assets over the published index: candidates, documents and the context of every window."""
-    return [_candidates_asset(settings), _documents_asset(settings), _context_asset(settings, tokens)]
+def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stage]:
+    """The stages over the published index: candidates, documents and the context of each window."""
+    windows = ("conversation_markdown", "conversation_query_chunks")
+    return [
+        Stage(
+            "conversation_candidates",
+            {"conversation_candidates": CONVERSATION_CANDIDATES},
+            _candidates,
+            selection.VERSION,
+            "Asks the published index with the queries of a window.",
+            inputs=windows,
+            settings=settings,
+            source_type=CONTEXT,
+            asks_index=True,
+        ),
+        Stage(
+            "conversation_documents",
+            {"conversation_documents": CONVERSATION_DOCUMENTS},
+            _documents,
+            selection.VERSION,
+            "Keeps the best candidates of each document, in the order in which the context takes them.",
+            inputs=("conversation_candidates",),
+            settings=settings,
+            source_type=CONTEXT,
+            asks_index=True,
+        ),
+        Stage(
+            "conversation_context",
+            {"conversation_context": CONVERSATION_CONTEXT},
+            partial(_context, count=tokens.counts),
+            selection.VERSION,
+            "Writes what a window found as blocks of Markdown, with citations and a manifest.",
+            inputs=(*windows, "conversation_candidates", "conversation_documents"),
+            settings=settings,
+            source_type=CONTEXT,
+            asks_index=True,
+            code=selection.window_context,
+        ),
+    ]
 
 
-def _version(settings: ContextSettings) -> str:
-    return f"{selection.VERSION}-{settings.digest()}"
+def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
+    """The table `conversation_candidates` of a window."""
+    queries = selection.window_queries(_frame(windows), _frame(chunks), settings)
+    found = index.candidates(queries, settings)
+    figures = {"queries": len(queries), "results_per_query": len(found) / max(1, len(queries))}
+    return Made([found.to_arrow()], figures)
 
 
-def _described(table: Table, settings: ContextSettings) -> dict[str, Any]:
-    return {"group_name": "context", **described(table, _version(settings), "polars")}
+def _documents(candidates: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
+    """The table `conversation_documents` of a window."""
+    kept = selection.window_documents(_frame(candidates), settings, index.chunk_vectors)
+    return Made([kept.to_arrow()], {"before": candidates.num_rows, "after": len(kept)})
 
 
-def _candidates_asset(settings: ContextSettings) -> dg.AssetsDefinition:
-    @dg.asset(deps=["search_index"], **_described(CONVERSATION_CANDIDATES, settings))
-    def conversation_candidates(
-        context: dg.AssetExecutionContext,
-        conversation_markdown: ibis.Table,
-        conversation_query_chunks: ibis.Table,
-        published_index: dg.ResourceParam[PublishedIndex],
-        lake: dg.ResourceParam[Lake],
-    ) -> Any:
-        queries = _queries(conversation_markdown, conversation_query_chunks, settings)
-        with published_index.open() as index:
-            found = index.candidates(queries, settings)
-            version = index.facts["index_version"]
-        context.add_output_metadata(
-            {
-                "windows": queries["window_id"].n_unique(),
-                "queries": len(queries),
-                "results": len(found),
-                "results_per_query": len(found) / max(1, len(queries)),
-                "preview": _preview(found),
-            }
-        )
-        return _staged(lake, "conversation_candidates", found.to_arrow(), _version(settings), version)
-
-    return conversation_candidates
+def _context(*args: Any, index: ContextIndex, count: selection.TokenCounter) -> Made:
+    """The table `conversation_context` of a window, of its inputs and the settings."""
+    *tables, settings = args
+    windows, chunks, candidates, documents = map(_frame, tables)
+    queries = selection.window_queries(windows, chunks, settings)
+    passages = index.passages(documents["chunk_id"].to_list())
+    retrieval = selection.Retrieval(queries, candidates, documents, passages)
+    made = selection.window_context(windows["doc_id"].to_list(), retrieval, index.facts, count, settings)
+    figures = {
+        "without_hits": made.column("outcome").to_pylist().count(selection.NO_HITS),
+        "final": sum(made.column("final_count").to_pylist()),
+        # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who reads.
+        "latest_context": dg.MetadataValue.text("".join(made.column("block").to_pylist()[-1:])),
+    }
+    return Made([made], figures)
 
 
-def _documents_asset(settings: ContextSettings) -> dg.AssetsDefinition:
-    @dg.asset(**_described(CONVERSATION_DOCUMENTS, settings))
-    def conversation_documents(
-        context: dg.AssetExecutionContext,
-        conversation_candidates: ibis.Table,
-        published_index: dg.ResourceParam[PublishedIndex],
-        lake: dg.ResourceParam[Lake],
-    ) -> Any:
-        candidates = _frame(conversation_candidates)
-        with published_index.open() as index:
-            kept = selection.window_documents(candidates, settings, index.chunk_vectors)
-            version = index.facts["index_version"]
-        context.add_output_metadata(
-            {"before": len(candidates), "after": len(kept), "preview": _preview(kept)}
-        )
-        return _staged(lake, "conversation_documents", kept.to_arrow(), _version(settings), version)
-
-    return conversation_documents
-
-
-def _context_asset(settings: ContextSettings, tokens: TokenCounter) -> dg.AssetsDefinition:
-    @dg.asset(name="conversation_context", **_described(CONVERSATION_CONTEXT, settings))
-    def context_of_windows(
-        context: dg.AssetExecutionContext,
-        conversation_markdown: ibis.Table,
-        conversation_query_chunks: ibis.Table,
-        conversation_candidates: ibis.Table,
-        conversation_documents: ibis.Table,
-        published_index: dg.ResourceParam[PublishedIndex],
-        lake: dg.ResourceParam[Lake],
-    ) -> Any:
-        queries = _queries(conversation_markdown, conversation_query_chunks, settings)
-        kept = _frame(conversation_documents)
-        with published_index.open() as index:
-            facts = dict(index.facts)
-            made = selection.window_context(
-                _frame(conversation_markdown)["doc_id"].to_list(),
-                selection.Retrieval(
-                    queries,
-                    _frame(conversation_candidates),
-                    kept,
-                    index.passages(kept["chunk_id"].to_list()),
-                ),
-                facts,
-                tokens.counts,
-                settings,
-            )
-        outcomes = made.column("outcome").to_pylist()
-        shown = made.column("block").to_pylist()
-        context.add_output_metadata(
-            {
-                "windows": made.num_rows,
-                "without_hits": outcomes.count(selection.NO_HITS),
-                "final": sum(made.column("final_count").to_pylist()),
-                "preview": _preview(
-                    _frame(made).select(pl.exclude("records", "compiled", "manifest", "block"))
-                ),
-                # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who reads.
-                "latest_context": dg.MetadataValue.text(shown[-1] if shown else ""),
-            }
-        )
-        return _staged(lake, "conversation_context", made, _version(settings), facts["index_version"])
-
-    return context_of_windows
-
-
-def _queries(windows: ibis.Table, chunks: ibis.Table, settings: ContextSettings) -> pl.DataFrame:
-    return selection.window_queries(_frame(windows), _frame(chunks), settings)
-
-
-def _frame(table: ibis.Table | pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table if isinstance(table, pa.Table) else table.to_pyarrow())
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _staged(lake: Lake, table: str, data: pa.Table, code_version: str, index_version: str) -> Any:
-    return lake.stage(table, None, data, code_version=code_version, inputs={"index": index_version})
-
-
-def _preview(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
-    """The first rows as a Markdown table."""
-    shown = (
-        [f"{v:.4f}" if isinstance(v, float) else v for v in row]
-        for row in rows.head(_PREVIEW_ROWS).iter_rows()
-    )
-    return dg.MetadataValue.md(table(rows.columns, shown))

@@ -76,8 +76,18 @@ GRAPH = SourceType(
 """The tables of the document graph by partition, made after vectors and keywords if the graph is enabled."""
 IN_PARTS = frozenset({"embeddings"})
 """Tables over the whole lake that are stored in parts, so that an hour's new rows rewrite only a few of them."""
-CONTEXT_TABLES = ("conversation_candidates", "conversation_documents", "conversation_context")
-"""The tables of documents retrieved for conversations from the published index, which does not contain them."""
+CONTEXT = SourceType(
+    "context",
+    CONVERSATIONS.partitions,
+    tables_of("context"),
+    compared=(
+        "conversation_query_chunks",
+        "conversation_candidates",
+        "conversation_documents",
+        "search_index",
+    ),
+)
+"""The tables of what each window of a conversation finds in the published index, which does not contain them."""
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=32)
 
 

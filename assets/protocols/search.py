@@ -70,6 +70,9 @@ class Publisher(Protocol):
     def publish(self) -> Mapping[str, Any]:
         """Publish what the lake holds; returns version, row counts and what was reused."""
 
+    def vector_index(self) -> Mapping[str, Any]:
+        """The index of vectors in the current version: version, kind, vectors, seconds and recall."""
+
     def readiness(self) -> Readiness:
         """What the current version says of every text: `schemas.READINESS`."""
 

@@ -1,5 +1,6 @@
 """Stages: what makes tables of the lake, declared as data, and the one function that makes Dagster's assets of them."""
 
+import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,9 +54,10 @@ class Stage:
     a `SourcePartition`. Its code version is `version` and a digest of the settings.
 
     `whole` maps each table to a fingerprint of what concerns a partition; a new one makes the partition stale. `deps` are
-    tables that are read through the inputs. If `columns` are named, only these of the inputs are read. `code` is the
-    function that Dagster links to, `make` by default. `lineage` names the columns (`table.column`) that a column is made
-    of; a column that is declared the same in an input comes from there.
+    tables that are read through the inputs. If the stage `asks_index`, `make` takes the published index as `index`, one
+    version for all partitions of a run, and this version is compared like an input. If `columns` are named, only these of
+    the inputs are read. `code` is the function that Dagster links to, `make` by default. `lineage` names the columns
+    (`table.column`) that a column is made of; a column that is declared the same in an input comes from there.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Stage:
     deps: Sequence[str] = ()
     columns: Sequence[str] | None = None
     resources: Sequence[str] = ()
+    asks_index: bool = False
     pool: str | None = None
     kinds: Sequence[str] = ("polars",)
     code: Callable[..., Any] | None = None
@@ -131,7 +134,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.group,
         ins={table: dg.AssetIn(table) for table in (*stage.inputs, *stage.whole)},
-        deps=list(stage.deps),
+        deps=[*stage.deps, *_index_of(stage)],
         outs={name: _out(stage, name) for name in stage.outputs},
         pool=stage.pool or (source_type.pool if source_type else None),
         config_schema=config.to_fields_dict() if config else None,
@@ -140,14 +143,21 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
             "progress",
             *(["sources"] if stage.reads_sources else []),
             *stage.resources,
+            *(["published_index"] if stage.asks_index else []),
         },
     )
     def run_stage(context: dg.AssetExecutionContext, **loaded: Any) -> Iterator[dg.Output[Any]]:
         settings = chosen_settings(stage.settings, context.op_execution_context.op_config if config else None)
         run = _Run(context, stage, settings, loaded)
-        yield from run.partitions() if source_type else run.lake_wide()
+        with run.published_index():
+            yield from run.partitions() if source_type else run.lake_wide()
 
     return run_stage
+
+
+def _index_of(stage: Stage) -> list[str]:
+    """The asset that publishes, if the stage asks what it published."""
+    return ["search_index"] if stage.asks_index else []
 
 
 def _out(stage: Stage, name: str) -> dg.AssetOut:
@@ -189,6 +199,16 @@ class _Run:
         self.whole = [loaded[table] for table in stage.whole]
         self.resources = {name: getattr(context.resources, name) for name in stage.resources}
 
+    @contextlib.contextmanager
+    def published_index(self) -> Iterator[None]:
+        """Hold the published index open, if the stage asks it."""
+        if not self.stage.asks_index:
+            yield
+            return
+        with self.context.resources.published_index.open() as index:
+            self.resources["index"] = index
+            yield
+
     def lake_wide(self) -> Iterator[dg.Output[Any]]:
         """The tables over the whole lake, each staged under the code version of the settings of this run."""
         start = time.perf_counter()
@@ -208,7 +228,8 @@ class _Run:
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
         stage = self.stage
-        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), stage.whole)
+        whole = [*stage.whole, *_index_of(stage)]
+        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), whole)
         staged: dict[str, dict[str, StagedPartition]] = {name: {} for name in stage.outputs}
         first, keys = next(iter(staged)), self.context.partition_keys
         for partition in keys:
@@ -239,9 +260,11 @@ class _Run:
                 table: fingerprint(self.loaded[table], partition, *tables)
                 for table, fingerprint in stage.whole.items()
             }
+            if stage.asks_index:
+                compared["search_index"] = self.resources["index"].facts["index_version"]
         counted = next((name for name, table in stage.outputs.items() if table.key == ("chunk_id",)), None)
         for name, data in zip(stage.outputs, made.tables, strict=True):
-            counts = _id_changes(self.lake, name, partition, data) if name == counted else {}
+            counts = _id_changes(self.lake, name, partition, data) if name == counted else dict(made.metadata)
             part = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
             facts = _facts(part, start) | {"dagster/partition_row_count": part.row_count} | counts
             if is_last:  # Dagster shows the newest; beside each partition they would swell its history.

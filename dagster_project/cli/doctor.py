@@ -126,7 +126,7 @@ def _extension(settings: Settings) -> Iterator[Finding]:
         with duckdb.connect() as connection:
             load_vss(connection)
     except duckdb.Error as error:
-        needed = f"an index of {settings.index.ann_min_vectors:,} vectors or more cannot be built or searched"
+        needed = f"no index of up to {settings.index.ann_max_vectors:,} vectors can be made or searched"
         yield Finding(
             "extensions",
             "fault",

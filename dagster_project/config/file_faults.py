@@ -30,6 +30,7 @@ REPLACED = {
     "context.expand": "is always on now; `context.budget_tokens` bounds it",
     "operations.batch_bytes": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
     "operations.batch_partitions": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
+    "index.ann_min_vectors": "is `index.ann_max_vectors` now: vectors up to which an HNSW index is built",
     "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
 }
 """Keys that a file may no longer have, each with what took its place; those of [profiles.NAME] are those of [search]."""

@@ -6,14 +6,14 @@ from functools import lru_cache
 
 import dagster as dg
 
-from assets.conversations import context_assets, conversation_stages
+from assets.conversations import context_stages, conversation_stages
 from assets.documents import document_stages
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
 from assets.graph import graph_stages
 from assets.mail import mail_stages, slow_stages
-from assets.partitions import CONTEXT_TABLES, GRAPH, SOURCE_TYPES
-from assets.publish import embeddings_asset, embeddings_version, search_index_asset
+from assets.partitions import GRAPH, SOURCE_TYPES
+from assets.publish import embeddings_asset, embeddings_version, search_index_asset, vector_index_asset
 from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, measures_stage, relation_stages
@@ -109,8 +109,9 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         embeddings_asset(settings.embedding, settings.safety),
         *(make_graph_assets(settings) if settings.graph.enabled else ()),
         search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
+        vector_index_asset(),
         readiness_asset(settings.operations),
-        *context_assets(settings.context, tokens),
+        *assets_of(context_stages(settings.context, tokens)),
     )
 
 
@@ -130,7 +131,7 @@ def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
     for definition in make_assets(settings):
         needed = {key.path[-1] for key in definition.dependency_keys}
         own = [key.path[-1] for key in definition.keys]
-        if definition.partitions_def is None and not set(own) & set(CONTEXT_TABLES):
+        if definition.partitions_def is None:
             (after if needed & {*GRAPH.tables, *after} else before).extend(own)
     (after or before).append(REPORT_ASSET)
     return before, after

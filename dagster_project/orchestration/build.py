@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.embedding import PAID_TWICE
-from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
+from assets.partitions import CONTEXT, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
 from dagster_project.composition import make_lake, make_publisher, make_sources, sweep
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import (
@@ -28,7 +28,7 @@ from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
 from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.plan import Plan, context_is_right, make_plan, stale_graph, stale_slow
+from dagster_project.orchestration.plan import Plan, make_plan, stale_context, stale_graph, stale_slow
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.runs import close_dead_runs, run_here
 from dagster_project.orchestration.work import Work
@@ -207,7 +207,7 @@ class _Build:
             rows = sum(v for k, v in published.items() if k.startswith("rows_"))
             self.progress.step("search_index", None, rows)
             figures = _figures(made["embeddings"])
-        self._find_context(plan)
+        self.make_partitions(stale_context(settings, plan.partitions, make_lake(settings)), [CONTEXT])
         seconds = time.monotonic() - start
         return BuildResult(
             plan, published, seconds, embedding=figures, failed_checks=tuple(self.failed), slow=slow
@@ -266,15 +266,6 @@ class _Build:
             _widen_pool(self.instance, SLOW_POOL, workers.count)
         self.make_partitions(waiting, [SLOW], workers)
         return tuple(sorted(waiting))
-
-    def _find_context(self, plan: Plan) -> None:
-        """Ask the published index with every conversation, unless what they found is of that version already."""
-        lake = make_lake(self.settings)
-        if context_is_right(self.settings, plan.partitions, lake):
-            return
-        run_here(self.definitions, self.instance, Work(CONTEXT_TABLES), self.tags)
-        footer = lake.footer(CONTEXT_TABLES[-1])
-        self.progress.step(CONTEXT_TABLES[-1], None, footer.row_count if footer else 0)
 
 
 def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:

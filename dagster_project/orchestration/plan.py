@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import ibis
 
-from assets.conversations import context_assets
 from assets.graph import FINGERPRINTS
 from assets.partitions import (
-    CONTEXT_TABLES,
+    CONTEXT,
     CONVERSATIONS,
     DOCUMENTS,
     GRAPH,
@@ -26,10 +25,10 @@ from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA, Footer
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.versions import CURRENT, version_of
 from dagster_project.resources.sources.file_sources import FileSources
+from transforms.conversations.windows import last_windows
 from transforms.errors import SourceError
 
 NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
@@ -53,17 +52,17 @@ class Stage:
 class Plan:
     """The work of a build: the stale tables of each partition, partitions to remove, and whether to publish.
 
-    `context` is true if the context of conversations belongs to another version or other settings; `slow` waits for the
-    slow lane. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first stale table of
-    a partition is stale. With `anew` the published version has another layout, tokenizer or model and nothing of it is
-    reused. `broken` has the fault of each source that cannot be read; the lake keeps what it has of that source.
+    `context` has the stale tables of windows that ask the published index, `slow` those that wait for the slow lane.
+    `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first stale table of a partition is
+    stale. With `anew` the published version has another layout, tokenizer or model and nothing of it is reused. `broken`
+    has the fault of each source that cannot be read; the lake keeps what it has of that source.
     """
 
     partitions: tuple[SourcePartition, ...]
     stale: Mapping[str, tuple[str, ...]]
     vanished: tuple[str, ...]
     publish: bool
-    context: bool = False
+    context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     slow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +88,7 @@ def stages(settings: Settings) -> list[Stage]:
         if definition.partitions_def is None:
             continue
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
-        (source_type,) = (f for f in (*SOURCE_TYPES, GRAPH, SLOW) if set(tables) <= set(f.tables))
+        (source_type,) = (f for f in (*SOURCE_TYPES, GRAPH, SLOW, CONTEXT) if set(tables) <= set(f.tables))
         inputs = tuple(
             sorted(source_type.compared_inputs(k.path[-1] for k in definition.keys_by_input_name.values()))
         )
@@ -137,7 +136,7 @@ def make_plan(
         or (settings.graph.enabled and not make_graph_exporter(settings).is_there())
         or bool(stale_graph(settings, partitions, lake))
     )
-    context = not publish and not context_is_right(settings, partitions, lake)
+    context = {} if publish else stale_context(settings, partitions, lake)
     slow = {
         p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in stale and p not in taken
     }
@@ -206,25 +205,31 @@ def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
     return footer is not None and current is not None and footer.inputs == {"index": version_of(current)}
 
 
-def context_is_right(settings: Settings, partitions: Sequence[SourcePartition], lake: ParquetLake) -> bool:
-    """True if what conversations found is of the published version and the settings of now.
+def stale_context(
+    settings: Settings, partitions: Iterable[SourcePartition], lake: ParquetLake
+) -> dict[str, tuple[str, ...]]:
+    """By window of a conversation the tables of its context that are missing, of other code or of other queries.
 
-    Where no source has conversations, nothing must be stored that they found.
+    The last window of each conversation, which more messages may follow, asks each published version; the others stay
+    with what they found once. To be asked when something is published.
     """
-    footers = [lake.footer(table) for table in CONTEXT_TABLES]
-    if not any(u.source_type == CONVERSATIONS.name for u in partitions):
-        return all(f is None or f.row_count == 0 for f in footers)
     current = make_publisher(settings, lake).current()
-    expected = {"index": version_of(current) if current else None}
-    versions = {
-        key.path[-1]: version
-        for definition in context_assets(settings.context, PackagedTokenCounter())
-        for key, version in definition.code_versions_by_key.items()
-    }
-    return all(
-        f is not None and f.code_version == versions[t] and f.inputs == expected
-        for t, f in zip(CONTEXT_TABLES, footers, strict=True)
-    )
+    if current is None:
+        return {}
+    order = _of(CONTEXT.name, stages(settings))
+    windows = [u.key for u in partitions if u.source_type == CONVERSATIONS.name]
+    open_windows = last_windows(windows)
+    found = {}
+    for window in windows:
+        queries, asked = (lake.footer(t, window) for t in ("conversation_query_chunks", CONTEXT.tables[0]))
+        if queries is None:
+            continue
+        stays = asked and not (window in open_windows and queries.row_count)
+        version = asked.inputs.get("search_index", "") if asked and stays else version_of(current)
+        hashes = {"conversation_query_chunks": queries.content_hash, "search_index": version}
+        if tables := _stale_tables(window, order, hashes, lake):
+            found[window] = tables
+    return found
 
 
 def stale_slow(
@@ -336,7 +341,7 @@ def _whole_tables(settings: Settings, lake: ParquetLake) -> dict[str, str]:
         for definition in make_assets(settings)
         if definition.partitions_def is None
         for key, version in definition.code_versions_by_key.items()
-        if key.path[-1] in lake.tables and key.path[-1] not in CONTEXT_TABLES
+        if key.path[-1] in lake.tables
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -137,6 +137,20 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
 def window_id(conversation_id: str, window: str) -> str:
     """The id of a window, by which deduplication counts documents."""
     return f"{conversation_id}@{window}"
+
+
+def last_windows(partitions: Iterable[str]) -> set[str]:
+    """Of partitions `<conversation>.<key of a window>` the last of each conversation: their keys have numbers, by time.
+
+    >>> sorted(last_windows(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"]))
+    ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']
+    """
+    last: dict[str, tuple[list[int], str]] = {}
+    for partition in partitions:
+        conversation, _, key = partition.rpartition(".")
+        place = [int(number) for number in re.findall(r"\d+", key)], partition
+        last[conversation or partition] = max(place, last.get(conversation or partition, place))
+    return {partition for _, partition in last.values()}
 
 
 def quarantine_rows(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:

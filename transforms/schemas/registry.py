@@ -84,13 +84,19 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
             stripe_orders=(graph.STRIPE_ORDERS, "stripe_orders"),
             chunk_keywords=(graph.CHUNK_KEYWORDS, "chunk_keywords"),
         ),
+        **_partitioned(
+            "context",
+            conversation_candidates=(conversations.CONVERSATION_CANDIDATES, None),
+            conversation_documents=(conversations.CONVERSATION_DOCUMENTS, None),
+            conversation_context=(conversations.CONVERSATION_CONTEXT, None),
+        ),
         **_lake_wide(dimensions),
     }
 
 
 def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[str, LakeTable]:
     return {
-        name: LakeTable(schema, partitions, published, is_input=True)
+        name: LakeTable(schema, partitions, published, is_input=partitions != "context")
         for name, (schema, published) in tables.items()
     }
 
@@ -117,9 +123,6 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "compared_replies": (relations.COMPARED_REPLIES, None),
         "readiness": (operations.READINESS, "readiness"),
         "document_graph": (graph.DOCUMENT_GRAPH, None),
-        "conversation_candidates": (conversations.CONVERSATION_CANDIDATES, None),
-        "conversation_documents": (conversations.CONVERSATION_DOCUMENTS, None),
-        "conversation_context": (conversations.CONVERSATION_CONTEXT, None),
         "evaluation_queries": (evaluation.EVALUATION_QUERIES, None),
         "evaluation_relevance": (evaluation.EVALUATION_RELEVANCE, None),
         "evaluation_runs": (evaluation.EVALUATION_RUNS, None),

@@ -82,8 +82,8 @@ class ContextSettings(StageSettings):
     """Show section or mail around a passage where the budget allows."""
     ask_with: Internal[Literal["said", "markdown"]] = "said"
     """What was said, without headings; or the query chunk as it is (seed)."""
-    mode: Internal[Literal["auto", "ann", "exact"]] = "auto"
-    """By the HNSW index where there is one (seed), by every vector, or by the faster of the two."""
+    mode: Internal[Literal["ann", "exact"]] = "exact"
+    """By the HNSW index where there is one (seed), or by every vector."""
     lexical_weight: Internal[float] = Field(0.5, ge=0, le=1)
     """Weight of the lexical score of a candidate; the seed has none."""
 

@@ -78,13 +78,21 @@ class AlertSettings(StageSettings):
         return bool(self.command or self.url or self.url_env)
 
 
+_INDEXED_VECTORS = 1_000
+"""Vectors up to which making an HNSW index takes at most a fifth of a publish.
+
+A run that publishes 1,000 mails anew takes 3.3 s of processor time, 0.3 s of it for the index, of 256 dimensions; the
+publisher alone takes 0.9 s for 1,000, 1.7 s for 10,000 and 5.3 s for 50,000, and with the index 1.1, 7.0 and 83 s.
+"""
+
+
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""
 
-    ann_min_vectors: int | None = Field(
-        None,
-        gt=0,
-        description="vectors from which an HNSW index is built; none: never",
+    ann_max_vectors: int = Field(
+        _INDEXED_VECTORS,
+        ge=0,
+        description="vectors up to which the file has an HNSW index for SQL, made with each version; 0: none",
     )
     keep_versions: int = Field(2, gt=0, description="published versions on disk")
     spare_min_bytes: int = Field(

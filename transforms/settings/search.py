@@ -96,6 +96,12 @@ class SearchSettings(StageSettings):
     exact_max_chunks: Internal[int] = Field(100_000, ge=0)
     """Chunks up to which `vector_search = "auto"` compares every vector in full."""
 
+    def vector_path(self, chunk_count: int, *, has_index: bool) -> Literal["hnsw", "exact", "codes"]:
+        """How vectors of so many chunks are searched: by an HNSW index if there is one, all of them, or by signs first."""
+        if self.vector_search == "ann" and has_index:
+            return "hnsw"
+        return "exact" if self.vector_search == "exact" or chunk_count <= self.exact_max_chunks else "codes"
+
 
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.partitions import CONTEXT_TABLES, GRAPH, SLOW
+from assets.partitions import CONTEXT, GRAPH, SLOW
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
@@ -17,8 +17,8 @@ from dagster_project.orchestration.names import LATER, REFRESH_TAG, SCOPE_TAG, W
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import (
     Plan,
-    context_is_right,
     reading_tables,
+    stale_context,
     stale_graph,
     stale_slow,
 )
@@ -85,11 +85,10 @@ def later_requests(settings: Settings, instance: dg.DagsterInstance, refresh: st
     partitions = make_sources(settings).discover()
     taken = partitions_of(instance, under_way(instance))
     found = []
-    if not context_is_right(settings, partitions, lake):
-        found.append(Work(CONTEXT_TABLES).request(refresh, PARTITIONS))
-    waiting = {p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in taken}
-    works = partition_runs(instance, waiting, [SLOW])
-    found += [work.request(refresh, {**PARTITIONS, **LATER}) for work in works]
+    for source_type, stale, tags in ((CONTEXT, stale_context, {}), (SLOW, stale_slow, LATER)):
+        waiting = {p: t for p, t in stale(settings, partitions, lake).items() if p not in taken}
+        works = partition_runs(instance, waiting, [source_type])
+        found += [work.request(refresh, {**PARTITIONS, **tags}) for work in works]
     return found or dg.SkipReason("nothing changed: the index shows what the sources hold")
 
 

@@ -31,6 +31,7 @@ from dagster_project.resources.lake.parquet_files import (
 from dagster_project.resources.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
+from transforms.schemas.registry import REGISTRY
 from transforms.schemas.table import Table
 
 _TEMPORARY = ".tmp-"
@@ -288,7 +289,8 @@ class ParquetLake:
                 copy.unlink(missing_ok=True)
 
     def sweep(self) -> int:
-        """Delete the temporary files of killed runs; returns their number.
+        """Delete the temporary files of killed runs; returns their number. Tables that have partitions now lose the file
+        in which earlier versions of Weft stored them as a whole.
 
         To be called while this process stages nothing: temporary files with its own process id belong to
         a killed process that had the same id, as happens in containers.
@@ -296,6 +298,9 @@ class ParquetLake:
         count = 0
         if not is_local(self.base):
             self._sweep_copies()
+        for table in {file.name.removesuffix(".parquet") for file in self.base.glob("*.parquet")}:
+            if table in REGISTRY and REGISTRY[table].partitions:
+                self.discard(table)
         for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{_TEMPORARY}*"):
             pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
             if is_left_over(pid):

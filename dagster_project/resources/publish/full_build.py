@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.oversize import files_of
-from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql
+from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.external_sort import PostingFiles
 from dagster_project.resources.publish.lake_views import LakeViews, quoted
 from dagster_project.resources.publish.version_inputs import (
@@ -31,7 +31,6 @@ from dagster_project.resources.publish.version_inputs import (
     whole_parts,
 )
 from dagster_project.resources.publish.versions import LAYOUT
-from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.prefetch import ordered_map
 from transforms.errors import CheckFailedError, ModelMismatchError
@@ -79,8 +78,7 @@ class IndexBuild:
                 self.views.of_partitions(connection, f"lake_{name}", name, parts)
             self._check_model()
             changed = self._fill()
-            vector_search = self._hnsw()
-            rows = self._manifest(vector_search)
+            rows = self._manifest(self._index_vectors())
             self._check()
             with self._one_transaction():
                 macro_sql.create(connection, self.settings.search, self.settings.terms)
@@ -103,7 +101,6 @@ class IndexBuild:
             len(changed),
             self._is_update,
             rows,
-            vector_search,
             self._unusable,
         )
 
@@ -319,19 +316,14 @@ class IndexBuild:
         """The statement that selects the vectors of `embedded_texts` from a view."""
         return table_sql.EMBEDDED.format(dimensions=self.settings.embedding.dimensions, vectors=vectors)
 
-    def _hnsw(self) -> str:
-        """Build the HNSW index if there are enough vectors; returns how vectors are searched."""
-        least = self.settings.index.ann_min_vectors
-        if least is None or self._count("embeddings") < least:
-            return "exact"
-        load_vss(self.connection)
-        self.connection.execute("SET hnsw_enable_experimental_persistence = true")
-        self.connection.execute(
-            "CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')"
-        )
-        return "hnsw"
+    def _index_vectors(self) -> dict[str, str]:
+        """Make the HNSW index unless there are too many vectors; what the manifest says of it."""
+        if not 0 < self._count("embeddings") <= self.settings.index.ann_max_vectors:
+            return {"vector_search": "exact"}
+        seconds = vector_index.create(self.connection)
+        return {"vector_search": vector_index.HNSW, "vector_index_seconds": f"{seconds:.3f}"}
 
-    def _manifest(self, vector_search: str) -> dict[str, int]:
+    def _manifest(self, of_vectors: Mapping[str, str]) -> dict[str, int]:
         tables = self.connection.execute(
             "SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND table_name <> 'manifest' AND "
             "database_name = current_database()"
@@ -342,7 +334,7 @@ class IndexBuild:
             "layout_version": LAYOUT,
             "model": self.settings.embedding.model_id,
             "dimensions": str(self.settings.embedding.dimensions),
-            "vector_search": vector_search,
+            **of_vectors,
             "duckdb": duckdb.__version__,
             "rows": json.dumps(rows, sort_keys=True),
             "published_at": self.now.isoformat(timespec="seconds"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
-from dagster_project.resources.publish import change_sql, readiness_sql, table_sql
+from dagster_project.resources.publish import change_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.change_sql import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
@@ -40,6 +40,7 @@ class IndexUpdate(IndexBuild):
     def _fill(self) -> list[str]:
         run = self.connection.execute
         run("SET checkpoint_threshold = '1TB'")  # once, at the end
+        run(vector_index.DROP)
         self.before = dict(run("FROM manifest").fetchall())
         for name, rows in table_sql.WHOLE.items():
             self._compare(name, rows)

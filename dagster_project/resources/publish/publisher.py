@@ -21,6 +21,7 @@ from assets.protocols.search import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE, slow_hashes
+from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.incremental_build import IndexUpdate
 from dagster_project.resources.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from
@@ -132,16 +133,12 @@ class DuckDBPublisher:
         return VersionInputs(self.lake, partitions, hashes, self.seen, self.settings, facts)
 
     def _can_be_updated(self, previous: Path) -> bool:
-        """False if a full rebuild is due: always with an HNSW index, and when enough postings changed since the last one."""
+        """False if a full rebuild is due: when enough postings changed since the last one."""
         with _opened(previous) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
         since = int(facts["postings_since_rebuild"])
         limit = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
-        return (
-            facts["vector_search"] != "hnsw"
-            and self.settings.index.ann_min_vectors is None
-            and since <= limit
-        )
+        return since <= limit
 
     def _build(
         self, inputs: VersionInputs, base: Path | None, previous: Path | None, place: Path
@@ -257,10 +254,7 @@ class DuckDBPublisher:
     def _prune(self, keep: Path) -> None:
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
         old = versions[: -self.settings.index.keep_versions]
-        if (
-            self.settings.index.ann_min_vectors is None
-            and keep.stat().st_size >= self.settings.index.spare_min_bytes
-        ):
+        if keep.stat().st_size >= self.settings.index.spare_min_bytes:
             if old:
                 keep_as_spare(old.pop())
         else:
@@ -347,6 +341,10 @@ class PartitionPublisher:
             if s.key in there or lake.has_tables(TABLES[s.source_type], s.key)
         }
         done = self.publisher.publish(partitions)
+        with duckdb.connect(str(done.path), read_only=True) as connection:
+            facts = dict(connection.execute("FROM manifest").fetchall())
+        chunks, has_index = json.loads(facts["rows"])["chunks"], facts["vector_search"] == vector_index.HNSW
+        search = self.publisher.settings.search
         return {
             "version": done.version,
             "path": str(done.path),
@@ -357,16 +355,27 @@ class PartitionPublisher:
             "built_on_previous": done.reused,
             "changed_in_place": done.in_place,
             **({"previous_version_unusable": done.unusable} if done.unusable else {}),
-            "vector_search": done.vector_search,
+            "vector_search": search.vector_path(chunks, has_index=has_index),
             **{f"rows_{name}": count for name, count in done.rows.items()},
         }
 
+    def vector_index(self) -> Mapping[str, Any]:
+        """What the index of vectors in the current version is, and how well it finds."""
+        measured = vector_index.measured(self._current())
+        most = self.publisher.settings.index.ann_max_vectors
+        return {**measured, "at_most_vectors": most}
+
     def readiness(self) -> Readiness:
         """The table `readiness` of the current version."""
-        current = self.publisher.current()
-        if current is None:
-            raise IndexUnavailableError("nothing is published; run `weft build`")
+        current = self._current()
         with duckdb.connect(str(current), read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
         return Readiness(version_of(current), READINESS.conform(rows))
+
+    def _current(self) -> Path:
+        """The current version; IndexUnavailableError if there is none."""
+        current = self.publisher.current()
+        if current is None:
+            raise IndexUnavailableError("nothing is published; run `weft build`")
+        return current

@@ -46,7 +46,6 @@ class Published:
     changed: int
     reused: bool
     rows: Mapping[str, int] = field(default_factory=dict)
-    vector_search: str = "exact"
     unusable: str | None = None
     """What of the previous version could not be reused, and why."""
     in_place: bool = False

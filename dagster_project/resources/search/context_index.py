@@ -34,8 +34,6 @@ _OVERFETCH = 4
 _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
-_FEW_QUERIES = 32
-"""Queries up to which the HNSW index is faster than one product with all vectors, which have to be read first."""
 
 
 class IndexForContext:
@@ -159,11 +157,11 @@ class IndexForContext:
     ) -> Iterator[fusion.Scores]:
         """The cosines of each query, valid until the next is computed, without the chunks that are left out.
 
-        A few queries go to the HNSW index where the settings allow it. The others are multiplied with
-        all vectors, a block of queries at a time into the same memory: new memory for every block would
-        cost as much as the product.
+        With `mode = "ann"` they come from the HNSW index if there is one. Otherwise the queries are multiplied with all
+        vectors, a block of queries at a time into the same memory: new memory for every block would cost as much as the
+        product.
         """
-        approximate = self._is_approximate(len(vectors), settings)
+        approximate = settings.mode == "ann" and self.index.has_vector_index
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
         for number, (query, own, mask) in enumerate(zip(vectors, excluded, allowed, strict=True)):
             place = number % _QUERIES_AT_ONCE
@@ -185,11 +183,6 @@ class IndexForContext:
         numbers = {doc: np.asarray(chunks, dtype=np.int64) for doc, chunks in rows}
         parts = {w: [numbers[d] for d in documents if d in numbers] for w, documents in own.items()}
         return {w: np.sort(np.concatenate(p)) for w, p in parts.items() if p}
-
-    def _is_approximate(self, queries: int, settings: ContextSettings) -> bool:
-        if self.index.manifest["vector_search"] != "hnsw" or settings.mode == "exact":
-            return False
-        return settings.mode == "ann" or queries <= _FEW_QUERIES
 
     def _nearest(
         self, query: np.ndarray, excluded: np.ndarray | None, settings: ContextSettings

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
+from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole
 from dagster_project.resources.search.filters import Conditions
 from dagster_project.resources.search.index_faults import faults_translated
-from dagster_project.resources.system.duckdb_extensions import load_vss
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError, ModelMismatchError
 from transforms.retrieval import bm25
@@ -59,9 +59,8 @@ class OpenedVersion:
                 f"{path} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
                 f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
             )
-        if self.manifest["vector_search"] == "hnsw":
-            load_vss(self.connection)
         self.threads = ThreadPoolExecutor(os.cpu_count())
+        self._uses_vector_index = False
         self._weights: tuple[str, bm25.Weighed] | None = None
         self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
 
@@ -69,6 +68,11 @@ class OpenedVersion:
         """Close the file."""
         self.threads.shutdown()
         self.connection.close()
+
+    @property
+    def has_vector_index(self) -> bool:
+        """True if the file has an HNSW index."""
+        return self.manifest["vector_search"] == vector_index.HNSW
 
     @property
     def chunk_count(self) -> int:
@@ -134,11 +138,11 @@ class OpenedVersion:
 
     def hnsw_scores(self, query: np.ndarray, k: int) -> HnswScores:
         """The `k` nearest chunks of a query by the HNSW index, which the file must have."""
-        rows = self.connection.execute(
-            f"SELECT chunk_no FROM embeddings ORDER BY array_cosine_distance(vector, ?::FLOAT[{len(query)}]) "
-            f"LIMIT {int(k)}",
-            [query.tolist()],
-        ).fetchnumpy()
+        if not self._uses_vector_index:
+            vector_index.use(self.connection)  # takes as long as many a search
+            self._uses_vector_index = True
+        statement = vector_index.nearest(len(query), "chunk_no", k)
+        rows = self.connection.execute(statement, [query.tolist()]).fetchnumpy()
         nearest = np.asarray(rows["chunk_no"], dtype=np.int64)
         return HnswScores(query, nearest, self.arrays.vectors, self.vector_sample)
 

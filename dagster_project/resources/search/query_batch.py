@@ -20,8 +20,6 @@ CODE_CANDIDATES = 15_000
 nearest, 10,000 hold .980."""
 CODE_RESCORED = 2_000
 """The best of these, whose cosines are computed."""
-_HNSW_EF_SEARCH = 256
-"""Candidates that HNSW keeps while it searches: recall@10 .86, .96, .99 and 1.0 at 32, 64, 128 and 256."""
 _CELLS_AT_ONCE = 1 << 25
 _SHOWN = {"title": "title", "text": "text_display"}
 """What a chunk shows of the fields that its terms are of."""
@@ -131,14 +129,12 @@ class QueryBatch:
         A filter beside the HNSW index would lose hits silently, and so does an index with many
         deleted rows: when it returns fewer chunks than requested, another path is taken.
         """
-        near = self._by_hnsw(settings) if settings.vector_search == "ann" else None
+        near = self._by_hnsw(settings)
+        self.vector_path = settings.vector_path(self.version.chunk_count, has_index=near is not None)
         if near is not None:
-            self.vector_path = "hnsw"
             return iter(near)
-        if settings.vector_search == "exact" or self.version.chunk_count <= settings.exact_max_chunks:
-            self.vector_path = "exact"
+        if self.vector_path == "exact":
             return map(fusion.ExactScores, self.products, self.masks)
-        self.vector_path = "codes"
         rescored = max(CODE_RESCORED, settings.candidates_vector)
         candidates = max(CODE_CANDIDATES, rescored)
         coded = self.version.arrays.vectors
@@ -147,10 +143,10 @@ class QueryBatch:
         )
 
     def _by_hnsw(self, settings: SearchSettings) -> list[HnswScores] | None:
-        """Scores by the HNSW index; None if there is none, a query is filtered or one finds too few."""
-        if self.version.manifest["vector_search"] != "hnsw" or any(mask is not None for mask in self.masks):
+        """Scores by the HNSW index; None if it is not to be used, a query is filtered or one finds too few."""
+        path = settings.vector_path(self.version.chunk_count, has_index=self.version.has_vector_index)
+        if path != "hnsw" or any(mask is not None for mask in self.masks):
             return None
-        self.version.connection.execute(f"SET hnsw_ef_search = {_HNSW_EF_SEARCH}")
         k = min(settings.candidates_vector, self.version.chunk_count - len(self.version.unembedded))
         near = [self.version.hnsw_scores(query, k) for query in self.vectors]
         return near if all(len(scores.nearest) == k for scores in near) else None

@@ -9,13 +9,19 @@ import stat
 import zipfile
 from pathlib import Path
 
+import dagster as dg
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from assets.partitions import CONTEXT
 from dagster_project.cli.main import main
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.runs import run_here
+from dagster_project.orchestration.triggers.asking import refresh_requests
+from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
 from dagster_project.resources.search.context_index import open_versions
 from tests.archives import Mail, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
@@ -55,7 +61,9 @@ def weft(work: Workspace, command: str, *arguments: str, **more: str) -> Result:
 
 
 def contexts(work: Workspace) -> list[dict]:
-    return pq.read_table(str(work.lake.path("conversation_context"))).to_pylist()
+    lake = work.lake
+    windows = lake.partitions("conversation_context")
+    return [row for w in windows for row in lake.read("conversation_context", w).table.to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +71,6 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A vault and a chat on three topics of the vault, built; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("chats") / "work")
     configure(work, NOTES, CHAT)
-    work.config.write_text(f"[index]\nann_min_vectors = 10\n\n{work.config.read_text()}")
     for title, text in TOPICS.items():
         write(work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n")
     write(
@@ -145,19 +152,78 @@ def test_every_window_gets_its_context_and_never_itself(made_once: Workspace):
 
 
 @pytest.mark.exhaustive
-def test_more_messages_make_the_last_window_alone_again_and_every_context_anew(made: Workspace):
+def test_more_messages_make_the_last_window_alone_again_and_its_context(made: Workspace):
     assert made.plan().is_empty
-    before = contexts(made)[0]["index_version"]
+    before = contexts(made)
     write(made, "chats/WhatsApp Chat with Maud Fenwick.txt", export(64))
     result = made.build()
     assert [p.rpartition(".")[2] for p in result.plan.stale] == ["0004"]
-    assert {r["index_version"] for r in contexts(made)} != {before}
+    assert contexts(made)[:3] == before[:3]
     assert made.plan().is_empty
     anew = Workspace(made.folder.parent / "anew")
     shutil.copytree(made.folder, anew.folder, ignore=shutil.ignore_patterns("state"), dirs_exist_ok=True)
     anew.build()
     assert differences(made.index, anew.index) == {}
-    assert contexts(made) == contexts(anew)
+    assert contexts(made)[3] == contexts(anew)[3]
+
+
+def test_a_changed_note_is_a_question_of_the_last_window_alone(made: Workspace):
+    before = contexts(made)
+    write(
+        made, "notes/Gardening.md", "# Gardening\n\nThe dough of sourdough and rye flour rests overnight.\n"
+    )
+    assert made.build().published
+    after, version = contexts(made), made.column("SELECT value FROM manifest WHERE key = 'version'")
+    assert after[:3] == before[:3]
+    assert [after[3]["index_version"]] == version and before[3]["index_version"] not in version
+    assert made.plan().is_empty
+
+
+def test_a_window_is_asked_alone_of_what_is_published_now(made: Workspace):
+    first, *others = made.lake.partitions("conversation_context")
+    write(made, "notes/Gardening.md", "# Gardening\n\nRoses want sun, tulips water.\n")
+    made.build()
+    before = contexts(made)
+    with made.instance() as instance:
+        run_here(asset_definitions(made.settings), instance, Work(CONTEXT.tables, first, first), {})
+        at = instance.fetch_materializations(dg.AssetKey("conversation_context"), limit=1).records[0]
+    after = contexts(made)
+    assert at.partition_key == first and at.asset_materialization.metadata["without_hits"].value == 0
+    assert after[0]["index_version"] == before[3]["index_version"] != before[0]["index_version"]
+    assert after[1:] == before[1:] and len(others) == 3
+    assert made.plan().is_empty
+
+
+def test_a_window_with_other_candidates_is_asked_on(made: Workspace):
+    first = made.lake.partitions("conversation_context")[0]
+    made.lake.remove_tables(["conversation_candidates"], first)
+    assert made.plan().context == {first: CONTEXT.tables}
+    made.lake.remove_tables(CONTEXT.tables[1:], made.lake.partitions("conversation_context")[1])
+    assert [*made.plan().context.values()] == [CONTEXT.tables, CONTEXT.tables[1:]]
+    before = made.column("SELECT value FROM manifest WHERE key = 'version'")
+    assert made.build().published is None and made.plan().is_empty
+    assert {r["index_version"] for r in contexts(made)} == {*before}
+
+
+def test_the_schedule_asks_for_the_windows_whose_context_is_stale(made: Workspace):
+    windows = made.lake.partitions("conversation_context")
+    for window in (*windows[:2], windows[3]):
+        made.lake.remove_tables(CONTEXT.tables, window)
+    with made.instance() as instance:
+        requests = refresh_requests(made.settings, instance, "r")
+    assert [(r.tags.get(PARTITION), r.tags.get(RANGE_START), r.tags.get(RANGE_END)) for r in requests] == [
+        (None, windows[0], windows[1]),
+        (windows[3], None, None),
+    ]
+    assert {tuple(key.path[-1] for key in r.asset_selection) for r in requests} == {CONTEXT.tables}
+
+
+def test_a_build_removes_the_context_that_earlier_versions_stored_for_all_windows(made: Workspace):
+    old = made.lake.path("conversation_context")
+    shutil.copy(made.lake.path("conversation_context", made.lake.partitions("conversation_context")[0]), old)
+    before = contexts(made)
+    made.build()
+    assert not old.exists() and contexts(made) == before
 
 
 def test_other_settings_of_the_context_find_it_again_without_publishing(made: Workspace):
@@ -219,13 +285,11 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     with open_versions(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
         found = {
-            m: index.candidates(queries, ContextSettings(mode=m, candidates=5))
-            for m in ("exact", "ann", "auto")
+            m: index.candidates(queries, ContextSettings(mode=m, candidates=5)) for m in ("exact", "ann")
         }
         own = {"chat:x": ["notes:Paris.md"]}
         without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
-    for mode in ("ann", "auto"):
-        assert found[mode]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
+    assert found["ann"]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
     assert "notes:Paris.md" in found["ann"]["document_id"].to_list()
     assert "notes:Paris.md" not in without["document_id"].to_list()
     assert without.group_by("query").len()["len"].to_list() == [5, 5, 5]

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from assets.partitions import CONTEXT_TABLES, MAIL
+from assets.partitions import MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import around_graph
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.orchestration.triggers.schedules import Seen
 from dagster_project.resources.system.dagster_internals import request_backfill
 from dagster_project.resources.system.locks import only_build
@@ -248,12 +247,3 @@ def test_after_vectors_the_graph_is_asked_for_and_what_is_made_of_it_when_it_is_
         run_of_dagster(workspace, instance, sorted(tables), partition)
         answer, _ = following(workspace, instance, cursor)
         assert asked_for(answer) == [(set(after), {REFRESH_TAG: ID, SCOPE_TAG: WHOLE})]
-
-
-def test_context_is_asked_for_where_conversations_have_none(
-    built: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(
-        "dagster_project.orchestration.triggers.asking.context_is_right", lambda *given: False
-    )
-    assert asked_for(refresh_requests(built.settings, instance, ID)) == [(set(CONTEXT_TABLES), PARTITIONS)]

@@ -54,7 +54,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
         {"name": "notes", "kind": "vault", "path": "notes"},
-        index={"ann_min_vectors": 1},
+        index={"ann_max_vectors": 9999},
     )
     odd = [
         Mail(50, PATCH, "[PATCH] log: a name", sender="Bob O'Hara <bob@example.net>"),

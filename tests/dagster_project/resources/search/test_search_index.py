@@ -25,7 +25,7 @@ QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
 def with_hnsw(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace whose vectors are searched by HNSW; for reading only."""
     made = built_once.copied(tmp_path_factory.mktemp("hnsw") / "work")
-    made.config.write_text(made.config.read_text().replace("[index]", "[index]\nann_min_vectors = 1"))
+    made.config.write_text(made.config.read_text().replace("[index]", "[index]\nann_max_vectors = 9999"))
     made.build()
     return made
 
