@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import dagster as dg
 
@@ -20,7 +19,6 @@ def run_of_dagster(
     tables: Sequence[str],
     *partitions: str,
     tags: Mapping[str, str] = MappingProxyType({}),
-    config: Mapping[str, Any] | None = None,
     checked: bool = True,
 ) -> dg.ExecuteInProcessResult:
     """Make tables of a partition, of a range by its ends, or over the whole lake, in a run that no command tells of."""
@@ -30,7 +28,6 @@ def run_of_dagster(
         instance=instance,
         asset_selection=made.keys,
         tags={**made.tags, **tags},
-        run_config=config,
         raise_on_error=checked,
     )
 

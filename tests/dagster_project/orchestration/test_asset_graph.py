@@ -10,7 +10,6 @@ import pytest
 from assets.sources import partitions_key, source_key
 from dagster_project.definitions import build_definitions
 from tests.archives import Workspace
-from tests.runs import run_of_dagster
 from transforms.operations import table_checks
 from transforms.schemas.registry import GRAPH_TABLES
 
@@ -88,8 +87,12 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     config = {"ops": {"chunk_messages": {"config": {"message_chars": 900}}}}
     declared = built.lake.footer("message_chunks", JANUARY)
     with built.instance() as instance:
-        chunking = ("message_chunks", "message_exclusions", "slow_queue")
-        run_of_dagster(built, instance, chunking, JANUARY, config=config)
+        build_definitions(built.settings).resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            partition_key=JANUARY,
+            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions", "slow_queue")],
+            run_config=config,
+        )
         event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
     other = built.lake.footer("message_chunks", JANUARY)
     assert declared and other and declared.code_version != other.code_version
