@@ -10,6 +10,7 @@ import pytest
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import REFRESH_TAG
+from dagster_project.orchestration.plan import reading_tables
 from dagster_project.orchestration.triggers.vault_sensor import SENSOR, vault_sensor
 from tests.archives import Workspace
 from tests.runs import begun_run
@@ -23,6 +24,7 @@ class Watched:
         self.vault = folder / "vault"
         self.vault.mkdir(parents=True)
         self.edit("first.md")
+        self.edit("another.md")  # a vault without any file cannot be read
         self.work = Workspace(folder).configure({"name": "notes", "kind": "vault", "path": "vault"})
         self.sensor = vault_sensor(self.work.settings, "__ASSET_JOB", lambda: self.now)
         self.cursor: str | None = None
@@ -108,7 +110,7 @@ def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, inst
 
 def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.DagsterInstance):
     (partition,) = instance.get_dynamic_partitions("documents")
-    run = begun_run(watched.work, instance, ["documents"], partition)
+    run = begun_run(watched.work, instance, reading_tables(watched.work.settings, "documents"), partition)
     watched.edit("first.md")
     watched.look(instance)
     assert watched.look(instance).startswith(f"edits wait for the end of run {run.run_id}")
