@@ -26,6 +26,7 @@ from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.system.dagster_internals import partitions_of_backfills
+from transforms.errors import SourceError
 
 PARTITIONS = {SCOPE_TAG: "partition"}
 _PRUNED_AT_ONCE = 20
@@ -42,7 +43,13 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
     prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
     taken = partitions_of(instance, under_way(instance)) | in_backfills(settings, instance)
-    plan = planned(settings, instance, taken)
+    try:
+        plan = planned(settings, instance, taken)
+    except SourceError:
+        if works := _of_all(settings, instance):
+            alert_sources(settings.alerts, settings.root, [source.name for source in settings.sources])
+            return [work.request(refresh, PARTITIONS) for work in works]
+        raise
     report_freshness(settings, instance, plan)
     alert_sources(settings.alerts, settings.root, plan.broken)
     works = partition_runs(instance, plan.stale) + _of_broken(settings, plan, taken)
@@ -120,4 +127,16 @@ def _of_broken(settings: Settings, plan: Plan, taken: set[str]) -> list[Work]:
         if known:
             tables = reading_tables(settings, known[0].source_type)
             works.append(Work(tables, known[0].key, known[0].key))
+    return works
+
+
+def _of_all(settings: Settings, instance: dg.DagsterInstance) -> list[Work]:
+    """A run of the first partition that Dagster knows of each source; none of them can be read."""
+    works = []
+    for source in settings.sources:
+        known = [
+            p for p in instance.get_dynamic_partitions(source.source_type) if p.startswith(f"{source.name}/")
+        ]
+        if known:
+            works.append(Work(reading_tables(settings, source.source_type), known[0], known[0]))
     return works

@@ -88,6 +88,13 @@ def test_a_source_that_is_missing_is_asked_for_so_that_its_run_says_so_and_other
     assert "source users" in str(step.step_failure_data.error)
 
 
+def test_each_source_is_asked_for_where_none_can_be_read(built: Workspace, instance: dg.DagsterInstance):
+    for file in (built.folder / "mail").rglob("*.mbox"):
+        file.unlink()
+    found = {tags["dagster/partition"]: tables for tables, tags in asked_for(at_the_hour(built, instance))}
+    assert found == {min(instance.get_dynamic_partitions("mail")): READ, USERS: READ}
+
+
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTED])
 def test_what_a_run_under_way_makes_is_not_asked_for_again(
     built: Workspace, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
