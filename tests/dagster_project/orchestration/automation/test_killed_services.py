@@ -94,6 +94,8 @@ def test_the_next_build_ends_what_was_killed(
         process.kill()
     if command:
         command.killed_after(0)
+    if "code server" in way:
+        server.reload()
     done = Command(work.folder, "build", "--config", work.config).ended()
     assert done.code == 0, done.err
     assert differences(work.index, expected[kill % 2].index) == {}
