@@ -50,10 +50,10 @@ bench: $(STAMP)
 
 faults: $(STAMP)
 	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/orchestration/test_killed_builds.py \
-	  tests/dagster_project/orchestration/automation/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
+	  tests/dagster_project/orchestration/triggers/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
 
 pictures: $(STAMP)
-	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture tests/dagster_project/orchestration/automation/test_ui.py
+	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture tests/dagster_project/orchestration/triggers/test_ui.py
 
 bench-scale: $(STAMP)
 	@$(BIN)/python benchmarks/scale.py

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import psutil
@@ -40,7 +41,6 @@ from dagster_project.orchestration.triggers import schedules  # noqa: E402
 from tests.archives import Workspace, discussion  # noqa: E402 - benchmarks are run from their folder
 
 SCHEDULE, QUIET_SECONDS, LONGEST = "refresh_every_hour", 75, 900
-WORKSPACE = {"module_name": "tests.every_minute", "working_directory": str(ROOT), "location_name": "weft"}
 
 
 def archive(work: Workspace, partitions: int, mails: int) -> None:
@@ -80,17 +80,36 @@ class Daemon:
 
     def __init__(self, work: Workspace):
         home = work.settings.root / "dagster"
-        self.home, self.place = home, home / "workspace.yaml"
-        self.place.write_text(yaml.safe_dump({"load_from": [{"python_module": WORKSPACE}]}))
+        self.place, socket = home / "workspace.yaml", str(home / "socket")
+        self.place.write_text(
+            yaml.safe_dump({"load_from": [{"grpc_server": {"socket": socket, "location_name": "weft"}}]})
+        )
         self.environment = {
-            **os.environ, "DAGSTER_HOME": str(home), "WEFT_CONFIG": str(work.config), "PYTHONPATH": str(ROOT),
+            **os.environ,
+            "DAGSTER_HOME": str(home),
+            "WEFT_CONFIG": str(work.config),
+            "PYTHONPATH": str(ROOT),
             "WEFT_SECONDS_OF_LOOKS": str(schedules.INTERVAL_SECONDS),
-        }  # fmt: skip
+        }
+        commands = (
+            ["dagster", "api", "grpc", "--module-name", "tests.every_minute", "--socket", socket],
+            ["dagster-daemon", "run", "--workspace", str(self.place)],
+        )
         with (work.folder / "daemon.log").open("w") as log:
-            command = [self.program("dagster-daemon"), "run", "-w", str(self.place)]
-            self.process = subprocess.Popen(
-                command, env=self.environment, stdout=log, stderr=log, start_new_session=True, cwd=work.folder
-            )
+            self.processes = []
+            for program, *arguments in commands:
+                command = [self.program(program), *arguments]
+                self.processes.append(
+                    subprocess.Popen(
+                        command,
+                        env=self.environment,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                        cwd=ROOT,
+                    )
+                )
+                waited(lambda: Path(socket).exists())
 
     def program(self, name: str) -> str:
         """A program of Dagster's."""
@@ -103,16 +122,16 @@ class Daemon:
 
     def cpu(self) -> float:
         """Seconds of CPU of its processes so far, with those that ended."""
-        session, total = self.process.pid, 0.0
+        sessions, total = {process.pid for process in self.processes}, 0.0
         for process in psutil.process_iter():
             try:
-                if os.getsid(process.pid) == session:
+                if os.getsid(process.pid) in sessions:
                     total += sum(process.cpu_times()[:4])
             except (ProcessLookupError, psutil.Error):
                 continue
         return total
 
-    def ticks(self, instance: dg.DagsterInstance) -> list[dg.AssetKey]:
+    def ticks(self, instance: dg.DagsterInstance) -> list[Any]:
         """The ticks of the schedule that ended, the oldest first."""
         (state,) = [s for s in instance.all_instigator_state() if s.name == SCHEDULE]
         found = instance.get_ticks(state.instigator_origin_id, state.selector_id)
@@ -120,8 +139,9 @@ class Daemon:
 
     def close(self) -> None:
         """End it."""
-        os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(60)
+        for process in reversed(self.processes):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
 
 
 @contextmanager

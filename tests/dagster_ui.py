@@ -133,6 +133,10 @@ class Server:
         """True if no run waits or is going."""
         return all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in self.runs())
 
+    def reload(self) -> None:
+        """Load the code location as the button does, which starts a code server that is gone."""
+        self.ask('mutation{reloadRepositoryLocation(repositoryLocationName:"weft"){__typename}}')
+
     def looks(self) -> int:
         """How often both automations have looked at what ended."""
         printed = self.log.read_text()

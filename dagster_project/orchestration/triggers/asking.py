@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.partitions import CONTEXT, GRAPH, SLOW
+from assets.partitions import CHUNKS_OF, CONTEXT, GRAPH, SLOW
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
@@ -80,10 +80,22 @@ def embedded_requests(settings: Settings, instance: dg.DagsterInstance, run: dg.
         return [_whole(settings).request(refresh, {SCOPE_TAG: WHOLE})]
     if not settings.graph.enabled:
         return dg.SkipReason("what follows is asked for by the conditions of the assets")
+    if _chunks_changed_since(instance, "embeddings"):
+        return dg.SkipReason("partitions were made since: the conditions of the assets ask for vectors first")
     stale = stale_graph(settings, make_sources(settings).discover(), lake)
     if works := partition_runs(instance, stale, [GRAPH]):
         return [work.request(refresh, PARTITIONS) for work in works]
     return [Work(tuple(after)).request(refresh, {SCOPE_TAG: WHOLE})]
+
+
+def _chunks_changed_since(instance: dg.DagsterInstance, table: str) -> bool:
+    """True if chunks of some partition were made after a table; its run is over, so it has not read them."""
+    events = [
+        instance.get_latest_materialization_event(dg.AssetKey(name))
+        for name in (table, *CHUNKS_OF.values(), *SLOW.tables[:1])
+    ]
+    made, *chunks = (event.timestamp if event else 0.0 for event in events)
+    return max(chunks) > made
 
 
 def later_requests(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Asked:

@@ -21,8 +21,8 @@ from dagster_project.orchestration.triggers.asking import (
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 
 CRON = "0 * * * *"
-INTERVAL_SECONDS = 30
-"""Seconds between two looks at what Dagster's history says; a look asks for two rows."""
+INTERVAL_SECONDS = 60
+"""Seconds between two looks at what Dagster's history says; looks are most of what an hour of rest costs."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 

@@ -49,12 +49,12 @@ def parsed(command: str, arguments: list[str]) -> click.Context:
     (script,) = metadata.entry_points(group="console_scripts", name=command)
     program = script.load()
     root = main if program is run else program.__globals__["cli"]
-    if not isinstance(root, click.Group):
-        return root.make_context(command, list(arguments))
-    name, *rest = arguments
-    found = root.get_command(click.Context(root), name)
+    found: click.Command | None = root
+    while isinstance(found, click.Group):
+        command, *arguments = arguments
+        found = found.get_command(click.Context(found), command)
     assert found is not None
-    return found.make_context(name, rest)
+    return found.make_context(command, list(arguments))
 
 
 @pytest.mark.parametrize("name", [n for n in UNITS if n.endswith(".service")])
@@ -63,9 +63,7 @@ def test_the_commands_of_the_units_exist_and_take_their_options(name: str):
     (command,) = (value for key, _, value in lines if key == "ExecStart")
     program, *arguments = command.split()
     assert (BIN / Path(program).name).exists()
-    there = [
-        str(DEPLOY.parents[1] / "workspace.yaml") if a.endswith("workspace.yaml") else a for a in arguments
-    ]
+    there = [str(DEPLOY / "workspace.yaml") if a.endswith("workspace.yaml") else a for a in arguments]
     assert parsed(Path(program).name, there).params
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from assets.partitions import CONTEXT_TABLES, MAIL
+from assets.partitions import CONTEXT, MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import around_graph
 from dagster_project.orchestration.asset_jobs import asset_definitions
@@ -257,10 +257,13 @@ def test_after_vectors_the_graph_is_asked_for_and_what_is_made_of_it_when_it_is_
         assert asked_for(answer) == [(set(after), {REFRESH_TAG: ID, SCOPE_TAG: WHOLE})]
 
 
-def test_context_is_asked_for_where_conversations_have_none(
+def test_context_is_asked_for_by_window(
     built: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(
-        "dagster_project.orchestration.triggers.asking.context_is_right", lambda *given: False
-    )
-    assert asked_for(refresh_requests(built.settings, instance, ID)) == [(set(CONTEXT_TABLES), PARTITIONS)]
+    window = "chat/room.0001"
+    instance.add_dynamic_partitions("conversations", [window])
+    stale = {window: CONTEXT.tables}
+    monkeypatch.setattr("dagster_project.orchestration.triggers.asking.stale_context", lambda *given: stale)
+    wanted = {**PARTITIONS, "dagster/partition": window}
+    monkeypatch.setattr("dagster_project.orchestration.partitions.sync_partitions", lambda *given: None)
+    assert asked_for(refresh_requests(built.settings, instance, ID)) == [(set(CONTEXT.tables), wanted)]

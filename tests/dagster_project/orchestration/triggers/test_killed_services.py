@@ -1,0 +1,102 @@
+"""Dagster's runs, its code server and a `weft build` beside them may be killed at any moment; the next build ends the work.
+
+`make faults` runs a hundred moments; WEFT_KILLS says how many.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from assets.partitions import MAIL
+from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
+from tests.dagster_ui import ENDED_WITHIN, Server, waited, weft_ui
+from tests.processes import Command
+
+pytestmark = pytest.mark.exhaustive
+
+KILLS = int(os.environ.get("WEFT_KILLS", "5"))
+WAYS = (("run",), ("code server",), ("run", "build"), ("code server", "run", "build"))
+"""What is killed at one moment."""
+PARTITION = "dev/dev.2004-02"
+LONGEST = 25.0
+"""Seconds after the launch of a run within which the moments lie: what follows it has published by then."""
+
+
+def change(work: Workspace, kill: int) -> None:
+    """Make the lists one of two others; each differs from the other in mails, texts and answers."""
+    topic = ("planner", "vacuum")[kill % 2]
+    work.write("dev/dev.2004-02.mbox", [*discussion(100, 5, "write-ahead log"), *discussion(500, 4, topic)])
+    work.write(
+        "users/users.2004-02.mbox", [Mail(600, f"Agreed on the {topic}.", "Re: compactor", reply_to=3)]
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> list[Workspace]:
+    """Both states of the lists, each built from nothing."""
+    folder = tmp_path_factory.mktemp("expected")
+    made = []
+    for kill in range(2):
+        before = built_once.copied(folder / f"before-{kill}")
+        change(before, kill)
+        made.append(rebuilt(before, folder / f"after-{kill}"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def work(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two lists, published."""
+    return built_once.copied(tmp_path_factory.mktemp("services") / "work")
+
+
+@pytest.fixture(scope="module")
+def server(work: Workspace) -> Iterator[Server]:
+    """`weft ui` of the lists; at its end no run is open."""
+    with weft_ui(work, work.folder) as running:
+        yield running
+        waited(running.at_rest, ENDED_WITHIN, "runs stayed open")
+
+
+def services(server: Server) -> dict[str, list[psutil.Process]]:
+    """The processes of `weft ui`: the code server, and the runs that it started."""
+    found: dict[str, list[psutil.Process]] = {"code server": [], "run": []}
+    for process in psutil.Process(server.pid).children(recursive=True):
+        try:
+            command = " ".join(process.cmdline())
+            if " api grpc " in command:
+                found["code server"].append(process)
+                found["run"] += [p for p in process.children() if "spawn_main" in " ".join(p.cmdline())]
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_the_next_build_ends_what_was_killed(
+    server: Server, work: Workspace, expected: list[Workspace], kill: int
+):
+    chance, way = random.Random(kill), WAYS[kill % len(WAYS)]
+    change(work, kill)
+    waited(server.is_loaded, ENDED_WITHIN, "the code server did not come back")
+    run = server.materialize([*MAIL.tables], {"dagster/partition": PARTITION})
+    moment = time.monotonic() + chance.random() * LONGEST
+    waited(lambda: services(server)["run"] or server.ended(run), ENDED_WITHIN, "the run did not start")
+    command = Command(work.folder, "build", "--config", work.config) if "build" in way else None
+    time.sleep(max(0.0, moment - time.monotonic()))
+    victims = [process for name in way for process in services(server).get(name, [])]
+    for process in victims:
+        process.kill()
+    if command:
+        command.killed_after(0)
+    if "code server" in way:
+        server.reload()
+    done = Command(work.folder, "build", "--config", work.config).ended()
+    assert done.code == 0, done.err
+    assert differences(work.index, expected[kill % 2].index) == {}
+    assert lake_hashes(work) == lake_hashes(expected[kill % 2])

@@ -1,0 +1,314 @@
+"""Dagster's own web server, daemon and Chromium run the shipped sample as any Dagster project.
+
+Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are
+made again by `make pictures`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+
+from assets.partitions import CONTEXT_TABLES, DOCUMENTS, GRAPH, MAIL
+from dagster_project.resources.system.locks import lake_lock
+from tests.archives import Workspace, discussion, mbox
+from tests.dagster_project.servers.test_own_pages import status
+from tests.dagster_ui import ENDED_WITHIN, Server, waited, weft_ui
+from tests.processes import weft
+
+pytestmark = pytest.mark.exhaustive
+
+SHOWN_WITHIN = 90
+"""Seconds until a page shows what is waited for."""
+ROOT = Path(__file__).parents[4]
+SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
+SCHEDULE = "refresh_every_hour"
+AUTOMATIONS = (SCHEDULE, "refresh_goes_on", "whole_lake")
+NOTHING = "nothing changed: the index shows what the sources hold"
+MESSAGES = "SELECT count(*) FROM messages WHERE subject LIKE ?"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The shipped sample, published by `weft build`."""
+    folder = tmp_path_factory.mktemp("ui") / "work"
+    shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
+    work = Workspace(folder)
+    work.build()
+    return work
+
+
+@pytest.fixture(scope="module")
+def running(sample: Workspace) -> Iterator[Server]:
+    """`weft ui` in a folder that has packages of the names of Weft's own; at its end no tick has failed."""
+    own = sample.folder / "own"
+    for name in ("assets", "transforms", "dagster_project"):
+        (own / name).mkdir(parents=True)
+        (own / name / "__init__.py").write_text("raise RuntimeError('this package is somebody else's')")
+    with weft_ui(sample, own) as server:
+        yield server
+        ticks = [tick for name in AUTOMATIONS for tick in server.ticks(name)]
+        assert [tick["error"]["message"] for tick in ticks if tick["error"]] == []
+        assert "Unexpected error" not in server.log.read_text()
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    """The server when nothing runs and nothing follows."""
+    rest(running)
+    return running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium with one page that is at no address yet."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("no Chromium on this machine")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        opened = launched.new_page(viewport={"width": 1500, "height": 900})
+        opened.set_default_timeout(SHOWN_WITHIN * 1000)
+        yield opened
+        launched.close()
+
+
+def rest(server: Server) -> None:
+    """Wait until no run is going and the automations, which looked since the last one ended, asked for no other."""
+
+    def is_over() -> bool:
+        waited(server.at_rest, ENDED_WITHIN, "runs did not end")
+        runs, before = len(server.runs()), server.looks()
+        waited(lambda: server.looks() >= before + 2, ENDED_WITHIN, "nobody looked")
+        return server.at_rest() and len(server.runs()) == runs
+
+    waited(is_over, 2 * ENDED_WITHIN, "runs followed without an end")
+
+
+def shoot(page: Any, name: str) -> None:
+    """Keep a picture of a page, in few colours."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128).save(
+        SCREENSHOTS / f"{name}.png", optimize=True
+    )
+
+
+def at(server: Server, path: str) -> str:
+    """The address of a page."""
+    return f"http://127.0.0.1:{server.port}{path}"
+
+
+def write_mails(sample: Workspace, name: str, number: int, topic: str) -> Path:
+    """Add a thread of three mails to an archive of the sample, as whoever sends to the list does."""
+    file = next(sample.folder.glob(f"quern-*/{name}"))
+    with file.open("ab") as archive:
+        archive.write(b"\n" + mbox(discussion(number, 3, topic)))
+    return file
+
+
+def count(sample: Workspace, topic: str) -> int:
+    """Published mails on a topic."""
+    ((found,),) = sample.sql(MESSAGES.replace("?", f"'%{topic}%'"))
+    return int(found)
+
+
+def made(server: Server, asset: str) -> int:
+    """How many times an asset was materialized."""
+    found = server.ask(
+        "query($k:AssetKeyInput!){assetOrError(assetKey:$k){... on Asset{assetMaterializations{runId}}}}",
+        k={"path": [asset]},
+    )
+    return len(found["assetOrError"]["assetMaterializations"])
+
+
+def test_the_server_starts_without_a_warning(server: Server):
+    begun = server.log.read_text().partition("Serving dagster-webserver")[0]
+    assert "Warning" not in begun and "Traceback" not in begun
+
+
+def test_the_graph_shows_the_sources_at_the_left(browser: Any, server: Server):
+    browser.goto(at(server, "/asset-groups"))
+    left = {}
+    for group in ("sources", "mail", "documents", "conversations", "relations", "publish", "published"):
+        node = browser.locator("svg foreignObject", has_text=group).first
+        node.wait_for()
+        left[group] = node.bounding_box()["x"]
+    assert left["sources"] == min(left.values())
+    assert left["mail"] < left["relations"] < left["publish"] < left["published"]
+
+
+RUNS = f"/graphql?query={quote('mutation{reloadWorkspace{__typename}}')}"
+READS = f"/graphql?query={quote('{version}')}"
+SOCKET = (
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("Sec-WebSocket-Protocol", "graphql-ws"),
+)
+EMBEDDED = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "expected"),
+    [
+        ("GET", READS, [("Host", "127.0.0.1:PORT")], 200),
+        ("POST", RUNS, [("Host", "localhost:PORT"), ("Origin", "http://localhost:PORT")], 200),
+        ("GET", "/graphql", [("Host", "127.0.0.1:PORT"), ("Origin", "http://127.0.0.1:PORT"), *SOCKET], 101),
+        ("GET", READS, [("Host", "rebound.example:PORT")], 421),
+        ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example")], 403),
+        ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "null")], 403),
+        ("GET", RUNS, [("Host", "127.0.0.1:PORT"), *EMBEDDED], 403),
+        (
+            "GET",
+            "/graphql",
+            [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example"), *SOCKET],
+            403,
+        ),
+        ("GET", "/graphql", [("Host", "rebound.example:PORT"), *SOCKET], 403),
+    ],
+)
+def test_pages_of_other_origins_neither_read_nor_run_anything(
+    running: Server, method: str, path: str, headers: list[tuple[str, str]], expected: int
+):
+    assert status(running.port, method, path, headers)[0] == expected
+
+
+def test_a_partition_is_materialized_from_the_page(browser: Any, server: Server, sample: Workspace):
+    partition = "quern-dev/quern-dev.2025-02"
+    file = Path(str(sample.lake.path("messages", partition)))
+    before = file.read_bytes()
+    file.unlink()
+    browser.goto(at(server, f"/assets/messages?view=partitions&partition={quote(partition, safe='')}"))
+    browser.get_by_role("button", name="Materialize…").click()
+    browser.get_by_role("button", name="Confirm").click()
+    browser.get_by_role("button", name="Launch 1 run").click()
+    waited(file.exists, ENDED_WITHIN, "no file")
+    assert file.read_bytes() == before
+    rest(server)
+    browser.goto(at(server, "/runs"))
+    browser.get_by_text("Success", exact=True).first.wait_for()
+
+
+def test_a_range_of_partitions_is_one_run(server: Server):
+    tags = {
+        "dagster/asset_partition_range_start": "quern-dev/quern-dev.2025-02",
+        "dagster/asset_partition_range_end": "quern-dev/quern-dev.2025-04",
+    }
+    before = made(server, "message_blocks")
+    run = server.materialize(["message_blocks"], tags)
+    assert server.ended(run) == "SUCCESS"
+    assert made(server, "message_blocks") == before + 3
+
+
+def test_a_backfill_publishes_once_at_its_end(server: Server, sample: Workspace):
+    partitions = sample.lake.partitions("messages")
+    assert len(partitions) == 8
+    published, messages = made(server, "search_index"), made(server, "messages")
+    backfill = server.backfill(MAIL.tables, partitions)
+    waited(lambda: server.runs(dagster__backfill=backfill), ENDED_WITHIN, "no run of the backfill")
+    rest(server)
+    assert {run["status"] for run in server.runs(dagster__backfill=backfill)} == {"SUCCESS"}
+    assert made(server, "messages") == messages + 8
+    assert made(server, "search_index") == published + 1
+
+
+def test_a_tick_makes_what_changed_and_the_next_has_nothing_to_do(server: Server, sample: Workspace):
+    write_mails(sample, "quern-dev.2025-04", 9000, "sluice gates")
+    (sample.folder / "notes" / "Sluice.md").write_text("# Sluice\n\nThe gate at the sluice was mended.\n")
+    with server.ticking(SCHEDULE) as tick:
+        first = tick()
+        assert first["status"] == "SUCCESS"
+        waited(lambda: tick()["skipReason"] == NOTHING, 2 * ENDED_WITHIN, "no tick without work")
+    (refresh,) = {run["tags"]["weft/refresh"] for run in server.runs() if run["runId"] in first["runIds"]}
+    runs = server.runs(weft__refresh=refresh)
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    assets = [run["assets"] for run in reversed(runs)]
+    for tables in (
+        {"messages"},
+        {"documents"},
+        {"embeddings"},
+        {*GRAPH.tables},
+        {"search_index"},
+        {*CONTEXT_TABLES},
+    ):
+        assert any(tables <= found for found in assets), (tables, assets)
+    assert count(sample, "sluice gates") == 3
+    assert sample.plan().is_empty
+
+
+def test_a_cancelled_run_is_repaired_by_the_next_tick(server: Server, sample: Workspace):
+    write_mails(sample, "quern-dev.2025-04", 9100, "mill races")
+    with server.ticking(SCHEDULE) as tick:
+        with lake_lock(sample.settings.root, exclusive=True):
+            first = tick()
+            assert first["status"] == "SUCCESS"
+            (run,) = first["runIds"]
+            waited(lambda: server.status(run) == "STARTED", ENDED_WITHIN, "the run did not start")
+            server.terminate(run)
+            assert server.ended(run) == "CANCELED"
+        waited(lambda: count(sample, "mill races") == 3, ENDED_WITHIN, "nothing was repaired")
+    rest(server)
+    assert sample.plan().is_empty
+
+
+def test_a_source_that_is_missing_fails_alone_and_says_what_to_do(server: Server, sample: Workspace):
+    docs, aside = sample.folder / "docs", sample.folder / "docs.aside"
+    write_mails(sample, "quern-dev.2025-04", 9200, "weir boards")
+    docs.rename(aside)
+    try:
+        with server.ticking(SCHEDULE) as tick:
+            asked = tick()["runIds"]
+        ended = {run["runId"]: server.ended(run["runId"]) for run in server.runs() if run["runId"] in asked}
+        rest(server)
+    finally:
+        aside.rename(docs)
+    assert sorted(ended.values()) == ["FAILURE", "SUCCESS"]
+    (failed,) = [run for run, end in ended.items() if end == "FAILURE"]
+    assert {run["runId"]: run["assets"] for run in server.runs()}[failed] <= set(DOCUMENTS.tables)
+    said = server.fault(failed)
+    assert str(docs) in said and "mend" in said
+    assert count(sample, "weir boards") == 3
+    assert sample.sql("SELECT count(*) > 0 FROM documents WHERE source = 'docs'") == [(True,)]
+
+
+def test_runs_of_weft_build_are_listed_as_the_others(server: Server, sample: Workspace):
+    write_mails(sample, "quern-dev.2025-04", 9300, "otter holts")
+    seen = {run["runId"] for run in server.runs()}
+    assert weft(sample.folder, "build", "--config", sample.config).code == 0
+    own = [run for run in server.runs() if run["runId"] not in seen]
+    assert {run["jobName"] for run in own} == {"__ASSET_JOB"}
+    assert {run["repositoryOrigin"]["repositoryLocationName"] for run in own} == {"weft"}
+    assert len({run["tags"]["weft/refresh"] for run in own}) == 1
+    rest(server)
+    assert len(server.runs()) == len(seen) + len(own)
+
+
+PICTURES = {
+    "graph": ("/asset-groups", "sources"),
+    "asset": ("/assets/messages?view=overview", "Columns"),
+    "partitions": ("/assets/messages?view=partitions", "Materialized (8)"),
+    "runs": ("/runs", "Success"),
+    "automation": ("/automation", "whole_lake"),
+    "timeline": ("/overview/activity/timeline", "Jobless asset materializations"),
+}
+"""By name the pages that the documentation shows, and what each of them shows at last."""
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_page_is_drawn_for_its_picture(browser: Any, server: Server, name: str):
+    path, shown = PICTURES[name]
+    browser.goto(at(server, path))
+    browser.get_by_text(shown).first.wait_for()
+    browser.wait_for_timeout(5000)
+    shoot(browser, name)
+    assert (SCREENSHOTS / f"{name}.png").stat().st_size < 200_000
