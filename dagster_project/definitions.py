@@ -11,6 +11,7 @@ import dagster as dg
 
 from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
+from dagster_project.orchestration.names import REPORT_ASSET
 from dagster_project.orchestration.triggers.alert_sensors import failed_runs_sensor, warnings_sensor
 from dagster_project.orchestration.triggers.schedules import (
     following_sensor,
@@ -38,7 +39,9 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         sensors=[
             vault_sensor(settings, asset_job),
             following_sensor(settings, asset_job),
-            whole_lake_sensor([dg.AssetKey(name) for name in sorted(whole_tables(settings))]),
+            whole_lake_sensor(
+                [dg.AssetKey(name) for name in (*sorted(whole_tables(settings)), REPORT_ASSET)]
+            ),
             *alerts,
         ],
     )

@@ -20,7 +20,6 @@ from assets.relations import chunk_context_stage, measures_stage, relation_stage
 from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.names import REPORT_ASSET
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
 from transforms.operations import table_checks
@@ -124,7 +123,7 @@ def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
     """The assets over the whole lake in order: those before the graph's partitions, and those made of these.
 
-    Without a graph all come before. The report on how the system does is the last of all.
+    Without a graph all come before.
     """
     before: list[str] = []
     after: list[str] = []
@@ -133,5 +132,4 @@ def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
         own = [key.path[-1] for key in definition.keys]
         if definition.partitions_def is None:
             (after if needed & {*GRAPH.tables, *after} else before).extend(own)
-    (after or before).append(REPORT_ASSET)
     return before, after

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -159,10 +160,14 @@ class _Build:
 
     def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress):
         self.settings, self.instance, self.progress = settings, instance, progress
-        self.definitions = asset_definitions(settings, {"progress": progress})
         begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: begun}
         self.failed: list[FailedCheck] = []
+
+    @cached_property
+    def definitions(self) -> dg.Definitions:
+        """The assets that it makes: not put together where nothing is to do."""
+        return asset_definitions(self.settings, {"progress": self.progress})
 
     def timings(self) -> dict[str, dict[str, float]]:
         """Rows and seconds of each stage."""

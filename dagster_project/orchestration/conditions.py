@@ -30,3 +30,15 @@ def whole_lake_condition(
         & ~dg.AutomationCondition.any_deps_in_progress().ignore(dg.AssetSelection.assets(*SLOW.tables))
         & ~dg.AutomationCondition.in_progress()
     )
+
+
+def daily_condition() -> dg.AutomationCondition:
+    """When an asset that no build makes is made: once there is all that it is made of, and then once a day."""
+    automation = dg.AutomationCondition
+    due = automation.missing().newly_true() | automation.cron_tick_passed("@daily")
+    return (
+        due.with_label("it was never made, or a day has passed").since_last_handled()
+        & ~automation.any_deps_missing()
+        & ~automation.any_deps_in_progress()
+        & ~automation.in_progress()
+    )

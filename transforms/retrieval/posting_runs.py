@@ -17,8 +17,7 @@ _FIELD = 16
 _MOST = 65_535
 """The highest frequency that is kept; a posting has two bytes for it."""
 _ROWS_AT_ONCE = 1 << 21
-_FIELDS = pa.array(bm25.FIELDS)
-_STATED = pa.array(["text", "quote"])
+_STATED = ("text", "quote")
 """The fields of a chunk with inferred quotes that `context_terms` has."""
 _SCHEMA = pa.schema(
     [("term_id", pa.int32()), ("chunk_no", pa.int32()), *((f"{f}_tf", pa.uint16()) for f in bm25.FIELDS)]
@@ -58,10 +57,10 @@ def posting_run(
     of_row, fields = chunk.indices.to_numpy(), field.indices.to_numpy()
     place = pc.fill_null(pc.index_in(chunk.dictionary, value_set=chunk_ids), -1).to_numpy()
     is_restated = pc.is_in(chunk.dictionary, value_set=restated).to_numpy(zero_copy_only=False)
-    is_stated = pc.is_in(field.dictionary, value_set=_STATED).to_numpy(zero_copy_only=False)
+    is_stated = pc.is_in(field.dictionary, value_set=pa.array(_STATED)).to_numpy(zero_copy_only=False)
     is_retained = (place[of_row] >= 0) & ~(is_restated[of_row] & is_stated[fields])
     of_row = place[of_row[is_retained]]
-    fields = pc.index_in(field.dictionary, value_set=_FIELDS).to_numpy()[fields[is_retained]]
+    fields = pc.index_in(field.dictionary, value_set=pa.array(bm25.FIELDS)).to_numpy()[fields[is_retained]]
     tf = np.minimum(rows.column("tf").to_numpy()[is_retained], _MOST)
     _add_lengths(lengths, numbers, fields, of_row, tf)
     codes, terms = _ranked(term.indices.to_numpy()[is_retained], pl.Series(term.dictionary, dtype=pl.String))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ class Table:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The table as an Arrow schema, comments kept as field metadata."""
         return pa.schema(

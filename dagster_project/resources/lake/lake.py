@@ -20,11 +20,11 @@ from assets.protocols.lake import Loaded, Parts
 from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
     Footer,
+    footer_of,
     is_local,
     opened,
     read_code_version,
     read_columns,
-    read_footer,
     verified_hash,
     write_file,
 )
@@ -81,7 +81,7 @@ class ParquetLake:
         source, _, partition = partition.partition("/")
         if not source or not partition or {".", ".."} & {source, partition} or "/" in partition:
             raise ValueError(f"{partition!r} is no partition: <source>/<partition>")
-        return self.base / table / source / f"{partition}.parquet"
+        return self.base.joinpath(table, source, f"{partition}.parquet")
 
     def local(self, table: str, partition: str | None = None) -> Path:
         """The path of the stored table on this machine; FileNotFoundError if it does not exist.
@@ -171,7 +171,7 @@ class ParquetLake:
     def _file_footer(self, table: str, partition: str | None) -> Footer | str:
         """The footer of the stored file, or its fault."""
         is_list = partition is None and table in IN_PARTS
-        return read_footer(self.path(table, partition), self.tables[table], is_list=is_list)
+        return footer_of(self.path(table, partition), self.tables[table], is_list=is_list)
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
         """True if a partition of all these tables is stored and can be read."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import httpx2
-
 from dagster_project.resources.system.masking import quiet_wire_logs
 
 
 def post(url: str, body: bytes, seconds: float) -> str | None:
     """Why an address did not take a JSON body; None if it did. The address is not told: it may be a secret."""
+    import httpx2
+
     quiet_wire_logs()
     try:
         status = asyncio.run(_posted(url, body, seconds))
@@ -21,6 +21,8 @@ def post(url: str, body: bytes, seconds: float) -> str | None:
 
 async def _posted(url: str, body: bytes, seconds: float) -> int:
     """The status of the answer; its body is not read, and a redirect is not followed: it could lead to any host."""
+    import httpx2
+
     headers = {"Content-Type": "application/json", "User-Agent": "weft"}
     async with (
         asyncio.timeout(seconds),
