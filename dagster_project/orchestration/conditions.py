@@ -34,11 +34,11 @@ def whole_lake_condition(
 
 def daily_condition() -> dg.AutomationCondition:
     """When an asset that no build makes is made: once there is all that it is made of, and then once a day."""
-    automation = dg.AutomationCondition
-    due = automation.missing().newly_true() | automation.cron_tick_passed("@daily")
+    missing = dg.AutomationCondition.missing().newly_true()
+    due: dg.AutomationCondition = dg.AutomationCondition.cron_tick_passed("@daily") | missing
     return (
         due.with_label("it was never made, or a day has passed").since_last_handled()
-        & ~automation.any_deps_missing()
-        & ~automation.any_deps_in_progress()
-        & ~automation.in_progress()
+        & ~dg.AutomationCondition.any_deps_missing()
+        & ~dg.AutomationCondition.any_deps_in_progress()
+        & ~dg.AutomationCondition.in_progress()
     )
