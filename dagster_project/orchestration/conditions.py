@@ -34,10 +34,10 @@ def whole_lake_condition(
 
 def daily_condition() -> dg.AutomationCondition:
     """When an asset that no build makes is made: once there is all that it is made of, and then once a day."""
-    missing = dg.AutomationCondition.missing().newly_true()
-    due: dg.AutomationCondition = dg.AutomationCondition.cron_tick_passed("@daily") | missing
+    first = dg.AutomationCondition.missing().newly_true().with_label("it was never made")
+    daily = dg.AutomationCondition.cron_tick_passed("@daily").with_label("a day has passed")
     return (
-        due.with_label("it was never made, or a day has passed").since_last_handled()
+        (first | daily).since_last_handled()  # type: ignore[misc]
         & ~dg.AutomationCondition.any_deps_missing()
         & ~dg.AutomationCondition.any_deps_in_progress()
         & ~dg.AutomationCondition.in_progress()
