@@ -269,7 +269,9 @@ def test_a_source_that_is_missing_fails_alone_and_says_what_to_do(server: Server
         with server.ticking(SCHEDULE) as tick:
             asked = tick()["runIds"]
         ended = {run["runId"]: server.ended(run["runId"]) for run in server.runs() if run["runId"] in asked}
-        waited(lambda: count(sample, "weir boards") == 3, 2 * ENDED_WITHIN, "the other source was not published")
+        waited(
+            lambda: count(sample, "weir boards") == 3, 2 * ENDED_WITHIN, "the other source was not published"
+        )
     finally:
         aside.rename(docs)
     assert sorted(ended.values()) == ["FAILURE", "SUCCESS"]
