@@ -22,7 +22,7 @@ from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 
 CRON = "0 * * * *"
 INTERVAL_SECONDS = 60
-"""Seconds between two looks at what Dagster's history says; looks are most of what an hour of rest costs."""
+"""Seconds between two looks at what Dagster's history says."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 
