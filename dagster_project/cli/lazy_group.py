@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -20,8 +22,22 @@ class LazyCommand(NamedTuple):
 
     def load(self) -> click.Command:
         """The command itself."""
-        command: click.Command = getattr(import_module(self.module), self.attribute)
+        if self.module not in sys.modules:
+            _load(self.module)
+        command: click.Command = getattr(sys.modules[self.module], self.attribute)
         return command
+
+
+def _load(module: str) -> None:
+    """Load a module without looking for garbage: among a quarter of a million objects that stay, that is a third of it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        import_module(module)
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 class LazyGroup(SafeGroup):
