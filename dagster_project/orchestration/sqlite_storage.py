@@ -67,6 +67,13 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         engines.move_to_end(shard)
         return engines[shard]
 
+    def has_table(self, table_name: str) -> bool:
+        """True if the index has a table; tables come with migrations and do not go, and each event asks for some."""
+        known: set[str] = self.__dict__.setdefault("_known_tables", set())
+        if table_name not in known and super().has_table(table_name):
+            known.add(table_name)
+        return table_name in known
+
     def dispose(self) -> None:
         """Close the kept connections, which folds SQLite's write-ahead logs into their files."""
         for engine in self.__dict__.pop("_engines", {}).values():
