@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import duckdb
@@ -80,13 +81,17 @@ class IndexUpdate(IndexBuild):
 
     def _columns(self, table: str) -> list[str]:
         """The columns of a table that come from the lake."""
-        rows = self.connection.execute(
-            "SELECT column_name FROM duckdb_columns() WHERE table_name = ? AND database_name = current_database() "
-            "ORDER BY column_index",
-            [table],
-        ).fetchall()
         made_here = table_sql.MADE_HERE.get(table, "").split()[:1]
-        return [f'"{name}"' for (name,) in rows if name not in made_here]
+        return [f'"{name}"' for name in self._columns_of_tables[table] if name not in made_here]
+
+    @cached_property
+    def _columns_of_tables(self) -> dict[str, list[str]]:
+        """The columns of each table of the file: asking for those of one lists all."""
+        rows = self.connection.execute(
+            "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
+            "WHERE database_name = current_database() GROUP BY table_name"
+        ).fetchall()
+        return dict(rows)
 
     def _changed(self) -> list[str]:
         """The partitions whose rows must be compared with the lake."""
