@@ -74,8 +74,15 @@ GRAPH = SourceType(
     tables_of("graph"),
 )
 """The tables of the document graph by partition, made after vectors and keywords if the graph is enabled."""
-IN_PARTS = frozenset({"embeddings"})
+IN_PARTS = frozenset(
+    {
+        *("embeddings", "threads", "thread_tree", "inferred_quotes", "compared_replies"),
+        *("chunk_context", "context_terms"),
+    }
+)
 """Tables over the whole lake that are stored in parts, so that an hour's new rows rewrite only a few of them."""
+WHOLE_PART = "_/whole"
+"""The only part of such a table that is made as a whole."""
 CONTEXT = SourceType(
     "context",
     CONVERSATIONS.partitions,

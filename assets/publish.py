@@ -1,6 +1,6 @@
 """Vectors for what is published, the checks before it, and the one asset that publishes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from assets import embedding
 from assets.partitions import SLOW, SOURCE_TYPES, outs
-from assets.protocols.lake import Lake, Parts, Progress
+from assets.protocols.lake import Lake, Parts, Progress, Staged
 from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
 from assets.protocols.search import Publisher
 from transforms.embedding import vectors
@@ -99,7 +99,7 @@ class VectorParts:
 
     def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
         """`texts` has the partition and text_hash of all that is published."""
-        self.lake = lake
+        self.lake, self.code_version = lake, code_version
         texts_of = _by_partition(texts_by_partition(texts).to_pyarrow())
         self.inputs = {name: {"texts": parts_hash(hashes.to_pylist())} for name, hashes in texts_of.items()}
         self.retained_rows = 0
@@ -140,11 +140,18 @@ class VectorParts:
     def filled(self, table: FoundVectors, model: str, dimensions: int) -> Parts:
         """All parts; `table` has the vectors of the stale ones."""
 
-        def new_parts() -> Iterator[tuple[str, Mapping[str, str], Iterable[pa.Table]]]:
+        def new_parts() -> Iterator[tuple[str, Staged]]:
             first = 0
             for name, hashes in self.stale.items():
                 rows = table.between(first, first + len(hashes))
-                yield name, self.inputs[name], (vectors.embeddings(t, model, dimensions) for t in rows)
+                data = (vectors.embeddings(t, model, dimensions) for t in rows)
+                inputs = self.inputs[name]
+                yield (
+                    name,
+                    self.lake.stage(
+                        "embeddings", name, data, code_version=self.code_version, inputs=inputs
+                    ),
+                )
                 first += len(hashes)
 
         return Parts(self.inputs.keys() - self.stale.keys(), new_parts())

@@ -8,13 +8,14 @@ import ibis
 import pyarrow as pa
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
-from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
+from assets.stages.buckets import OfBucket, Reads
 from assets.stages.stage import Made, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
+from transforms.mail.threads import buckets
 from transforms.mail.threads import corpus_measures as measures
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as patch_series_transforms
@@ -26,6 +27,7 @@ from transforms.schemas.relations import (
     COMPARED_REPLIES,
     INFERRED_QUOTES,
     LINKS,
+    MAIL_BUCKETS,
     MEMBERSHIPS,
     PATCH_SERIES,
     THREAD_TREE,
@@ -37,6 +39,8 @@ from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 _MAILS = ("messages", "memberships")
+_STORED_AT = ("source", "partition", "message_id")
+_THREADED = ("in_reply_to", "refs", "subject", "effective_at")
 
 
 def relation_stages(settings: ThreadSettings) -> list[Stage]:
@@ -57,6 +61,16 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             kinds=("ibis",),
         ),
         Stage(
+            "mail_buckets",
+            {"mail_buckets": MAIL_BUCKETS},
+            _mail_buckets,
+            f"{buckets.VERSION}-{threads_transforms.VERSION}",
+            "Deals mails into buckets, so that what can belong together is in one, and what comes changes few of them.",
+            inputs=_MAILS,
+            settings=settings,
+            code=buckets.mail_buckets,
+        ),
+        Stage(
             "build_threads",
             {"threads": THREADS, "thread_tree": THREAD_TREE},
             _threads,
@@ -64,6 +78,10 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             "Joins mails to threads by what they answer, or by their subject.",
             inputs=_MAILS,
             settings=settings,
+            in_buckets={
+                "messages": Reads((*_STORED_AT, *_THREADED, "from_addr")),
+                "memberships": Reads(MEMBERSHIPS.names),
+            },
             kinds=(),
             code=threads_transforms.build_threads,
             lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
@@ -109,6 +127,22 @@ def _link_stages() -> list[Stage]:
     ]
 
 
+_CONTEXT_READS = {
+    "message_chunks": Reads(
+        (
+            *("source", "partition", "doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index"),
+            *("title", "text_lex", "quote_lex", "text_embed", "spans"),
+        ),
+        ("doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index", "title", "spans", "checksum"),
+    ),
+    "memberships": Reads(MEMBERSHIPS.names),
+    "messages": Reads((*_STORED_AT, "body"), ("message_id", "content_hash", "raw_bytes")),
+    "thread_tree": Reads(("message_id", "parent_id")),
+    "inferred_quotes": Reads(INFERRED_QUOTES.names),
+}
+"""What the context of chunks is made of; the id of a chunk stands for its text."""
+
+
 def _quote_stage() -> Stage:
     """The stage of quotes that are not marked as such."""
     return Stage(
@@ -119,6 +153,15 @@ def _quote_stage() -> Stage:
         "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
         "were not compared before are.",
         inputs=(*_MAILS, "message_chunks", "thread_tree"),
+        in_buckets={
+            "messages": Reads((*quotes.COMPARED, "body"), quotes.COMPARED),
+            "memberships": Reads(MEMBERSHIPS.names),
+            "message_chunks": Reads(
+                ("source", "partition", "doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"),
+                ("doc_id", "chunk_id"),
+            ),
+            "thread_tree": Reads(("message_id", "parent_id")),
+        },
         deps=("slow_chunks",),
         resources=("lake",),
         code=quotes.inferred_quotes,
@@ -159,25 +202,28 @@ def chunk_context_stage(
 
     def make(*read: ibis.Table, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
         tables = ContextTables(*read)
-        added, restated = joined_context(tables)
-        figures: dict[str, Any] = {}
-        if told:
-            placed = placed_chunks(tables, told)
-            sentences, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
-            added, figures = told_context(tables, added, sentences), report.metadata()
+        joined, restated = joined_context(tables)
+        placed = placed_chunks(tables, told)
+        sentences, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
+        added = told_context(tables, joined, sentences)
         words = terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
-        return Made((added, words), figures)
+        return Made((added, words), report.metadata())
+
+    def make_bucket(*read: ibis.Table) -> Sequence[pa.Table]:
+        added, restated = context_transforms.joined_context(*read)
+        return added, terms.context_terms(added, restated, term_settings)
 
     return Stage(
         "build_chunk_context",
         {"chunk_context": CHUNK_CONTEXT, "context_terms": TERMS},
-        make,
+        make if told else make_bucket,
         version,
         "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
         "those of the sources that want one.",
-        inputs=[field.name for field in fields(ContextTables)],
+        inputs=[field.name for field in fields(ContextTables)] if told else list(_CONTEXT_READS),
+        in_buckets=None if told else _CONTEXT_READS,
         deps=("slow_chunks",),
-        resources=("language_model", "answer_cache"),
+        resources=("language_model", "answer_cache") if told else (),
         kinds=("ibis",),
         code=joined_context,
         lineage={
@@ -201,6 +247,12 @@ def _once(messages: ibis.Table, memberships: ibis.Table, *columns: str) -> ibis.
     return threads_transforms.canonical(
         messages.select("source", "partition", "message_id", *columns), memberships
     )
+
+
+def _mail_buckets(messages: ibis.Table, memberships: ibis.Table, settings: ThreadSettings) -> pa.Table:
+    mails = _once(messages, memberships, *_THREADED)
+    lists = memberships.select("message_id", "list_id")
+    return buckets.mail_buckets(mails.to_pyarrow(), lists.to_pyarrow(), settings)
 
 
 def _threads(messages: ibis.Table, memberships: ibis.Table, settings: ThreadSettings) -> Sequence[pa.Table]:
@@ -248,7 +300,7 @@ def _inferred_quotes(
     memberships: ibis.Table,
     message_chunks: ibis.Table,
     thread_tree: ibis.Table,
-    lake: Lake,
+    lake: OfBucket,
 ) -> Sequence[pa.Table]:
     """The tables `inferred_quotes`, `compared_replies`."""
     mails = threads_transforms.canonical(messages.select(quotes.COMPARED), memberships)

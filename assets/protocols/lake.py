@@ -29,11 +29,13 @@ class Partitions:
 
 
 class Staged(Protocol):
-    """A partition that is written but not yet visible."""
+    """A file that is written but not yet visible; `commit` makes it visible."""
 
     content_hash: str
     row_count: int
     bytes: int
+
+    def commit(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,13 @@ class Footer(Protocol):
 
 @dataclass(frozen=True)
 class Parts:
-    """A table over the whole lake, stored in parts, one for each partition that has rows of it.
+    """A table over the whole lake, stored in parts, one for each partition or bucket that has rows of it.
 
-    Parts that are neither `retained` nor `new` are deleted; `new` gives each part's name, its inputs' hashes, its rows.
+    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and their staged files.
     """
 
     retained: Collection[str]
-    new: Iterable[tuple[str, Mapping[str, str], Iterable[pa.Table]]]
+    new: Iterable[tuple[str, Staged]]
 
 
 class Lake(Protocol):
@@ -68,6 +70,9 @@ class Lake(Protocol):
 
     def footer(self, table: str, partition: str | None = None) -> Footer | None:
         """The footer of the stored table; None if it does not exist or is damaged."""
+
+    def code_versions(self, table: str) -> list[str]:
+        """The versions of the code that made the partitions of a table, sorted; none of a table without partitions."""
 
     def stage(
         self,

@@ -3,7 +3,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,10 @@ import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import BACKFILL, SourceType, table_metadata
-from assets.protocols.lake import Lake, Partitions, Progress, Staged, StagedPartition
+from assets.partitions import BACKFILL, IN_PARTS, WHOLE_PART, SourceType, table_metadata
+from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged, StagedPartition
 from assets.protocols.sources import Sources
+from assets.stages.buckets import BUCKETS, Buckets, OfBucket, Reads
 from assets.stages.config import chosen_settings, config_of
 from assets.stages.provenance import Provenance
 from assets.stages.shown import code_reference, column_lineage, preview
@@ -53,6 +54,10 @@ class Stage:
     table, one for each of `outputs`, or `Made`. A stage without inputs reads sources: its `make` takes the sources and
     a `SourcePartition`. Its code version is `version` and a digest of the settings.
 
+    With `in_buckets`, what the stage reads of its inputs by their names, the tables are stored in parts, one for each bucket
+    of mails; `make` takes the rows of one bucket, and a part is made again only if these changed. The resource `lake` is
+    then an `OfBucket`.
+
     `whole` maps each table to a fingerprint of what concerns a partition; a new one makes the partition stale. `deps` are
     tables that are read through the inputs. If the stage `asks_index`, `make` takes the published index as `index`, one
     version for all partitions of a run, and this version is compared like an input. If `columns` are named, only these of
@@ -71,6 +76,7 @@ class Stage:
     group: str = "relations"
     digest: Callable[[Any], str] | None = None
     whole: Mapping[str, Fingerprint] = field(default_factory=dict)
+    in_buckets: Mapping[str, Reads] | None = None
     deps: Sequence[str] = ()
     columns: Sequence[str] | None = None
     resources: Sequence[str] = ()
@@ -82,11 +88,12 @@ class Stage:
 
     def code_version(self, settings: Settings | None) -> str:
         """The version of the code with a digest of `settings`, by which stored tables are compared."""
+        version = f"{self.version}b" if self.in_buckets else self.version
         if settings is None:
-            return self.version
+            return version
         if self.digest:
-            return f"{self.version}-{self.digest(settings)}"
-        return f"{self.version}-{settings.digest() if isinstance(settings, StageSettings) else digest_of(settings)}"
+            return f"{version}-{self.digest(settings)}"
+        return f"{version}-{settings.digest() if isinstance(settings, StageSettings) else digest_of(settings)}"
 
     @property
     def reads_sources(self) -> bool:
@@ -127,13 +134,14 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     # What reads sources takes the settings of the file alone: with these the sources were opened.
     config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
     source_type = stage.source_type
+    bucketed = [BUCKETS] if stage.in_buckets else []
 
     @dg.multi_asset(
         name=stage.name,
         partitions_def=source_type.partitions if source_type else None,
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.group,
-        ins={table: dg.AssetIn(table) for table in (*stage.inputs, *stage.whole)},
+        ins={table: dg.AssetIn(table) for table in (*stage.inputs, *bucketed, *stage.whole)},
         deps=[*stage.deps, *_index_of(stage)],
         outs={name: _out(stage, name) for name in stage.outputs},
         pool=stage.pool or (source_type.pool if source_type else None),
@@ -150,7 +158,10 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         settings = chosen_settings(stage.settings, context.op_execution_context.op_config if config else None)
         run = _Run(context, stage, settings, loaded)
         with run.published_index():
-            yield from run.partitions() if source_type else run.lake_wide()
+            if source_type:
+                yield from run.partitions()
+            else:
+                yield from run.buckets(stage.in_buckets) if stage.in_buckets else run.lake_wide()
 
     return run_stage
 
@@ -215,15 +226,52 @@ class _Run:
         made = self._make([self.loaded[table] for table in self.stage.inputs], self.settings)
         for name, data in zip(self.stage.outputs, made.tables, strict=True):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
-            staged = self.lake.stage(name, None, table, code_version=self.code_version, inputs={})
+            part = WHOLE_PART if name in IN_PARTS else None
+            staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs={})
             facts = _facts(staged, start) | {"dagster/row_count": staged.row_count, "preview": preview(table)}
             first = name == next(iter(self.stage.outputs))
             yield dg.Output(
-                staged,
+                Parts((), [(WHOLE_PART, staged)]) if name in IN_PARTS else staged,
                 name,
                 metadata={**facts, **(made.metadata if first else {})},
                 tags={"dagster/code_version": self.code_version},
             )
+
+    def buckets(self, reads: Mapping[str, Reads]) -> Iterator[dg.Output[Any]]:
+        """The tables in parts, of which those are made that are of other code, or of other rows than there are now."""
+        start, outputs = time.perf_counter(), self.stage.outputs
+        buckets = Buckets(reads, self.loaded)
+        codes = self._codes(reads)
+        inputs = {bucket: codes | hashes for bucket, hashes in buckets.fingerprints().items()}
+        stale = [bucket for bucket, hashes in sorted(inputs.items()) if not self._is_right(bucket, hashes)]
+        staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in outputs}
+        for bucket, tables in buckets.rows_of(stale):
+            made = self._make(tables, self.settings, bucket)
+            for name, data in zip(outputs, made.tables, strict=True):
+                table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
+                part = self.lake.stage(
+                    name, bucket, table, code_version=self.code_version, inputs=inputs[bucket]
+                )
+                staged[name].append((bucket, part))
+        retained = inputs.keys() - set(stale)
+        figures = {"buckets": len(inputs), "made": len(stale), "seconds": round(time.perf_counter() - start, 3)}
+        for name, parts in staged.items():
+            yield dg.Output(
+                Parts(retained, parts),
+                name,
+                metadata=figures,
+                tags={"dagster/code_version": self.code_version},
+            )
+
+    def _codes(self, tables: Iterable[str]) -> dict[str, str]:
+        """The code versions of the stored partitions of tables, since not every column of these is compared."""
+        found = {f"code of {table}": self.lake.code_versions(table) for table in tables}
+        return {name: " ".join(versions) for name, versions in found.items() if versions}
+
+    def _is_right(self, bucket: str, inputs: Mapping[str, str]) -> bool:
+        """True if this code made the parts of a bucket of these inputs."""
+        footers = [self.lake.footer(name, bucket) for name in self.stage.outputs]
+        return all(f and (f.code_version, f.inputs) == (self.code_version, inputs) for f in footers)
 
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
@@ -273,10 +321,13 @@ class _Run:
             event = dg.AssetMaterialization(name, partition=partition, metadata=facts, tags=tags)
             yield name, StagedPartition(part, event)
 
-    def _make(self, inputs: Sequence[Any], settings: Settings | None) -> Made:
+    def _make(self, inputs: Sequence[Any], settings: Settings | None, bucket: str | None = None) -> Made:
         """What `make` returns for the inputs, as `Made`."""
         args = [*inputs] if settings is None else [*inputs, settings]
-        made = self.stage.make(*args, **self.resources)
+        resources = self.resources
+        if bucket and "lake" in resources:
+            resources = resources | {"lake": OfBucket(self.lake, bucket)}
+        made = self.stage.make(*args, **resources)
         if isinstance(made, Made):
             return made
         return Made([made] if isinstance(made, pa.Table | ibis.Table) else made, {})

@@ -120,6 +120,7 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "prompt_hashes": (graph.PROMPT_HASHES, "prompt_hashes"),
     }
     other_tables: dict[str, tuple[Table, str | None]] = {
+        "mail_buckets": (relations.MAIL_BUCKETS, None),
         "compared_replies": (relations.COMPARED_REPLIES, None),
         "readiness": (operations.READINESS, "readiness"),
         "document_graph": (graph.DOCUMENT_GRAPH, None),

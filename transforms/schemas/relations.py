@@ -129,6 +129,16 @@ MEMBERSHIPS = Table(
     ),
 )
 
+MAIL_BUCKETS = Table(
+    "mail_buckets",
+    "A mail in the bucket in which all mails are that can belong together with it.",
+    ("message_id",),
+    (
+        MESSAGE_ID,
+        required("bucket", pa.string(), "the bucket, after the time at which the earliest of these was sent"),
+    ),
+)
+
 LINKS = Table(
     "links",
     "One reference from a place in a text to another mail, document or node.",

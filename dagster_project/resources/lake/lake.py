@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from assets.partitions import IN_PARTS
+from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts
 from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
@@ -125,8 +125,7 @@ class ParquetLake:
         """Commit the new parts of a table, delete those that are neither new nor retained, and stage the list of parts."""
         hashes: dict[str, str] = {}
         rows = 0
-        for name, inputs, data in parts.new:
-            part = self.stage(table, name, data, code_version=code_version, inputs=inputs)
+        for name, part in parts.new:
             part.commit()
             hashes[name], rows = part.content_hash, rows + part.row_count
         for name in parts.retained:
@@ -145,6 +144,16 @@ class ParquetLake:
     def code_version(self, table: str, partition: str | None = None) -> str | None:
         """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
         return read_code_version(self.path(table, partition))
+
+    def code_versions(self, table: str) -> list[str]:
+        """The versions of the code that made the partitions of a table and of its slow part, sorted.
+
+        None of a table over the whole lake.
+        """
+        if REGISTRY[table].partitions is None:
+            return []
+        files = [(name, p) for name in {table, SLOW_PARTS.get(table, table)} for p in self.partitions(name)]
+        return sorted({footer.code_version for file in files if (footer := self.footer(*file))})
 
     def damage(self, table: str, partition: str | None = None) -> str | None:
         """The fault of a stored file, None if it is valid. Of a table in parts, the fault of the list of parts."""

@@ -35,7 +35,7 @@ from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.prefetch import ordered_map
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
-from transforms.schemas.registry import GRAPH_TABLES
+from transforms.schemas.registry import GRAPH_TABLES, REGISTRY
 from transforms.text.terms import word_forms
 
 _STORAGE = "v1.2.0"
@@ -135,7 +135,8 @@ class IndexBuild:
         changed = sorted(self.partitions)
         self._create("partitions", self._tables_of_partitions())
         for name, rows in table_sql.WHOLE.items():
-            run(f"CREATE TABLE {name} AS {rows}")
+            order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
+            run(f"CREATE TABLE {name} AS {rows}{order}")
         self._lake_rows_of(changed)
         run(table_sql.NUMBERED_AHEAD)
         self._arrays = self.file.with_suffix(".begun_arrays")
@@ -201,7 +202,8 @@ class IndexBuild:
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)
         chunks = run(table_sql.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
-        files.add(self.lake.local("context_terms"), chunks, restated.slice(0, 0))
+        for part in self.lake.parts("context_terms"):
+            files.add(self.lake.local("context_terms", part), chunks, restated.slice(0, 0))
         files.number()
         return files
 

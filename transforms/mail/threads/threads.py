@@ -141,7 +141,8 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     times = dict(zip(ids, at, strict=True))
     references = ordered.column("refs").to_pylist()
     parents, methods = _parents(ids, ordered.column("in_reply_to").to_pylist(), references, times)
-    for reply, answered in _answered_by_subject(ordered, lists, methods, settings).items():
+    has_no_parent = pl.Series([methods[i] == "root" for i in ids], dtype=pl.Boolean)
+    for reply, answered in answered_by_subject(ordered, lists, has_no_parent, settings).items():
         parents[reply], methods[reply] = answered, "subject"
     _break_loops(parents, methods, times)
     tree = _tree(_above_mails(parents, times), methods, times)
@@ -149,12 +150,12 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     return ThreadTables(_threads(thread_ids, ordered), thread_ids)
 
 
-def _answered_by_subject(
-    mails: pa.Table, lists: pa.Table, methods: dict[str, str], settings: ThreadSettings
+def answered_by_subject(
+    mails: pa.Table, lists: pa.Table, has_no_parent: pl.Series, settings: ThreadSettings
 ) -> dict[str, str]:
     """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
 
-    Of a patch mail the version and the part must agree too, if any earlier mail has them.
+    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. Of a patch mail the version and the part must agree too, if any earlier mail has them.
     """
     if not settings.subject_days:
         return {}
@@ -164,7 +165,7 @@ def _answered_by_subject(
     frame = frame.with_columns(
         subject_columns.select("is_reply", pl.col("version", "part").fill_null(-1)),
         key=subject_columns["title"].str.replace(_ASIDE, "").str.replace_all(r"\s+", ""),
-        has_no_parent=pl.Series([methods[i] == "root" for i in frame["message_id"]], dtype=pl.Boolean),
+        has_no_parent=has_no_parent,
     )
     titled = frame.filter(pl.col("key").str.contains(r"[\p{L}\p{N}]")).drop_nulls("effective_at")
     earlier = titled.join(list_ids, on="message_id").sort("effective_at", "message_id")
