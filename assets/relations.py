@@ -16,13 +16,11 @@ from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
 from transforms.mail.threads import buckets
-from transforms.mail.threads import corpus_measures as measures
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as patch_series_transforms
 from transforms.mail.threads import references
 from transforms.mail.threads import threads as threads_transforms
 from transforms.schemas.chunks import CHUNK_CONTEXT, TERMS
-from transforms.schemas.operations import CORPUS_MEASURES
 from transforms.schemas.relations import (
     COMPARED_REPLIES,
     INFERRED_QUOTES,
@@ -169,23 +167,6 @@ def _quote_stage() -> Stage:
     )
 
 
-def measures_stage() -> Stage:
-    """The stage of the measures of each list."""
-    return Stage(
-        "corpus_measures",
-        {"corpus_measures": CORPUS_MEASURES},
-        _corpus_measures,
-        measures.VERSION,
-        "Counts quotes, duplicates, parents, defects and kinds of discussion in each list.",
-        inputs=(
-            *("messages", "memberships", "message_blocks", "message_chunks", "attachments", "thread_tree"),
-            "chunk_context",
-        ),
-        deps=("slow_chunks",),
-        code=measures.measures_of_lake,
-    )
-
-
 def chunk_context_stage(
     term_settings: TermSettings,
     sentence_settings: SentenceSettings,
@@ -316,12 +297,6 @@ def _inferred_quotes(
     again = quotes.pairs_to_compare(pairs, None if before is None else known)
     found = quoted_in(again, messages, memberships, chunks)
     return (found if before is None else quotes.merged_quotes(before, pairs, again, found)), pairs
-
-
-def _corpus_measures(*tables: ibis.Table) -> Made:
-    """The measures, which Dagster draws over time."""
-    measured = measures.measures_of_lake(measures.LakeTables(*tables))
-    return Made([measured], measures.as_metadata(measured))
 
 
 def quoted_in(

@@ -49,9 +49,8 @@ class Buckets:
         self.reads = reads
         self.mails, memberships = tables[BUCKETS], tables["memberships"]
         canonical = memberships.filter(memberships.is_canonical)
-        self.stored = canonical.join(self.mails, "message_id").select(
-            "source", "partition", "stored_message_id", "bucket"
-        )
+        joined = canonical.join(self.mails, "message_id")
+        self.stored = joined.select("source", "partition", "stored_message_id", "bucket").cache()
         self.dealt = {name: self._dealt(name, tables[name]) for name in reads}
 
     def _dealt(self, name: str, table: ibis.Table) -> ibis.Table:

@@ -39,10 +39,14 @@ lake's I/O manager records the materializations of the stage, each with the cont
 
 @dataclass(frozen=True)
 class Made:
-    """The tables that a stage made, with figures that Dagster shows beside the first of them."""
+    """The tables that a stage made, with figures that Dagster shows beside the first of them.
+
+    `inputs` say what a table over the whole lake was made of, if its stage wants to know the next time.
+    """
 
     tables: Sequence[Any]
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,7 @@ class _Run:
         for name, data in zip(self.stage.outputs, made.tables, strict=True):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
             part = WHOLE_PART if name in IN_PARTS else None
-            staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs={})
+            staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=made.inputs)
             facts = _facts(staged, start) | {"dagster/row_count": staged.row_count, "preview": preview(table)}
             first = name == next(iter(self.stage.outputs))
             yield dg.Output(
@@ -330,7 +334,7 @@ class _Run:
         made = self.stage.make(*args, **resources)
         if isinstance(made, Made):
             return made
-        return Made([made] if isinstance(made, pa.Table | ibis.Table) else made, {})
+        return Made([made] if isinstance(made, pa.Table | ibis.Table) else made)
 
 
 def _of_source(settings: Settings | None, partition: str) -> Settings | None:
