@@ -66,7 +66,9 @@ def _code(footer: Footer | None, lake: Lake, table: str) -> str:
 
 def _are_near(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
     """True if measures of `before` say what those of `now` would, but for a little."""
-    counts = {name: (int(before.get(name, 0)), int(now[name])) for name in now if not name.startswith("code ")}
+    counts = {
+        name: (int(before.get(name, 0)), int(now[name])) for name in now if not name.startswith("code ")
+    }
     return (
         before.keys() == now.keys()
         and all(before[name] == now[name] for name in now.keys() - counts.keys())

@@ -148,9 +148,7 @@ class VectorParts:
                 inputs = self.inputs[name]
                 yield (
                     name,
-                    self.lake.stage(
-                        "embeddings", name, data, code_version=self.code_version, inputs=inputs
-                    ),
+                    self.lake.stage("embeddings", name, data, code_version=self.code_version, inputs=inputs),
                 )
                 first += len(hashes)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
 
 import ibis
 import pyarrow as pa
@@ -15,10 +14,9 @@ from assets.stages.stage import Made, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
-from transforms.mail.threads import buckets
+from transforms.mail.threads import buckets, references
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as patch_series_transforms
-from transforms.mail.threads import references
 from transforms.mail.threads import threads as threads_transforms
 from transforms.schemas.chunks import CHUNK_CONTEXT, TERMS
 from transforms.schemas.relations import (

@@ -97,7 +97,9 @@ class Stage:
             return version
         if self.digest:
             return f"{version}-{self.digest(settings)}"
-        return f"{version}-{settings.digest() if isinstance(settings, StageSettings) else digest_of(settings)}"
+        return (
+            f"{version}-{settings.digest() if isinstance(settings, StageSettings) else digest_of(settings)}"
+        )
 
     @property
     def reads_sources(self) -> bool:
@@ -258,7 +260,11 @@ class _Run:
                 )
                 staged[name].append((bucket, part))
         retained = inputs.keys() - set(stale)
-        figures = {"buckets": len(inputs), "made": len(stale), "seconds": round(time.perf_counter() - start, 3)}
+        figures = {
+            "buckets": len(inputs),
+            "made": len(stale),
+            "seconds": round(time.perf_counter() - start, 3),
+        }
         for name, parts in staged.items():
             yield dg.Output(
                 Parts(retained, parts),

@@ -34,11 +34,20 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
     own threads, mostly the youngest, and no other.
     """
     frame = pl.DataFrame(mails.select(["message_id", "in_reply_to", "refs", "effective_at"]))
-    named = pl.concat_list("refs", "in_reply_to").list.drop_nulls().list.set_difference(pl.concat_list("message_id"))
+    named = (
+        pl.concat_list("refs", "in_reply_to")
+        .list.drop_nulls()
+        .list.set_difference(pl.concat_list("message_id"))
+    )
     named_ids = frame.select("message_id", named=named).explode("named").drop_nulls()
     has_no_parent = frame.select(named.list.set_difference(pl.lit([""], pl.List(pl.String))).list.len() == 0)
     answered = answered_by_subject(mails, lists, has_no_parent.to_series(), settings)
-    pairs = pl.concat([named_ids, pl.DataFrame({"message_id": answered.keys(), "named": answered.values()}, named_ids.schema)])
+    pairs = pl.concat(
+        [
+            named_ids,
+            pl.DataFrame({"message_id": answered.keys(), "named": answered.values()}, named_ids.schema),
+        ]
+    )
     # Equal hashes of different ids would only bring their components into one bucket.
     own = frame["message_id"].hash(seed=0).to_numpy()
     ends = [pairs[name].hash(seed=0).to_numpy() for name in ("message_id", "named")]
@@ -75,7 +84,9 @@ def bucket_names(seconds: _Ints) -> pl.Series:
     That bucket begins at the second number * 2^level of 1970 and ends 2^level seconds later.
     """
     ordered = np.sort(seconds)
-    spans = list(_spans(ordered.tolist(), -(1 << _LEVELS), _LEVELS)) + list(_spans(ordered.tolist(), 0, _LEVELS))
+    spans = list(_spans(ordered.tolist(), -(1 << _LEVELS), _LEVELS)) + list(
+        _spans(ordered.tolist(), 0, _LEVELS)
+    )
     starts = np.array([start for start, _ in spans], dtype=np.int64)
     names = pl.Series([f"_{level}/{start >> level}" for start, level in spans], dtype=pl.String)
     return names.gather(np.searchsorted(starts, seconds, side="right") - 1)

@@ -155,7 +155,8 @@ def answered_by_subject(
 ) -> dict[str, str]:
     """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
 
-    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. Of a patch mail the version and the part must agree too, if any earlier mail has them.
+    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. Of a
+    patch mail the version and the part must agree too, if any earlier mail has them.
     """
     if not settings.subject_days:
         return {}

@@ -54,7 +54,10 @@ class Relations:
         self.known = present
         for key in changed:
             for stage in self.mail:
-                read = [self.lake.read(table, key).table for table in stage.inputs] or [sources, sources.partition(key)]
+                read = [self.lake.read(table, key).table for table in stage.inputs] or [
+                    sources,
+                    sources.partition(key),
+                ]
                 self._store(stage, key, stage.make(*read, stage.settings))
         made = {}
         for stage in self.stages:
@@ -127,7 +130,9 @@ def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
     return [
         Mail(
             number,
-            chance.choice(["Yes.", f"Run {number} was measured, and it keeps its pace.", f"{TEXT}\n\nNo, never."]),
+            chance.choice(
+                ["Yes.", f"Run {number} was measured, and it keeps its pace.", f"{TEXT}\n\nNo, never."]
+            ),
             chance.choice(["Tea", "Re: Tea", f"Coffee {number % 3}"]),
             chance.choice([None, number - 1, number - 7, 900]),
             f"p{number % 3}@example.org",
@@ -147,7 +152,7 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
     )
-    held = {"dev/a": list(range(0, 12)), "users/b": list(range(40, 52)), "dev/c": list(range(800, 806))}
+    held = {"dev/a": list(range(12)), "users/b": list(range(40, 52)), "dev/c": list(range(800, 806))}
     relations = Relations(work)
     for _ in range(3):
         name = chance.choice([*held, "users/d"])
@@ -168,13 +173,19 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
             work.write(f"{file_name}.mbox", archive(random.Random(f"{seed % 3}{numbers}"), numbers))
         relations.refresh()
     assert relations.stored() == relations.whole()
-    assert relations.refresh() == {"build_threads": set(), "inferred_quotes": set(), "build_chunk_context": set()}
+    assert relations.refresh() == {
+        "build_threads": set(),
+        "inferred_quotes": set(),
+        "build_chunk_context": set(),
+    }
 
 
 @pytest.fixture
 def relations(tmp_path: Path) -> Relations:
     work = Workspace(tmp_path).configure()
-    threads = [[Mail(n, f"Topic {n}.", f"Topic {n}"), Mail(n + 1, "Yes.", reply_to=n)] for n in range(0, 16, 2)]
+    threads = [
+        [Mail(n, f"Topic {n}.", f"Topic {n}"), Mail(n + 1, "Yes.", reply_to=n)] for n in range(0, 16, 2)
+    ]
     work.write("dev.mbox", [each for thread in threads for each in thread])
     made = Relations(work)
     made.refresh()

@@ -45,7 +45,9 @@ def archives(draw: st.DrawFn) -> list[dict[str, Any]]:
             draw(st.none() | named),
             " ".join(draw(st.lists(named, max_size=3))),
             draw(st.none() | st.integers(0, 2000)),
-            subject=draw(st.sampled_from(["Re: tea", "tea", "[PATCH v2 1/2] tea", "Re: [PATCH 1/2] tea", "Re: "])),
+            subject=draw(
+                st.sampled_from(["Re: tea", "tea", "[PATCH v2 1/2] tea", "Re: [PATCH 1/2] tea", "Re: "])
+            ),
             lists=draw(st.lists(st.sampled_from(["l", "k"]), min_size=1, unique=True)),
         )
         for ident in ids
