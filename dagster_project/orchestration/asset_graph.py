@@ -13,15 +13,12 @@ from assets.fetch import fetched_asset
 from assets.graph import graph_stages
 from assets.mail import mail_stages, slow_stages
 from assets.measures import measures_stage
-from assets.partitions import CONTEXT_TABLES, GRAPH, SOURCE_TYPES
 from assets.partitions import GRAPH, SOURCE_TYPES
-from assets.publish import embeddings_asset, embeddings_version, search_index_asset
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset, vector_index_asset
 from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
-from assets.sources import source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter

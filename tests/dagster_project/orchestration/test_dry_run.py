@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.orchestration.backfill import backfill
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.dry_run import Outlook, outlook
 from tests.archives import Mail, Workspace, discussion
