@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from assets.partitions import IN_PARTS, MAIL
+from assets.partitions import IN_PARTS, MAIL, WHOLE_PART
 from assets.protocols.lake import Parts
 from dagster_project.composition import make_lake, make_publisher
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.lake import ParquetLake, StagedFile
 from transforms.embedding.vectors import stacked
 
 SOURCE = "replica"
@@ -122,13 +122,21 @@ class Replicas:
                 f"SELECT {columns} FROM {table}, (SELECT range::INTEGER AS copy FROM range($copies))",
                 {"copies": copies},
             ).to_arrow_table()
-            self._write(table, None, rows)
+            self._write_parted(table, rows)
         rows = self.connection.execute(_MEMBERSHIPS, {"copies": copies, "last": last}).to_arrow_table()
         self._write("memberships", None, rows)
         parts = Parts((), self._vectors(copies))
         self.made.stage_parts("embeddings", parts, code_version="replica").commit()
 
-    def _vectors(self, copies: int) -> Iterator[tuple[str, Mapping[str, str], Iterable[pa.Table]]]:
+    def _write_parted(self, table: str, rows: pa.Table) -> None:
+        """Write a table over the whole lake; one that is stored in parts in one part."""
+        if table not in IN_PARTS:
+            self._write(table, None, rows)
+            return
+        part = self.made.stage(table, WHOLE_PART, rows, code_version="replica", inputs={})
+        self.made.stage_parts(table, Parts((), [(WHOLE_PART, part)]), code_version="replica").commit()
+
+    def _vectors(self, copies: int) -> Iterator[tuple[str, StagedFile]]:
         """The parts of `embeddings`, one for each copy: the rows of the base, turned by another noise."""
         old = self.connection.execute("FROM embeddings ORDER BY text_hash").to_arrow_table()
         dimensions = old.column("dimensions")[0].as_py()
@@ -148,7 +156,9 @@ class Replicas:
             )
             flat = pa.FixedSizeListArray.from_arrays(made.ravel(), dimensions)
             place = table.column_names.index("vector")
-            yield f"{SOURCE}/{copy:04}", {}, [table.set_column(place, "vector", flat)]
+            part = f"{SOURCE}/{copy:04}"
+            rows = table.set_column(place, "vector", flat)
+            yield part, self.made.stage("embeddings", part, rows, code_version="replica", inputs={})
 
     def _column(self, table: str, name: str) -> str:
         if name in _NAMES:
