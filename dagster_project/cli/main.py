@@ -20,7 +20,7 @@ COMMANDS = {
     "backfill": LazyCommand(
         f"{_ROOM}.build",
         "backfill",
-        "Build the archives of SOURCES, or of all sources, in batches, and publish once at the end.",
+        "Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.",
     ),
     "build": LazyCommand(
         f"{_ROOM}.build", "build", "Fetch, materialize what changed in the sources, and publish the index."

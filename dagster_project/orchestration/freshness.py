@@ -25,7 +25,9 @@ def freshness_check(settings: Settings) -> dg.AssetChecksDefinition:
         plan = make_plan(settings, make_sources(settings), make_lake(settings))
         hours, facts = _waiting(settings, plan)
         return dg.AssetCheckResult(
-            passed=_is_fresh(settings, plan, hours), severity=dg.AssetCheckSeverity.WARN, metadata=facts
+            passed=hours <= settings.operations.fresh_hours,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata=facts,
         )
 
     return check
@@ -38,15 +40,11 @@ def report_freshness(settings: Settings, instance: dg.DagsterInstance, plan: Pla
         dg.AssetCheckEvaluation(
             asset_key=dg.AssetKey(ASSET),
             check_name=CHECK,
-            passed=_is_fresh(settings, plan, hours),
+            passed=hours <= settings.operations.fresh_hours,
             severity=dg.AssetCheckSeverity.WARN,
             metadata={name: dg.MetadataValue.float(float(value)) for name, value in facts.items()},
         )
     )
-
-
-def _is_fresh(settings: Settings, plan: Plan, hours: float) -> bool:
-    return hours <= settings.operations.fresh_hours and not plan.broken
 
 
 def _waiting(settings: Settings, plan: Plan) -> tuple[float, dict[str, float]]:

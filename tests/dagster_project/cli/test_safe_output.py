@@ -268,7 +268,8 @@ def test_metadata_in_dagster_fetches_no_picture_of_a_text(built: Built):
     with built.work.instance() as instance:
         for key in instance.get_asset_keys():
             event = instance.get_latest_materialization_event(key)
-            assert event is not None and event.asset_materialization is not None
+            if event is None or event.asset_materialization is None:  # a source is observed
+                continue
             for name, value in event.asset_materialization.metadata.items():
                 if isinstance(value, dg.MarkdownMetadataValue):
                     found.append(f"{key.to_user_string()} {name}")
