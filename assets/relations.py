@@ -174,6 +174,7 @@ def chunk_context_stage(
     """The stage of `chunk_context`, `context_terms`; `kinds` says by source which sentence its chunks get."""
     version = f"{context_transforms.VERSION}-{term_settings.digest()}"
     told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
+    chunks = ("message_chunks", "document_chunks", "conversation_chunks") if told else ("message_chunks",)
     if told:
         used = safety.digest() if "gemini" in told.values() else ""
         versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
@@ -207,16 +208,8 @@ def chunk_context_stage(
         code=joined_context,
         lineage={
             "context": ("message_chunks.text_display", "inferred_quotes.byte_start"),
-            "text_embed": (
-                *(
-                    "message_chunks.text_embed",
-                    "document_chunks.text_embed",
-                    "conversation_chunks.text_embed",
-                ),
-            ),
-            "chunk_id": (
-                *("message_chunks.chunk_id", "document_chunks.chunk_id", "conversation_chunks.chunk_id"),
-            ),
+            "text_embed": tuple(f"{table}.text_embed" for table in chunks),
+            "chunk_id": tuple(f"{table}.chunk_id" for table in chunks),
         },
     )
 

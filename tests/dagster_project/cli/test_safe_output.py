@@ -280,7 +280,7 @@ def test_metadata_in_dagster_fetches_no_picture_of_a_text(built: Built):
                     ]
                 elif PIXEL in str(value.value):
                     found.append(f"{key.to_user_string()} {name} as text")
-    assert "conversation_documents preview" in found
+    assert "document_links preview as text" in found
     assert "conversation_context latest_context as text" in found
 
 

@@ -94,7 +94,9 @@ def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace):
     configured(built, threads={"subject_days": 7})
     found = looked(built)
     assert found.removed == ("users/users.2004-01",)
-    assert found.whole == {name: f"other settings of {name}" for name in ("threads", "thread_tree")}
+    assert found.whole == {
+        name: f"other settings of {name}" for name in ("mail_buckets", "threads", "thread_tree")
+    }
     told = CliRunner().invoke(main, ["plan", "--json", "--config", str(built.config)], catch_exceptions=False)
     answer = json.loads(told.output)
     assert answer["outcome"] == "BUILD" and answer["reasons"] == {"new": 1}
