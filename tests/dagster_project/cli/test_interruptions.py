@@ -91,7 +91,7 @@ def test_a_build_is_ended_at_any_point_and_the_next_is_right(
     assert_one_line(said, number)
     done = weft(work.folder, "build", "--json", "--config", work.config)
     assert done.code == 0, done.err
-    assert done.told["interrupted"] == [], "its runs were closed as it ended"
+    assert done.told["interrupted"] or point == "start", "the next build says which runs it closed"
     assert differences(work.index, built_once.index) == {}
     assert not [p for p in root.rglob(".*") if "tmp" in p.name or "build-" in p.name]
 
