@@ -23,7 +23,7 @@ from tests.processes import Command
 KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 KEPT = (
     ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
-    ".db",  # Dagster's own, of what no run reports
+    *(".db", ".db-shm", ".db-wal"),  # Dagster's own, of what no run reports
 )  # fmt: skip
 WAYS = ("run", "backfill", "publish")
 """An incremental build, a first build of everything, and a build that has to publish alone."""
