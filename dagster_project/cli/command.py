@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -59,7 +60,7 @@ def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
     That costs no more than a kill: the next build resumes. A process that the command's thread is about to start, such
     as those that copy a run's output for Dagster, never begins: it would outlive this one.
     """
-    subprocess.Popen.__init__ = lambda *given, **named: threading.Event().wait()  # type: ignore[assignment,method-assign]
+    subprocess.Popen.__init__ = lambda *given, **named: threading.Event().wait()  # type: ignore[method-assign]
     end_started()
     message = "\x1b[?25h\n" if os.isatty(stderr) else ""  # the cursor, which a progress line hides
     message += f"interrupted ({signal.Signals(number).name}): what was made is kept, the same command goes on from there\n"
