@@ -20,6 +20,7 @@ from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
     DOCUMENT_FORMATS,
+    PICTURE_FORMATS,
     DocumentChunkSettings,
     DocumentSettings,
     GraphSettings,
@@ -142,7 +143,7 @@ class DocumentSourceSettings(NamedSource):
     )
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
-        tuple(f"*.{ending}" for ending in DOCUMENT_FORMATS),
+        tuple(f"*.{ending}" for ending in (*DOCUMENT_FORMATS, *PICTURE_FORMATS)),
         description="patterns of files that are read; without a slash at any depth",
     )
     exclude: tuple[str, ...] = Field(

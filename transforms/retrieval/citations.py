@@ -7,9 +7,9 @@ from typing import Any
 
 
 def citation(hit: Mapping[str, Any]) -> str:
-    """Node of a document, or Message-ID and attachment or block, or window of a conversation; then bytes.
+    """Node of a document, or Message-ID and attachment or block, or window of a conversation; then page and bytes.
 
-    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, byte_start and byte_end.
+    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, page, byte_start and byte_end.
     """
     if hit["node_id"]:
         place = hit["node_id"]
@@ -19,6 +19,8 @@ def citation(hit: Mapping[str, Any]) -> str:
         place = f"{hit['doc_id']} block {hit['block_index']}"
     else:
         place = hit["doc_id"]
+    if hit["page"] is not None:
+        place += f" page {hit['page']}"
     return cited(place, hit["byte_start"], hit["byte_end"])
 
 

@@ -122,7 +122,8 @@ def _with_facts(
         hit["node_id"] = hit["parent_id"] if hit["breadcrumb"] is not None else None
         if hit["stands_for"]:
             hit["node_id"] = hit["stands_for"]
-            hit["breadcrumb"], hit["byte_start"], hit["byte_end"] = sections[hit["stands_for"]]
+            names = ("breadcrumb", "byte_start", "byte_end", "page")
+            hit |= dict(zip(names, sections[hit["stands_for"]], strict=True))
     return hits
 
 
@@ -138,6 +139,7 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
 
 
 _SECTIONS = """
-SELECT node_id, breadcrumb, heading_start, byte_end FROM nodes
-WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
+SELECT node_id, breadcrumb, heading_start, byte_end,
+  CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page
+FROM nodes JOIN documents USING (doc_id) WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
 """

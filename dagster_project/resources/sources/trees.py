@@ -12,8 +12,8 @@ from wcmatch import glob
 
 from dagster_project.config.settings import DocumentSourceSettings
 from dagster_project.resources.system.globs import is_folder, is_there
+from transforms.documents.files import document_format
 from transforms.errors import SourceError
-from transforms.settings.documents import DOCUMENT_FORMATS
 
 _PATH_BYTES = 1024
 _GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.IGNORECASE
@@ -28,11 +28,13 @@ class TreeFile:
     fault: str | None = None
 
 
-def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> list[TreeFile]:
+def tree_files(
+    source: DocumentSourceSettings, root: Path, generated: Path, *, has_ocr: bool = False
+) -> list[TreeFile]:
     """The files below `root` in order of name, each to be read or with its reason; nothing below `generated`.
 
-    Folders that are hidden, excluded or links out of the root are one entry and are not entered.
-    SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
+    Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are one entry and
+    are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
     not empty the index.
     """
     if not is_folder(root):
@@ -40,7 +42,7 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
-    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated))
+    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated), has_ocr)
     files = sorted(walk.files(), key=lambda file: file.name)
     if all(file.fault for file in files):
         raise SourceError(
@@ -56,8 +58,8 @@ class _Walk:
     Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
     """
 
-    def __init__(self, source: DocumentSourceSettings, root: str, generated: str):
-        self.root, self.generated = root, generated
+    def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
+        self.root, self.generated, self.has_ocr = root, generated, has_ocr
         self.included = _matcher(source.include)
         self.excluded = _matcher([p for p in source.exclude if not p.endswith("/")])
         self.excluded_folders = _matcher([p.removesuffix("/**").rstrip("/") for p in source.exclude])
@@ -111,9 +113,12 @@ class _Walk:
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        ending = PurePosixPath(_as_text(entry.name)).suffix
-        if ending.lower().removeprefix(".") not in DOCUMENT_FORMATS:
+        kind = document_format(_as_text(entry.name))
+        if kind is None:
+            ending = PurePosixPath(_as_text(entry.name)).suffix
             return f"no_format: files ending in {ending or 'nothing'} are not read"
+        if kind == "picture" and not self.has_ocr:
+            return "needs_ocr: it is a picture; set documents.ocr to read it"
         return None
 
 

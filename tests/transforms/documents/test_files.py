@@ -172,7 +172,7 @@ FAULTS = [
     ("NUL", "n.md", b"a\0b", {}, "binary"),
     ("control characters", "n.md", b"\x01\x02\xff\xfe\x03 abc", {}, "binary"),
     ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"),
-    ("picture", "n.png", b"\x89PNG", {}, "unknown_format"),
+    ("program", "n.exe", b"MZ", {}, "unknown_format"),
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
     ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),

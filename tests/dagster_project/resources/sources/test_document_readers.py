@@ -1,0 +1,111 @@
+"""The processes that read documents: what a hostile file can do, how long it can take, and that the next is read."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from dagster_project.resources.sources.document_readers import DocumentReaders, refuse_missing_ocr
+from tests import format_files as made
+from tests.format_files import Text, paragraph, pdf, picture
+from transforms.errors import SourceError
+from transforms.formats.converted import FormatError
+from transforms.settings.documents import DocumentSettings
+
+HAS_TESSERACT = shutil.which("tesseract") is not None
+
+
+@pytest.fixture
+def readers() -> Iterator[DocumentReaders]:
+    opened = DocumentReaders(DocumentSettings(read_seconds=20, ocr="eng"))
+    yield opened
+    opened.close()
+
+
+def compressed_pdf(content: bytes) -> bytes:
+    """A PDF of one page whose content is compressed."""
+    packed = zlib.compress(content, 9)
+    plain = b"<<  /Length 0 >>\nstream\n\nendstream"
+    stream = b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(packed), packed)
+    return pdf([[]]).replace(plain, stream)
+
+
+def bomb_png(side: int) -> bytes:
+    """A black picture of that many pixels a side, a bit each."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress(bytes((side // 8 + 1) * side), 9)
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def reason(readers: DocumentReaders, data: bytes, kind: str) -> str:
+    with pytest.raises(FormatError) as fault:
+        readers.read(data, kind)
+    return str(fault.value)
+
+
+def test_bombs_end_with_a_reason_and_the_next_file_is_read(readers: DocumentReaders):
+    bomb = made.zipped({"word/document.xml": bytes(257 << 20)})
+    assert reason(readers, bomb, "docx").startswith("compression_bomb: ")
+    assert reason(readers, bomb_png(20_000), "picture").startswith("compression_bomb: ")
+    assert readers.read(pdf([[Text("Still here")]]), "pdf").text == "Still here\n\n"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("megabytes", "seconds"), [(300, 60), (2000, 1)], ids=["memory", "time"])
+def test_a_page_of_millions_of_texts_ends_with_a_reason_and_the_next_file_is_read(
+    megabytes: int, seconds: int
+):
+    endless = compressed_pdf(b"BT /F 9 Tf 1 1 Td (aaaaaaaa) Tj ET\n" * 1_000_000)
+    tight = DocumentReaders(DocumentSettings(read_seconds=seconds, read_memory_bytes=megabytes << 20))
+    assert reason(tight, endless, "pdf").startswith(
+        "too_slow: " if seconds == 1 else ("unreadable: ", "out_of_memory: ")
+    )
+    assert tight.read(pdf([[Text("Still here")]]), "pdf").text == "Still here\n\n"
+    tight.close()
+
+
+def test_a_file_that_takes_too_long_is_ended_with_its_process():
+    slow = DocumentReaders(DocumentSettings(read_seconds=0.05))
+    assert reason(slow, pdf([[Text("x")]]), "pdf") == (
+        "too_slow: reading it takes more than 0.05 seconds (documents.read_seconds)"
+    )
+    assert slow._idle == []
+
+
+def test_text_over_the_cap_is_not_taken():
+    small = DocumentReaders(DocumentSettings(max_document_bytes=1000))
+    assert reason(small, made.docx(paragraph("abc " * 1000)), "docx").startswith("too_large: its text")
+    assert reason(small, made.docx(paragraph("abc " * 100_000)), "docx").startswith("too_large: its text")
+    assert small.read(made.docx(paragraph("abc")), "docx").text.strip() == "abc"
+    small.close()
+
+
+def test_one_process_reads_many_files(readers: DocumentReaders):
+    started = time.monotonic()
+    texts = [readers.read(pdf([[Text(f"page {n}")]]), "pdf").text.strip() for n in range(50)]
+    assert texts == [f"page {n}" for n in range(50)]
+    assert time.monotonic() - started < 10 and len(readers._idle) == 1
+
+
+@pytest.mark.skipif(not HAS_TESSERACT, reason="needs the program tesseract")
+def test_a_picture_and_a_scanned_page_are_read(readers: DocumentReaders):
+    print_ = picture("The compactor keeps its pace", "by looking at the queue.", kind="JPEG")
+    assert "keeps its pace\n\nby looking" in readers.read(print_, "picture").text
+    scanned = readers.read(pdf([[Text("This page has a text layer.")], print_]), "pdf")
+    assert scanned.page_starts == [0, 29] and "queue" in scanned.text[29:]
+
+
+def test_languages_that_tesseract_has_not_stop_the_build():
+    with pytest.raises(
+        SourceError, match=r"'xyz', and Tesseract has no xyz here; install it .* tesseract-ocr-xyz"
+    ):
+        refuse_missing_ocr(DocumentSettings(ocr="xyz"))
