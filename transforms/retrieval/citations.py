@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -22,6 +24,22 @@ def citation(hit: Mapping[str, Any]) -> str:
     if hit["page"] is not None:
         place += f" page {hit['page']}"
     return cited(place, hit["byte_start"], hit["byte_end"])
+
+
+def page_of_words(
+    first: int | None, breaks: Sequence[int] | None, words: Iterable[tuple[int, int] | None]
+) -> int | None:
+    """The page that most of the words of a hit stand on; the hit's first page without any, None without pages.
+
+    `breaks` are the bytes at which pages begin in the text of the hit, `words` the byte ranges of words in it.
+
+    >>> page_of_words(3, [100], [(90, 95), (110, 115), (120, 125)])
+    4
+    """
+    if first is None:
+        return None
+    pages = Counter(first + bisect_right(breaks or (), word[0]) for word in words if word)
+    return max(pages, key=lambda page: (pages[page], -page), default=first)
 
 
 def cited(place: str, byte_start: int, byte_end: int) -> str:

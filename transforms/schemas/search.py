@@ -48,7 +48,7 @@ SEARCH_HITS = Table(
         Column(
             "page",
             pa.int64(),
-            "page or slide of the file that the text begins on, from 1; null without pages",
+            "page or slide of the file that most words found stand on, from 1; null without pages",
         ),
         Column("block_index", pa.int64(), "block of the mail that the text begins in"),
         Column("byte_start", pa.int64(), "first byte of the hit in the stored text"),

@@ -54,7 +54,8 @@ class HitRows:
         """The row of each of these chunks, by its number.
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
-        `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of.
+        `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_no`, the number of the
+        text that its bytes are of.
         """
         numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
         places = self._row[numbers]
@@ -257,6 +258,7 @@ SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.ch
   CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL
     THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END AS block_index,
   CASE WHEN g.page_starts IS NOT NULL THEN len([s FOR s IN g.page_starts IF s <= c.byte_start]) END AS page,
+  [s FOR s IN g.page_starts IF s > c.byte_start AND s < c.byte_end] AS page_breaks,
   coalesce(x.text_no, o.text_no) AS text_no
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
