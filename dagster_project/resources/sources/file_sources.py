@@ -49,7 +49,7 @@ from dagster_project.resources.system.globs import (
 from dagster_project.resources.system.prefetch import ordered_map
 from transforms.documents.files import RawFile, document_format
 from transforms.errors import SourceError
-from transforms.formats.converted import FormatError
+from transforms.formats.converted import Converted, FormatError
 from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date
 from transforms.mail.header_block import MIME_FAULTS, read_headers
@@ -58,6 +58,8 @@ from transforms.settings.documents import CONVERTED_FORMATS
 from transforms.settings.mail import MailSettings
 
 _FILES_AT_ONCE = 4
+_SMALL_PICTURE = 20_000
+"""Bytes of an attached picture below which it is taken for a logo or a sign."""
 _HEAD_BYTES = 1 << 16
 _TYPICAL_MAIL_BYTES = 11_000
 
@@ -252,6 +254,13 @@ class FileSources:
             return RawFile(file.name, b"", converted=self._readers.read(data, kind))
         except FormatError as error:
             return RawFile(file.name, data, str(error))
+
+    def converted(self, data: bytes, kind: str) -> Converted:
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
+        settings = self.settings.documents
+        if kind == "picture" and (settings.ocr is None or len(data) < _SMALL_PICTURE):
+            raise FormatError("binary: image")
+        return self._readers.read(data, kind)
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
