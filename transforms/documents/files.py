@@ -33,6 +33,8 @@ from transforms.text.charsets import decode_text
 
 VERSION = "3"
 
+WORD_LIST = "_keywords/words.md"
+"""Where a list of keywords of the folder around it stands; `graph.keywords` reads it, search does not."""
 _MAX_RST_BYTES = 1 << 20
 """Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
 _FORMATS = DOCUMENT_FORMATS | PICTURE_FORMATS

@@ -29,23 +29,18 @@ class DocumentSettings(StageSettings):
     max_document_bytes: int = Field(
         16 << 20, gt=0, description="bytes of text; a file with more, or that becomes more, is set aside"
     )
-    max_file_bytes: int = Field(
-        256 << 20,
-        gt=0,
-        description="bytes of a PDF, office file, book, notebook or picture; a larger one is set aside",
-    )
+    max_file_bytes: Internal[int] = Field(256 << 20, gt=0)
+    """Bytes of a PDF, office file, book, notebook or picture; a larger one is set aside."""
     ocr: str | None = Field(
         None,
         pattern=r"^[A-Za-z][A-Za-z_/]*(\+[A-Za-z][A-Za-z_/]*)*$",
         description="languages of Tesseract, as `eng` or `deu+eng`, by which pictures and scanned pages are read; none: "
         "they are not",
     )
-    read_seconds: float = Field(
-        120,
-        gt=0,
-        description="seconds in which a PDF, office file, book or notebook, or one scanned page, is read",
-    )
-    read_memory_bytes: int = Field(1 << 30, ge=1 << 28, description="bytes of memory for reading one of them")
+    read_seconds: Internal[float] = Field(120, gt=0)
+    """Seconds in which such a file, or one scanned page of it, is read."""
+    read_memory_bytes: Internal[int] = Field(1 << 30, gt=0)
+    """Bytes of memory for reading it."""
 
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {

@@ -163,9 +163,7 @@ class _Reader:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             if not selector.select(max(deadline - time.monotonic(), 0)):
                 seconds = self.settings.read_seconds
-                raise FormatError(
-                    f"too_slow: reading it takes more than {seconds:g} seconds (documents.read_seconds)"
-                )
+                raise FormatError(f"too_slow: reading it takes more than {seconds:g} seconds")
         if block := os.read(self._process.stdout.fileno(), _BLOCK):
             return block
         raise FormatError(f"unreadable: the process that reads it ended ({self._process.wait()})")

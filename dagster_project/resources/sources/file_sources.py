@@ -243,9 +243,10 @@ class FileSources:
         if file.fault:
             return RawFile(file.name, b"", file.fault)
         settings, kind = self.settings.documents, document_format(file.name)
-        setting = "max_file_bytes" if kind in CONVERTED_FORMATS else "max_document_bytes"
+        is_converted = kind in CONVERTED_FORMATS
+        cap = settings.max_file_bytes if is_converted else settings.max_document_bytes
         try:
-            data = bounded(file.path, getattr(settings, setting), f"documents.{setting}")
+            data = bounded(file.path, cap, "the cap" if is_converted else "documents.max_document_bytes")
         except (TooLargeError, OSError) as error:
             return RawFile(file.name, b"", why_unreadable(error))
         if kind is None or kind not in CONVERTED_FORMATS:

@@ -74,7 +74,7 @@ def _say(answer: dict[str, object]) -> None:
 def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Say what ends this process; it is started again for the next file."""
     if issubclass(kind, MemoryError):
-        _say({"fault": "out_of_memory: reading it takes more memory than documents.read_memory_bytes"})
+        _say({"fault": "out_of_memory: reading it takes more memory than a file may take"})
     else:
         _say({"fault": f"unreadable: reading it fails ({kind.__name__}: {str(error)[:200]})"})
 

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from wcmatch import glob
+from pathspec import GitIgnoreSpec
 
-from dagster_project.config.settings import DocumentSourceSettings
+from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
 from dagster_project.resources.system.globs import is_folder, is_there
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
 
 _PATH_BYTES = 1024
-_GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.IGNORECASE
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class _Walk:
     def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
         self.root, self.generated, self.has_ocr = root, generated, has_ocr
         self.included = _matcher(source.include)
-        self.excluded = _matcher([p for p in source.exclude if not p.endswith("/")])
-        self.excluded_folders = _matcher([p.removesuffix("/**").rstrip("/") for p in source.exclude])
+        usual = USUALLY_EXCLUDED if source.exclude_defaults else ()
+        self.excluded = _matcher((*usual, *source.exclude))
         self.entered: set[str] = set()
 
     def files(self) -> Iterator[TreeFile]:
@@ -98,7 +97,7 @@ class _Walk:
         is_tree = entry.is_dir()
         if entry.name.startswith("."):
             return f"hidden: the {'folder' if is_tree else 'file'}'s name begins with a dot"
-        if (self.excluded_folders if is_tree else self.excluded)(name):
+        if self.excluded(f"{name}/" if is_tree else name):
             return "excluded: a pattern of `exclude` matches"
         if len(os.fsencode(name)) > _PATH_BYTES:
             return f"path_too_long: more than {_PATH_BYTES} bytes"
@@ -137,12 +136,21 @@ def _why(error: OSError) -> str:
 
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a path below the root matches one of the patterns.
+    """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
-    One without a slash is compared with the last part alone: on a long path, patterns for any depth are slow.
+    A pattern without a slash is compared with the last part alone, unless one takes back what others match: on a long
+    path, patterns for any depth are slow.
     """
-    of_paths, of_parts = (
-        glob.compile([p for p in patterns if ("/" in p) == has_slash], flags=_GLOB)
-        for has_slash in (True, False)
+    lowered = [pattern.lower() for pattern in patterns]
+    is_ordered = any(pattern.startswith("!") for pattern in lowered)
+    of_parts, of_paths = (
+        GitIgnoreSpec.from_lines(p for p in lowered if (is_ordered or "/" in p) == is_path)
+        for is_path in (False, True)
     )
-    return lambda name: bool(of_parts.match(name.rpartition("/")[2]) or of_paths.match(name))
+
+    def matches(name: str) -> bool:
+        name = name.lower()
+        part = name[name.rstrip("/").rfind("/") + 1 :]
+        return bool(of_parts.match_file(part) or of_paths.match_file(name))
+
+    return matches

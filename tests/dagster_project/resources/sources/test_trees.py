@@ -68,10 +68,24 @@ def test_what_is_not_read_is_one_entry_with_its_reason(root: Path, name: str, fa
         ({"include": ["*.md"], "exclude": ["b/"]}, {"Index.md"}),
         ({"include": ["*.md"], "exclude": ["b/c/**"]}, {"Index.md", "b/Deep.md"}),
         ({"include": ["*.md"], "exclude": []}, {"Index.md", "b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["*.md"], "exclude": ["c"]}, {"Index.md", "b/Deep.md"}),
+        ({"include": ["*.md"], "exclude": ["/deep.md", "INDEX.*"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["*.md"], "exclude": ["*.md", "!deep*.md"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["b/"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
     ],
 )
 def test_patterns_choose_files(root: Path, given: dict[str, object], read: set[str]):
     assert {name for name, fault in found(root, **given).items() if fault is None} == read
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [({}, False), ({"exclude": ["x.md"]}, False), ({"exclude_defaults": False}, True)],
+)
+def test_patterns_of_exclude_are_beside_the_usual_ones(root: Path, given: dict[str, object], read: bool):
+    (root / "_chunks").mkdir()
+    (root / "_chunks" / "a.md").write_text("x")
+    assert (found(root, **given).get("_chunks/a.md", "excluded") is None) == read
 
 
 def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root: Path, tmp_path_factory):
