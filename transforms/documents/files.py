@@ -18,6 +18,7 @@ import pyarrow as pa
 from transforms.documents.frontmatter import BOM, Frontmatter, frontmatter
 from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
+from transforms.formats.canvas import canvas_markdown
 from transforms.formats.converted import Converted
 from transforms.formats.html_markdown import html_charset, html_markdown, html_title
 from transforms.hashing import bytes_sha256, text_hash
@@ -38,7 +39,11 @@ WORD_LIST = "_keywords/words.md"
 _MAX_RST_BYTES = 1 << 20
 """Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
 _FORMATS = DOCUMENT_FORMATS | PICTURE_FORMATS
-_CONVERTERS: dict[str, Callable[[str], Converted | None]] = {"html": html_markdown, "rst": rst_markdown}
+_CONVERTERS: dict[str, Callable[[str], Converted | None]] = {
+    "html": html_markdown,
+    "rst": rst_markdown,
+    "canvas": canvas_markdown,
+}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")

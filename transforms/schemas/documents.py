@@ -20,7 +20,7 @@ DOCUMENTS = Table(
         required(
             "format",
             pa.string(),
-            "markdown, text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook or picture",
+            "markdown, text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas or picture",
         ),
         Column("doc_type", pa.string(), "type of the frontmatter"),
         Column("description", pa.string(), "description of the frontmatter"),

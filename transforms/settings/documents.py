@@ -14,7 +14,7 @@ DOCUMENT_FORMATS = {
     "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
     "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx",
     "xlsx": "sheet", "xlsm": "sheet", "xlsb": "sheet", "xls": "sheet", "ods": "sheet", "odt": "opendocument",
-    "odp": "opendocument", "epub": "epub", "ipynb": "notebook",
+    "odp": "opendocument", "epub": "epub", "ipynb": "notebook", "canvas": "canvas",
 }  # fmt: skip
 """The format of a document by the extension of its file name; a source looks for these."""
 PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
