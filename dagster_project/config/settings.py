@@ -156,8 +156,9 @@ class DocumentSourceSettings(NamedSource):
     exclude_defaults: bool = Field(
         True, description=f"leave out what is usual: {', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}"
     )
-    grain: Literal["whole", "folder"] = Field(
-        "whole", description="the whole folder, or each of its top-level folders"
+    grain: Literal["auto", "whole", "folder"] = Field(
+        "auto",
+        description="what one partition holds; auto: parts of some hundred notes, or some dozen PDFs and office files",
     )
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
         None, description="how documents become chunks; none: `document_chunks.chunker`"

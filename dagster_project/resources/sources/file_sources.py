@@ -35,7 +35,7 @@ from dagster_project.resources.sources.reading_files import (
     opened,
     why_unreadable,
 )
-from dagster_project.resources.sources.trees import tree_files
+from dagster_project.resources.sources.trees import parts_of, tree_files
 from dagster_project.resources.system.globs import (
     fixed_folder,
     is_folder,
@@ -281,15 +281,11 @@ class FileSources:
         return self.chats.window(partition)
 
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
-        grouped: dict[str, list[_File]] = {}
         root, has_ocr = self.settings.place(source), self.settings.documents.ocr is not None
         refuse_missing_ocr(self.settings.documents)
-        for file in tree_files(source, root, self.settings.root, has_ocr=has_ocr):
-            folder, slash, _ = file.name.partition("/")
-            partition = "all" if source.grain == "whole" else partition_name(folder) if slash else "top"
-            digest = file.fault or self._identify(file.path)[0]
-            grouped.setdefault(partition, []).append(_File(file.path, file.name, digest, file.fault))
-        for partition, files in sorted(grouped.items()):
+        found = tree_files(source, root, self.settings.root, has_ocr=has_ocr)
+        for partition, part in sorted(parts_of(found, source.grain).items()):
+            files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
             names = (part for file in files for part in (file.name, file.digest))
             yield (
                 SourcePartition(

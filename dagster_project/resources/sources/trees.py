@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,20 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
-from dagster_project.resources.system.globs import is_folder, is_there
+from dagster_project.resources.system.globs import is_folder, is_there, partition_name
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
+from transforms.hashing import text_hash
+from transforms.settings.documents import CONVERTED_FORMATS
 
 _PATH_BYTES = 1024
+_TEXTS_OF_PART = 500
+"""Notes that a partition holds at most, on average; half as many at least."""
+_FILES_OF_PART = 40
+"""As _TEXTS_OF_PART, of files that take a hundred times as long to read."""
+_PARTS_OF_TEXTS = ("all", "part-{number:03}-of-{count}")
+_PARTS_OF_FILES = ("files", "files-{number:03}-of-{count}")
+"""Names of partitions: of the only one, and of one of several."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,34 @@ def tree_files(
             "`path` or `include`, or remove the source from the settings to remove its documents from the index"
         )
     return files
+
+
+def parts_of(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile]]:
+    """The files by the name of their partition.
+
+    `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to
+    read apart from the others, both dealt by a hash of the path into as many parts as hold at most some hundred, a power
+    of two: an edit reads one part, and the parts do not depend on what was there before.
+    """
+    if grain == "whole":
+        return {"all": list(files)}
+    parts: dict[str, list[TreeFile]] = {}
+    if grain == "folder":
+        for file in files:
+            folder, slash, _ = file.name.partition("/")
+            parts.setdefault(partition_name(folder) if slash else "top", []).append(file)
+        return parts
+    slow = {file.name for file in files if not file.fault and document_format(file.name) in CONVERTED_FORMATS}
+    for names, most, is_slow in (
+        (_PARTS_OF_TEXTS, _TEXTS_OF_PART, False),
+        (_PARTS_OF_FILES, _FILES_OF_PART, True),
+    ):
+        dealt = [file for file in files if (file.name in slow) == is_slow]
+        count = 1 << max(math.ceil(len(dealt) / most) - 1, 0).bit_length()
+        for file in dealt:
+            number = int(text_hash(file.name)[:8], 16) % count
+            parts.setdefault(names[count > 1].format(number=number, count=count), []).append(file)
+    return parts
 
 
 class _Walk:

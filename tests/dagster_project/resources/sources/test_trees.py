@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import DocumentSourceSettings
-from dagster_project.resources.sources.trees import tree_files
+from dagster_project.resources.sources.trees import TreeFile, parts_of, tree_files
 from tests.broken_files import UNREADABLE, a_folder, empty
 from tests.timing import seconds
 from transforms.errors import SourceError
@@ -158,3 +158,33 @@ def test_a_file_a_hundred_times_as_deep_takes_little_more_time(tmp_path: Path):
         return seconds(lambda: tree_files(source(), top, top / "state"))
 
     assert taken(400) / taken(4) < 6
+
+
+def listed(texts: int, slow: int) -> list[TreeFile]:
+    """Files of a tree, one of which is not read."""
+    names = [*(f"a/{n}.md" for n in range(texts)), *(f"a/{n}.pdf" for n in range(slow))]
+    return [TreeFile(Path(name), name) for name in names] + [TreeFile(Path("x.pdf"), "x.pdf", "hidden: x")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "slow", "parts"),
+    [
+        (3, 0, {"all": 4}),
+        (0, 1, {"all": 1, "files": 1}),
+        (499, 40, {"all": 500, "files": 40}),
+        (500, 41, {"part-000-of-2": 247, "part-001-of-2": 254, "files-000-of-2": 20, "files-001-of-2": 21}),
+    ],
+)
+def test_what_takes_long_is_apart_and_many_files_are_dealt_into_parts(
+    texts: int, slow: int, parts: dict[str, int]
+):
+    made = parts_of(listed(texts, slow), "auto")
+    assert {name: len(files) for name, files in made.items()} == parts
+
+
+def test_a_file_that_comes_or_goes_changes_its_own_part_alone():
+    before, after = (parts_of(listed(count, 90), "auto") for count in (2900, 2901))
+    changed = {name for name in before if before[name] != after[name]}
+    assert len(before) == len(after) == 8 + 4 and len(changed) == 1
+    assert max(map(len, after.values())) < 500
+    assert parts_of(listed(2900, 90)[::-1], "auto").keys() == before.keys()
