@@ -19,6 +19,7 @@ from transforms.documents.frontmatter import BOM, Frontmatter, frontmatter
 from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.formats.canvas import canvas_markdown
+from transforms.formats.converted import VERSION as FORMATS_VERSION
 from transforms.formats.converted import Converted
 from transforms.formats.html_markdown import html_charset, html_markdown, html_title
 from transforms.hashing import bytes_sha256, text_hash
@@ -32,7 +33,7 @@ from transforms.settings.documents import (
 )
 from transforms.text.charsets import decode_text
 
-VERSION = "3"
+VERSION = f"3.{FORMATS_VERSION}"
 
 WORD_LIST = "_keywords/words.md"
 """Where a list of keywords of the folder around it stands; `graph.keywords` reads it, search does not."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from transforms.formats.converted import VERSION as FORMATS_VERSION
 from transforms.hashing import bytes_sha256
 from transforms.mail.attachments import Convert
 from transforms.mail.copies import Copies, Copy
@@ -23,7 +24,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = "5"
+VERSION = f"5.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)

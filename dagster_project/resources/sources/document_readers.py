@@ -16,6 +16,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from dagster_project.resources.sources.converted_files import ConvertedFiles
 from transforms.errors import SourceError
 from transforms.formats.converted import Converted, FormatError
 from transforms.settings.documents import DocumentSettings
@@ -34,14 +35,29 @@ _INHERITED = ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX", "PYTHONDONTWRITEBYTE
 class DocumentReaders:
     """Processes that read files, started when they are needed and kept for the next file; may be used by several threads."""
 
-    def __init__(self, settings: DocumentSettings):
+    def __init__(self, settings: DocumentSettings, folder: Path):
+        """What became of files is kept below `folder`."""
         self.settings = settings
+        self.kept = ConvertedFiles(folder)
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
 
     def read(self, data: bytes, kind: str) -> Converted:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read."""
+        place = self.kept.place(data, kind, self.settings.ocr)
+        if (known := self.kept.get(place)) is not None:
+            return known
+        try:
+            converted = self._read(data, kind)
+        except FormatError as fault:
+            self.kept.put(place, fault)
+            raise
+        self.kept.put(place, converted)
+        return converted
+
+    def _read(self, data: bytes, kind: str) -> Converted:
+        """What a process makes of a file."""
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         reader = reader or _Reader(self.settings)
@@ -166,7 +182,7 @@ class _Reader:
                 raise FormatError(f"too_slow: reading it takes more than {seconds:g} seconds")
         if block := os.read(self._process.stdout.fileno(), _BLOCK):
             return block
-        raise FormatError(f"unreadable: the process that reads it ended ({self._process.wait()})")
+        raise FormatError(f"ended: the process that reads it ended ({self._process.wait()})")
 
     def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:
         if len(str(answer.get("text", "")).encode("utf-8", "replace")) > self.settings.max_document_bytes:

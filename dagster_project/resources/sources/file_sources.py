@@ -95,7 +95,7 @@ class FileSources:
         self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
         self._inboxes: dict[str, list[InboxMail]] = {}
         self._seen: dict[str, list[object]] = {}
-        self._readers = DocumentReaders(settings.documents)
+        self._readers = DocumentReaders(settings.documents, memory.parent / "documents")
         self.broken: dict[str, str] = {}
         """Sources that cannot be read at all, and why; their partitions are those that earlier builds read."""
 
@@ -341,7 +341,7 @@ class FileSources:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep(self._memory_file) + self.chats.sweep()
+        return sweep(self._memory_file) + self.chats.sweep() + self._readers.kept.sweep()
 
 
 def _state(path: Path) -> list[object] | str:

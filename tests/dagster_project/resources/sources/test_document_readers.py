@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,11 +22,26 @@ from transforms.settings.documents import DocumentSettings
 HAS_TESSERACT = shutil.which("tesseract") is not None
 
 
+Open = Callable[..., DocumentReaders]
+
+
 @pytest.fixture
-def readers() -> Iterator[DocumentReaders]:
-    opened = DocumentReaders(DocumentSettings(read_seconds=20, ocr="eng"))
-    yield opened
-    opened.close()
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Readers with some settings; all keep what they made in one folder."""
+    all_opened: list[DocumentReaders] = []
+
+    def open_readers(**settings: object) -> DocumentReaders:
+        all_opened.append(DocumentReaders(DocumentSettings.model_validate(settings), tmp_path / "kept"))
+        return all_opened[-1]
+
+    yield open_readers
+    for readers in all_opened:
+        readers.close()
+
+
+@pytest.fixture
+def readers(opened: Open) -> DocumentReaders:
+    return opened(read_seconds=20, ocr="eng")
 
 
 def compressed_pdf(content: bytes) -> bytes:
@@ -62,29 +79,27 @@ def test_bombs_end_with_a_reason_and_the_next_file_is_read(readers: DocumentRead
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("megabytes", "seconds"), [(300, 60), (2000, 1)], ids=["memory", "time"])
 def test_a_page_of_millions_of_texts_ends_with_a_reason_and_the_next_file_is_read(
-    megabytes: int, seconds: int
+    opened: Open, megabytes: int, seconds: int
 ):
     endless = compressed_pdf(b"BT /F 9 Tf 1 1 Td (aaaaaaaa) Tj ET\n" * 1_000_000)
-    tight = DocumentReaders(DocumentSettings(read_seconds=seconds, read_memory_bytes=megabytes << 20))
+    tight = opened(read_seconds=seconds, read_memory_bytes=megabytes << 20)
     assert reason(tight, endless, "pdf").startswith(
-        "too_slow: " if seconds == 1 else ("unreadable: ", "out_of_memory: ")
+        "too_slow: " if seconds == 1 else ("ended: ", "out_of_memory: ")
     )
     assert tight.read(pdf([[Text("Still here")]]), "pdf").text == "Still here\n\n"
-    tight.close()
 
 
-def test_a_file_that_takes_too_long_is_ended_with_its_process():
-    slow = DocumentReaders(DocumentSettings(read_seconds=0.05))
+def test_a_file_that_takes_too_long_is_ended_with_its_process(opened: Open):
+    slow = opened(read_seconds=0.05)
     assert reason(slow, pdf([[Text("x")]]), "pdf") == ("too_slow: reading it takes more than 0.05 seconds")
     assert slow._idle == []
 
 
-def test_text_over_the_cap_is_not_taken():
-    small = DocumentReaders(DocumentSettings(max_document_bytes=1000))
+def test_text_over_the_cap_is_not_taken(opened: Open):
+    small = opened(max_document_bytes=1000)
     assert reason(small, made.docx(paragraph("abc " * 1000)), "docx").startswith("too_large: its text")
     assert reason(small, made.docx(paragraph("abc " * 100_000)), "docx").startswith("too_large: its text")
     assert small.read(made.docx(paragraph("abc")), "docx").text.strip() == "abc"
-    small.close()
 
 
 def test_one_process_reads_many_files(readers: DocumentReaders):
@@ -107,3 +122,21 @@ def test_languages_that_tesseract_has_not_stop_the_build():
         SourceError, match=r"'xyz', and Tesseract has no xyz here; install it .* tesseract-ocr-xyz"
     ):
         refuse_missing_ocr(DocumentSettings(ocr="xyz"))
+
+
+def test_what_became_of_a_file_is_kept_and_a_fault_of_the_day_is_not(opened: Open, tmp_path: Path):
+    paper, broken = pdf([[Text("Primes are rare.")]]), b"%PDF-1.4 "
+    first = opened()
+    made = first.read(paper, "pdf")
+    assert reason(first, broken, "pdf").startswith("unreadable: ")
+    again = opened(read_seconds=0.01)  # no process can start in that time
+    assert again.read(paper, "pdf") == made
+    assert reason(again, broken, "pdf").startswith("unreadable: ")
+    assert reason(again, pdf([[Text("Other")]]), "pdf").startswith("too_slow: ")
+    assert opened().read(pdf([[Text("Other")]]), "pdf").text == "Other\n\n"
+    assert len([*(tmp_path / "kept").glob("*/*")]) == 3 and first.kept.sweep() == 0
+    for file in (tmp_path / "kept").glob("*/*"):
+        file.write_bytes(b"damaged")
+        os.utime(file, (0, 0))
+    assert opened().read(paper, "pdf") == made
+    assert first.kept.sweep() == 2
