@@ -47,6 +47,7 @@ def pdf(
     pages: Sequence[Sequence[Text] | bytes],
     title: str | None = None,
     outline: Sequence[tuple[str, int]] = (),
+    created: str = "",
 ) -> bytes:
     """A PDF whose pages hold lines of text, or a picture (JPEG); an outline of titles and page indices."""
     objects: list[bytes] = [b""] * 4
@@ -83,7 +84,7 @@ def pdf(
     )
     if not outline:
         objects[3] = b"<< >>"
-    objects.append(b"<< /Title (%s) >>" % _escaped(title or ""))
+    objects.append(b"<< /Title (%s) /CreationDate (%s) >>" % (_escaped(title or ""), _escaped(created)))
     return _file(objects)
 
 
@@ -141,7 +142,7 @@ def _types(**parts: str) -> str:
     )
 
 
-def docx(body: str, title: str = "") -> bytes:
+def docx(body: str, title: str = "", created: str = "") -> bytes:
     """A text of Word with this body; `paragraph` makes its paragraphs."""
     word = f"{_OFFICE}/wordprocessingml/2006/main"
     return zipped(
@@ -156,15 +157,16 @@ def docx(body: str, title: str = "") -> bytes:
             )
             + "</w:styles>",
             "word/_rels/document.xml.rels": _relations(("styles", "styles.xml")),
-            "docProps/core.xml": _core(title),
+            "docProps/core.xml": _core(title, created),
         }
     )
 
 
-def _core(title: str) -> str:
+def _core(title: str, created: str) -> str:
+    stamp = f'<t:created xmlns:t="http://purl.org/dc/terms/">{created}</t:created>' if created else ""
     return (
         f'<cp:coreProperties xmlns:cp="{_PACKAGE}/metadata/core-properties" '
-        f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></cp:coreProperties>'
+        f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title>{stamp}</cp:coreProperties>'
     )
 
 

@@ -170,7 +170,8 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
-    fields = {name.lower(): value for name, value in front.fields.items()}
+    properties = {"created": stored.created, "modified": stored.modified}
+    fields = {name.lower(): value for name, value in (front.fields or properties).items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, is_converted=kind in CONVERTED_FORMATS)
     return {

@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.formats.converted import Converted, FormatError, own_title
+from transforms.formats.converted import Converted, FormatError
 from transforms.formats.html_markdown import html_markdown
-from transforms.formats.zipped import Zipped
+from transforms.formats.zipped import DC, Zipped
 from transforms.text.charsets import decode_text
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _OPF = "{http://www.idpf.org/2007/opf}"
-_DC = "{http://purl.org/dc/elements/1.1/}"
 _PAGES = {"application/xhtml+xml", "text/html"}
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
@@ -51,8 +50,8 @@ def epub_markdown(data: bytes) -> Converted:
             continue
         parts.append(converted.text.strip())
         defects += converted.defects
-    title = own_title(package.findtext(f"{_OPF}metadata/{_DC}title"))
-    return Converted("\n\n".join(filter(None, parts)) + "\n", defects, title)
+    converted = Converted("\n\n".join(filter(None, parts)) + "\n", defects)
+    return zipped.described(converted, package_name, {"title": f"{DC}title", "created": f"{DC}date"})
 
 
 def _unquoted(reference: str) -> str:

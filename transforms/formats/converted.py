@@ -24,12 +24,15 @@ class Converted(NamedTuple):
     """A file as Markdown, its defects as short codes with an explanation, and the title that its format carries.
 
     `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
+    `created` and `modified` are the times of its properties, as ISO 8601 writes them.
     """
 
     text: str
     defects: list[str]
     title: str | None = None
     page_starts: list[int] | None = None
+    created: str | None = None
+    modified: str | None = None
 
 
 class FormatError(Exception):

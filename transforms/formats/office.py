@@ -10,9 +10,9 @@ from xml.etree.ElementTree import Element
 
 import mammoth
 
-from transforms.formats.converted import Converted, FormatError, heading, own_title, paged, plain, table
+from transforms.formats.converted import Converted, FormatError, heading, paged, plain, table
 from transforms.formats.html_markdown import html_markdown
-from transforms.formats.zipped import Zipped
+from transforms.formats.zipped import DC, Zipped
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
 _MAMMOTH_FAULTS = (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, OSError)
@@ -26,7 +26,8 @@ _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
-_DC = "{http://purl.org/dc/elements/1.1/}"
+_META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
+_PROPERTIES = {"title": f"{DC}title", "created": f"{_META}creation-date", "modified": f"{DC}date"}
 _TITLES = ("title", "ctrTitle")
 _MAX_BLANKS = 100
 """Blanks, or cells of a table, that one element of OpenDocument may repeat."""
@@ -34,7 +35,7 @@ _MAX_BLANKS = 100
 
 def docx_markdown(data: bytes) -> Converted:
     """A text of Word as Markdown: headings by their styles, lists, tables, links, notes; FormatError if it is none."""
-    title = Zipped(data).core_title()
+    zipped = Zipped(data)
     try:
         html = mammoth.convert_to_html(
             io.BytesIO(data), style_map=_STYLES, convert_image=mammoth.images.img_element(lambda image: {})
@@ -44,7 +45,7 @@ def docx_markdown(data: bytes) -> Converted:
     converted = html_markdown(html, has_pictures=False)
     if converted is None:
         raise FormatError("unreadable: it cannot be converted to Markdown")
-    return converted._replace(title=title)
+    return zipped.with_core_properties(converted)
 
 
 def pptx_markdown(data: bytes) -> Converted:
@@ -53,7 +54,7 @@ def pptx_markdown(data: bytes) -> Converted:
     targets = _targets(zipped, "ppt/presentation.xml")
     slides = zipped.xml("ppt/presentation.xml").iterfind(f"{_P}sldIdLst/{_P}sldId")
     names = [targets[slide.get(f"{_R}id", "")] for slide in slides if slide.get(f"{_R}id") in targets]
-    return paged((_slide(zipped, name) for name in names), [], zipped.core_title())
+    return zipped.with_core_properties(paged((_slide(zipped, name) for name in names), [], None))
 
 
 def _targets(zipped: Zipped, name: str) -> dict[str, str]:
@@ -120,17 +121,16 @@ def opendocument_markdown(data: bytes) -> Converted:
     """A text or presentation of LibreOffice as Markdown: headings, lists, tables; a page for each slide."""
     zipped = Zipped(data)
     root = zipped.xml("content.xml")
-    title = None
-    if "meta.xml" in zipped.names:
-        title = own_title(zipped.xml("meta.xml").findtext(f".//{_DC}title"))
     body = root.find(f"{_OFFICE}body")
     if body is None:
         raise FormatError("unreadable: content.xml has no body")
     slides = list(body.iter(f"{_DRAW}page"))
     if slides:
-        return paged(("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], title)
-    text = body.find(f"{_OFFICE}text")
-    return Converted("\n\n".join(_blocks(body if text is None else text)) + "\n", [], title)
+        converted = paged(("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], None)
+    else:
+        text = body.find(f"{_OFFICE}text")
+        converted = Converted("\n\n".join(_blocks(body if text is None else text)) + "\n", [])
+    return zipped.described(converted, "meta.xml", _PROPERTIES)
 
 
 def _blocks(parent: Element, *, is_slide: bool = False) -> Iterator[str]:

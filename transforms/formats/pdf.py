@@ -41,6 +41,7 @@ _PARAGRAPH_GAP = 1.25
 """Distance to the line above : usual distance, from which a paragraph begins."""
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W_]")
+_TIME = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z|[+-]\d\d)'?(\d\d)?'?)?", re.ASCII)
 _PASSWORD = "password"
 
 
@@ -99,7 +100,22 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
         for number, lines in enumerate(pages)
     ]
     defects = [f"no_text_layer: pages {_ranges(missing)}; set documents.ocr to read them"] if missing else []
-    return paged(texts, defects, _title(document, pages))
+    created, modified = (_time(document.get_metadata_value(name)) for name in ("CreationDate", "ModDate"))
+    return paged(texts, defects, _title(document, pages))._replace(created=created, modified=modified)
+
+
+def _time(value: str | None) -> str | None:
+    """A time of PDF (ISO 32000, 7.9.4) as ISO 8601; None if it is none.
+
+    >>> _time("D:20221217024144-01'30'"), _time("D:20221217024144Z")
+    ('2022-12-17T02:41:44-01:30', '2022-12-17T02:41:44Z')
+    """
+    match = _TIME.match(value or "")
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, zone, of_zone = match.groups()
+    offset = f"{zone}:{of_zone or '00'}" if zone and zone != "Z" else zone or ""
+    return f"{year}-{month or '01'}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{offset}"
 
 
 def _lines(page: pypdfium2.PdfPage) -> list[Line]:

@@ -18,7 +18,7 @@ def sheets_markdown(data: bytes) -> Converted:
 
     FormatError if it is none. Rows and columns without a value are left out.
     """
-    title = None if data.startswith(_OLD) else Zipped(data).core_title()
+    zipped = None if data.startswith(_OLD) else Zipped(data)
     try:
         with python_calamine.load_workbook(io.BytesIO(data)) as workbook:
             sheets = [(name, workbook.get_sheet_by_name(name).to_python()) for name in workbook.sheet_names]
@@ -38,7 +38,8 @@ def sheets_markdown(data: bytes) -> Converted:
                 heading(2, name),
                 table([row[n] if n < len(row) else "" for n in columns] for row in texts),
             ]
-    return Converted("\n\n".join(parts) + "\n", [], title)
+    converted = Converted("\n\n".join(parts) + "\n", [])
+    return zipped.with_core_properties(converted) if zipped else converted
 
 
 def _shown(value: object) -> str:

@@ -6,10 +6,14 @@ import io
 import lzma
 import zipfile
 import zlib
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
-from transforms.formats.converted import FormatError, own_title
+from transforms.formats.converted import Converted, FormatError, own_title
 
+DC = "{http://purl.org/dc/elements/1.1/}"
+_TERMS = "{http://purl.org/dc/terms/}"
+_CORE = {"title": f"{DC}title", "created": f"{_TERMS}created", "modified": f"{_TERMS}modified"}
 MAX_BYTES = 256 << 20
 """Bytes of all members of a document when unpacked."""
 _MAX_MEMBERS = 20_000
@@ -52,8 +56,16 @@ class Zipped:
         except ElementTree.ParseError as error:
             raise FormatError(f"unreadable: {name}: {error}") from error
 
-    def core_title(self) -> str | None:
-        """The title in the properties of an office document of Microsoft's kind."""
-        if "docProps/core.xml" not in self.names:
-            return None
-        return own_title(self.xml("docProps/core.xml").findtext("{http://purl.org/dc/elements/1.1/}title"))
+    def described(self, converted: Converted, member: str, names: Mapping[str, str]) -> Converted:
+        """A document with title, created and modified as the elements of these names in a member say them."""
+        if member not in self.names:
+            return converted
+        root = self.xml(member)
+        said = {field: root.findtext(f".//{name}") for field, name in names.items()}
+        return converted._replace(
+            title=own_title(said["title"]), created=said["created"], modified=said.get("modified")
+        )
+
+    def with_core_properties(self, converted: Converted) -> Converted:
+        """An office document of Microsoft's kind with its title and times."""
+        return self.described(converted, "docProps/core.xml", _CORE)

@@ -27,8 +27,10 @@ DOCUMENTS = Table(
         required("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),
         required("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),
         Column("frontmatter", pa.string(), "the frontmatter as JSON"),
-        Column("created_at", TIME, "time of creation the frontmatter gives"),
-        Column("modified_at", TIME, "time of change the frontmatter gives"),
+        Column(
+            "created_at", TIME, "time of creation that the frontmatter or the properties of the file give"
+        ),
+        Column("modified_at", TIME, "time of change that they give"),
         required(
             "text",
             TEXT,

@@ -95,6 +95,19 @@ def test_the_title_is_that_of_the_properties_unless_a_program_made_it(
     assert read_format(data, kind).title == title
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "times"),
+    [
+        ("docx", made.docx(paragraph("x"), created="2024-05-06T07:08:09Z"), ("2024-05-06T07:08:09Z", None)),
+        ("pdf", pdf([[Text("x")]], created="D:20240506070809+02'00"), ("2024-05-06T07:08:09+02:00", None)),
+        ("pdf", pdf([[Text("x")]], created="last week"), (None, None)),
+    ],
+)
+def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[str | None, str | None]):
+    read = read_format(data, kind)
+    assert (read.created, read.modified) == times
+
+
 def pages(data: bytes) -> list[str]:
     """The texts of the pages of a PDF."""
     made = pdf_markdown(data)
