@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import posixpath
 import re
+import zlib
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
+from xml.parsers.expat import ExpatError
+from zipfile import BadZipFile
 
 import mammoth
 
@@ -15,7 +18,10 @@ from transforms.formats.html_markdown import html_markdown
 from transforms.formats.zipped import DC, Zipped
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
-_MAMMOTH_FAULTS = (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, OSError)
+_MAMMOTH_FAULTS = (
+    KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError, OSError,
+    BadZipFile, ExpatError, zlib.error,
+)  # fmt: skip
 """What mammoth raises on documents that say what none may."""
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"

@@ -24,6 +24,7 @@ from transforms.settings.documents import DocumentSettings
 _ROOT = Path(__file__).parents[3]
 _FILES_OF_ONE = 500
 """Files after which a process is ended: what its libraries lose in memory stays small."""
+_OF_THE_PROCESS = ("ended: ", "out_of_memory: ")
 _OCR_PAGES = 2000
 """Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`."""
 _BLOCK = 1 << 16
@@ -57,14 +58,16 @@ class DocumentReaders:
         return converted
 
     def _read(self, data: bytes, kind: str) -> Converted:
-        """What a process makes of a file."""
+        """What a process makes of a file; a new one tries again where an older one ends, as it may over files before."""
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         reader = reader or _Reader(self.settings)
         try:
             converted = reader.read(data, kind)
-        except FormatError:
+        except FormatError as fault:
             self._keep(reader)
+            if reader.files > 1 and str(fault).startswith(_OF_THE_PROCESS):
+                return self._read(data, kind)
             raise
         except BaseException:
             reader.end()
@@ -150,6 +153,8 @@ class _Reader:
             raise
         finally:
             writer.join()
+        if "ends" in answer:
+            self._kill()
         if "fault" in answer:
             raise FormatError(str(answer["fault"]).encode("utf-8", "replace").decode())
         return Converted(**answer)

@@ -2,7 +2,8 @@
 
 It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `seconds`), and answers each
 with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with what else is known
-(`converted.Converted`), or `{"fault": reason}`.
+(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process
+ends over it.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def _say(answer: dict[str, object]) -> None:
 def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Say what ends this process; it is started again for the next file."""
     if issubclass(kind, MemoryError):
-        _say({"fault": "out_of_memory: reading it takes more memory than a file may take"})
+        _say({"fault": "out_of_memory: reading it takes more memory than a file may take", "ends": True})
     else:
-        _say({"fault": f"unreadable: reading it fails ({kind.__name__}: {str(error)[:200]})"})
+        _say({"fault": f"unreadable: reading it fails ({kind.__name__}: {str(error)[:200]})", "ends": True})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import struct
 import time
 import zlib
@@ -140,3 +141,18 @@ def test_what_became_of_a_file_is_kept_and_a_fault_of_the_day_is_not(opened: Ope
         os.utime(file, (0, 0))
     assert opened().read(paper, "pdf") == made
     assert first.kept.sweep() == 2
+
+
+def test_a_file_after_one_that_ends_the_process_is_read(opened: Open):
+    readers = opened(read_memory_bytes=200 << 20)
+    huge = made.zipped({"content.xml": b"<a>" + b"<b/>" * 8_000_000 + b"</a>"})
+    for number in range(3):
+        assert reason(readers, huge + bytes(number), "opendocument").startswith("out_of_memory: ")
+        assert readers.read(pdf([[Text(f"Page {number}")]]), "pdf").text == f"Page {number}\n\n"
+
+
+def test_a_process_that_somebody_killed_costs_no_file(readers: DocumentReaders):
+    readers.read(pdf([[Text("One")]]), "pdf")
+    (idle,) = readers._idle
+    os.kill(idle._process.pid, signal.SIGKILL)
+    assert readers.read(pdf([[Text("Two")]]), "pdf").text == "Two\n\n"
