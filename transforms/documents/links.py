@@ -22,7 +22,7 @@ from transforms.schemas.documents import DOCUMENT_REFERENCES
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import rows_of
 
-VERSION = "1"
+VERSION = "2"
 
 INDEX_NAMES = ("index", "readme", "_index")
 """File names that a link to their folder opens."""
@@ -103,7 +103,7 @@ def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
     hidden_ranges: list[tuple[int, int]] = [(0, body_start)]
     if kind != "text":
-        markdown = parse(text, body_start, notes=kind == "markdown")
+        markdown = parse(text, body_start, notes=kind in ("markdown", "canvas"))
         hidden_ranges = sorted([*hidden_ranges, *markdown.opaque, *markdown.comments])
         for link in markdown.links:
             target = link.target

@@ -15,7 +15,7 @@ from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
-from transforms.retrieval.citations import citation
+from transforms.retrieval.citations import citation, page_of_words
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
@@ -88,8 +88,10 @@ def described(
     for hit, parts, expansions_of_hit in zip(hits, stored, around, strict=True):
         snippet = snippets.snippet(hit["text_display"], matching[hit["query"]])
         ranges = snippets.stored_ranges(snippet, parts, matching[hit["query"]])
+        page = page_of_words(hit["page"], hit["page_breaks"], ranges)
         row = hit | {
-            "citation": citation(hit),
+            "page": page,
+            "citation": citation({**hit, "page": page}),
             "snippet": snippet.text,
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
@@ -122,7 +124,8 @@ def _with_facts(
         hit["node_id"] = hit["parent_id"] if hit["breadcrumb"] is not None else None
         if hit["stands_for"]:
             hit["node_id"] = hit["stands_for"]
-            hit["breadcrumb"], hit["byte_start"], hit["byte_end"] = sections[hit["stands_for"]]
+            names = ("breadcrumb", "byte_start", "byte_end", "page", "page_breaks")
+            hit |= dict(zip(names, sections[hit["stands_for"]], strict=True))
     return hits
 
 
@@ -138,6 +141,8 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
 
 
 _SECTIONS = """
-SELECT node_id, breadcrumb, heading_start, byte_end FROM nodes
-WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
+SELECT node_id, breadcrumb, heading_start, byte_end,
+  CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,
+  [s FOR s IN page_starts IF s > heading_start AND s < nodes.byte_end] AS page_breaks
+FROM nodes JOIN documents USING (doc_id) WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
 """
