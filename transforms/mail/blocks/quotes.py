@@ -36,6 +36,7 @@ def mark_quotes(lines: Lines) -> Marks:
     """Marks lines that begin with `>`, with the depth their marks say."""
     marked = (lines.byte == ord(">")) & (lines.indent <= 8)
     supercite = lines.matches(rules.SUPERCITE_HEADER, marked & (lines.last == ord(":")))
+    supercite |= lines.matches(rules.GROUPWISE, marked & (lines.last == ord(">")))
     marked &= ~supercite
     marked &= ~lines.matches(rules.CLOSED_TAG, marked)
     near = lines.shifted(marked, 1) | lines.shifted(marked, -1)
