@@ -38,7 +38,7 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     if not lists_too:
         opening &= ~_listed(lines, opening)[lines.message_start]
     own = lines.kind == AUTHOR
-    spoken = counts_before(own & ~lines.matches(rules.HELLO, own & _in_mails(lines, opening)))
+    spoken = counts_before(own & ~lines.matches(rules.HELLO, own & lines.in_mails(opening)))
     rows = np.flatnonzero(opening)
     rows = rows[spoken[rows] > spoken[lines.message_start[rows]]]
     text = rows_within(rows, end[rows], lines.n) & ((lines.kind == AUTHOR) | (lines.kind == CODE))
@@ -46,15 +46,8 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     lines.depth[text] = 1
 
 
-def _in_mails(lines: Lines, rows: Mask) -> Mask:
-    """All rows of the mails that have one of `rows`."""
-    mails = np.zeros(lines.n, dtype=bool)
-    mails[lines.message_start[rows]] = True
-    return mails[lines.message_start]
-
-
 def _listed(lines: Lines, opening: Mask) -> Mask:
     """First rows of the mails with an `opening` that name a mailing list anywhere."""
     found = np.zeros(lines.n, dtype=bool)
-    found[lines.message_start[lines.matches(rules.LISTED, _in_mails(lines, opening) & ~lines.blank)]] = True
+    found[lines.message_start[lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)]] = True
     return found

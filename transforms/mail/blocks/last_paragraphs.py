@@ -82,7 +82,9 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     footer = found.count(found.matching(rules.FOOTER_WORDS)) > 0
     selected = final & footer & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
     selected |= final & (found.count(found.matching(rules.LEGAL)) > 0) & (found.size <= NAME_LINES)
-    selected |= final & _forum_links(found)
+    selected |= final & (
+        _forum_links(found) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
+    )
     greeting = lines.matching(rules.GREETING, found.starts) & (found.size > 1)
     named = Paragraphs(lines, found.starts + greeting, found.stops)
     selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
@@ -110,4 +112,5 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) 
     ways = found.count(found.matching(rules.REACH, words.symbols[rows] > 0))
     signed = lines.matching(rules.SIGNED_LINE, found.starts)
     many = found.size > 1
-    return plain & (many & (reached | titled) | (ways >= MOSTLY * found.size) | ~many & signed)
+    signed &= ~many | (contact & (found.count(talk) <= 1))
+    return plain & (many & (reached | titled) | (ways >= MOSTLY * found.size) | signed)

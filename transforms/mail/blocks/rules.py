@@ -45,6 +45,15 @@ PYTHON_PROMPT = Rule(
     r">>> (?:import |from [\w.]+ import|print\b|[\w.\[\]]+ ?= ?|[\w.]+\(.*\)$|for .*:|def |class |with )",
     ">>",
 )
+R_PROMPT = Rule(
+    r"> ?(?:#.*|[\w.$\[\]\",]+ ?<<?-.*|[\w.]+ ?= ?[\w\"(].*|(?:if|for|while) ?\(.*|[A-Za-z.][\w.:$]*\(.*|"
+    r"[A-Za-z.][\w.$]*(?:\[.*\])?|[\d(][\d :+*/^()-]*)$",
+    ">",
+)
+R_OUTPUT = Rule(
+    r"\[\d+\] |Error(?: in .*)?:|Warning messages?:|Call:$|NULL$|List of \d|'data.frame':|"
+    r"\s*(?:Min\.|Estimate|Df|\[,1\])\s|\S+(?:\s+-?[\d.]+){2,}$|\+ "
+)
 CLOSED_TAG = Rule(r"></", "></")
 SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
 GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
@@ -232,6 +241,7 @@ FORUM_LINK = Rule(
 LINK_BEHIND = Rule(r":\s*https?://", search=True)
 LINK = Rule(r"<?https?://\S+>?$", "ht <h")
 CUT = Rule(r"---$", "--")
+LONE_RULE = Rule(r"[-_=~*#+. ]{3,}$", "-- -· __ == =· ~~ *· ** ## ++")
 SHORT_MARK = Rule(
     r"[-_=*~+#.]{2,7}$|(?:[-=*_~] ){3,}[-=*_~]?$|-=-=?[-=]*$", "-- __ == ** ~~ ++ ## .. -· =· *· _· ~· -="
 )
@@ -250,10 +260,10 @@ REACH = Rule(
     r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
 )
 SIGNED_LINE = Rule(
-    r"[A-Z][\w.'-]* [A-Z(][\w.') -]*,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
+    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
     r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$"
 )
-NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?$")
+NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?(?:$|(?:  |\t)[^|]*$)")
 FULL_NAME = Rule(r"(?:[A-Z]|[\xc3][\x80-\x9e])[\w.'-]*(?: [A-Z][\w.'-]*\.?){1,3}$")
 GREETING = Rule(
     r"(?i:(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"

@@ -32,6 +32,8 @@ CLOSING_LINES_ABOVE_QUOTE = 4
 # Lines of a notice between two rules, and below a short mark.
 BOX_LINES = 6
 SHORT_MARK_LINES = 8
+# Small words from which a line below a short mark is prose; a motto may have one such line.
+PROSE_WORDS = 5
 # Lines of text that may follow a disclaimer.
 DISCLAIMER_LINES = 12
 _MAX_SIGNATURE_LINES = 12
@@ -62,7 +64,7 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     signature |= lines.matches(rules.DEVICE, short) | lines.matches(rules.TIP, author)
     signature |= _armour(lines, author) | _boxes(lines, drawn)
     signature |= _disclaimers(lines, author & ~signature, ends)
-    signature |= _below_short_marks(lines, author & ~signature, ends, remaining)
+    signature |= _below_short_marks(lines, words, author & ~signature, ends, remaining)
     signature |= last_paragraphs(lines, words, author, signature & author)
     signature &= author | lines.blank | (lines.kind == QUOTE)
     lines.mark(signature, SIGNATURE)
@@ -134,7 +136,7 @@ def _near_end(lines: Lines, author: Mask, ends: Rows) -> Mask:
     return total[ends] - total[np.arange(lines.n)] <= DISCLAIMER_LINES
 
 
-def _below_short_marks(lines: Lines, author: Mask, ends: Rows, remaining: Rows) -> Mask:
+def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: Rows, remaining: Rows) -> Mask:
     """A few lines below a short rule at the end, the first of which names somebody or how to reach them."""
     size = lines.stops - lines.heads
     title = lines.shifted(author, 1) & (np.abs(np.append(0, size[:-1]) - size) <= 3)
@@ -146,7 +148,8 @@ def _below_short_marks(lines: Lines, author: Mask, ends: Rows, remaining: Rows) 
     for rule in (rules.NAME, rules.REACH, rules.SIGNED_LINE):
         named |= lines.matching(rule, below)
     named &= ~lines.matching(rules.GREETING, below)
-    rows = rows[named & author[below]]
+    prose = counts_before(author & (words.small > PROSE_WORDS))
+    rows = rows[named & author[below] & (prose[ends[rows]] - prose[rows] <= 1)]
     return rows_within(rows, ends[rows], lines.n)
 
 
