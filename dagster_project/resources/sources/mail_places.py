@@ -73,7 +73,8 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
         else:
             inside = _single_mails(root)
         found = [
-            MailPath(path, valid_text(path.relative_to(base)), fault, folder) for path, fault, folder in inside
+            MailPath(path, valid_text(path.relative_to(base)), fault, folder)
+            for path, fault, folder in inside
         ]
         if source.kind == "maildir" and not found and not _has_mail_folder(root):
             raise SourceError(
