@@ -69,10 +69,11 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
             lines, words, Paragraphs(lines, begin[lasts], lasts + 1), final[lasts], step == 0
         )
         out |= rows_within(starts, stops, lines.n)
-        above = starts > lines.message_start[starts]
-        lasts, last_final = filled[starts[above] - 1], final[stops[above] - 1]
-        final[lasts] = last_final
-        lasts = lasts[text[lasts] & (lines.m[lasts] == lines.m[starts[above]])]
+        above = np.where(starts > 0, filled[starts - 1], -1)
+        inside = above >= lines.message_start[starts]
+        above = above[inside]
+        final[above] = final[stops[inside] - 1]
+        lasts = above[text[above]]
     return out
 
 

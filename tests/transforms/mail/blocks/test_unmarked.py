@@ -123,3 +123,7 @@ def test_prose_and_trailers_are_no_code(text: str) -> None:
 
 def test_quoted_statements_of_r_stay_quotes() -> None:
     assert kinds("Ann wrote:\n> x <- c(1, 2)\n> mean(x)\n\nThat is 1.5 here.\n")[1:3] == "11"
+
+
+def test_a_signature_below_blank_lines_alone_is_the_first_paragraph() -> None:
+    assert kinds("\nphone: +1 234 567 890\n") == ".s"
