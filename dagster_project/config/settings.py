@@ -184,7 +184,7 @@ class ConversationSourceSettings(NamedSource):
 
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
-    format: Literal["auto", "whatsapp", "slack", "discord", "mbox", "table"] = Field(
+    format: Literal["auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table"] = Field(
         "auto",
         description="what the files are; auto: by name and content; all may be in a .zip",
     )

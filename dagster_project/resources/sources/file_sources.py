@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -62,16 +63,20 @@ _SMALL_PICTURE = 20_000
 """Bytes of an attached picture below which it is taken for a logo or a sign."""
 _HEAD_BYTES = 1 << 16
 _TYPICAL_MAIL_BYTES = 11_000
+_COUNT = re.compile(rb"[ \t]*(\d{1,12})[ \t]*\r?\n")
+# Thunderbird's mark of a mail that is deleted and waits for the folder to be compacted (bit 0x8).
+_EXPUNGED = re.compile(rb"^X-Mozilla-Status: [0-9A-Fa-f]{3}[89A-Fa-f]\r?$", re.M)
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read."""
+    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read, its folder."""
 
     path: Path
     name: str
     digest: str
     fault: str | None = None
+    folder: str = ""
 
 
 class FileSources:
@@ -297,15 +302,15 @@ class FileSources:
     def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         assigned: list[tuple[_File, str | None]] = []
-        for path, name, fault in mail_paths(source, self.settings):
+        for path, name, fault, folder in mail_paths(source, self.settings):
             digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
             assigned.append(
-                (_File(path, name, digest, fault), month_of(name) if source.kind == "mbox" else month)
+                (_File(path, name, digest, fault, folder), month_of(name) if source.kind == "mbox" else month)
             )
         youngest = youngest_year(month for _, month in assigned if month)
         for file, month in assigned:
             period = month and period_of(month, source.grain, youngest)
-            grouped.setdefault(mail_partition(source, file.name, period), []).append(file)
+            grouped.setdefault(mail_partition(source, file.name, file.folder, period), []).append(file)
         keys: set[str] = set()
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
@@ -335,7 +340,7 @@ class FileSources:
                     digest.update(block)
         except OSError as error:
             return f"unreadable: {error.strerror}", None
-        month = _month(head) if dated else None
+        month = _month(_stored_mail(path, head)) if dated else None
         self._seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
@@ -351,6 +356,12 @@ def _state(path: Path) -> list[object] | str:
     except OSError as error:
         return f"unreadable: {error.strerror}"
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _stored_mail(path: Path, data: bytes) -> bytes:
+    """The mail in a file; `.emlx` has the count of its bytes above, and a property list below."""
+    count = _COUNT.match(data) if path.suffix == ".emlx" else None
+    return data[count.end() : count.end() + int(count[1])] if count else data
 
 
 def _month(head: bytes) -> str | None:
@@ -377,9 +388,9 @@ def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterat
         yield RawMail(file.name, b"", fault="empty_file: the file has no bytes")
     elif source.kind == "mbox":
         mails, refused = split_mbox(data, name=file.name, dialect=source.dialect)
-        yield from mails
+        yield from (mail for mail in mails if not _EXPUNGED.search(mail.data, 0, _HEAD_BYTES))
         yield from refused
     elif data:
-        yield RawMail(file.name, data)
+        yield RawMail(file.name, _stored_mail(file.path, data))
     if fault:
         yield RawMail(f"{file.name}:{len(data)}", b"", fault=fault)
