@@ -127,7 +127,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
         t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
     ),
     "embedding.embedded_text.joined_context": lambda t: embedded_text.joined_context(
-        t.message_chunks, t.memberships, t.messages, t.thread_tree, t.inferred_quotes
+        _requoted(t), t.messages, t.thread_tree, t.inferred_quotes
     ),
     "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(
         t.message_chunks, t.thread_tree
