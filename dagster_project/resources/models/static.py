@@ -94,11 +94,10 @@ def _model(dimensions: int) -> tuple[PieceTokenizer, np.ndarray]:
     """The tokenizer and the vectors of its tokens, float32, read once per process."""
     # Not by wordllama itself, whose import loads what downloads models.
     weights = load_file(_in_package(_WEIGHTS.format(dimensions)))
-    return PieceTokenizer(load_tokenizer()), weights["embedding.weight"].astype(np.float32)
+    return PieceTokenizer(read_tokenizer), weights["embedding.weight"].astype(np.float32)
 
 
-@cache
-def load_tokenizer() -> Any:
+def read_tokenizer() -> Any:
     """The tokenizer alone, without weights; it adds and cuts nothing."""
     from tokenizers import Tokenizer
 
@@ -106,6 +105,10 @@ def load_tokenizer() -> Any:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+load_tokenizer = cache(read_tokenizer)
+"""`read_tokenizer`, once per process."""
 
 
 def _in_package(file: str) -> Path:
