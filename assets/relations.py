@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import ibis
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.protocols.models import AnswerCache, LanguageModel
@@ -251,13 +252,12 @@ def _document_links(
 ) -> Made:
     """The links of documents, with the number of those that lead nowhere."""
     named = documents.select("doc_id", "source", "path", "title", "aliases")
-    mails = memberships.select("message_id").distinct().to_pyarrow()
-    resolved = links.document_links(
-        document_references.to_pyarrow(),
-        named.to_pyarrow(),
-        document_nodes.to_pyarrow(),
-        set(mails.column("message_id").to_pylist()),
-    )
+    stored = document_references.to_pyarrow()
+    urls = stored.filter(pc.field("kind") == "url").column("target").to_pylist()
+    possible = pa.array({name for url in urls for name in links.ids_in_url(url)}, pa.string())
+    mails = memberships.semi_join(ibis.memtable(pa.table({"message_id": possible})), "message_id")
+    known = set(mails.message_id.to_pyarrow().to_pylist())
+    resolved = links.document_links(stored, named.to_pyarrow(), document_nodes.to_pyarrow(), known)
     return Made([resolved], {"broken": resolved.column("to_id").null_count})
 
 
