@@ -276,7 +276,8 @@ def test_the_readme_shows_hits_that_the_sample_gives(sample: Sample):
         found = sample.weft("search", query, "--limit", "1", "--json")
         (hit,) = json.loads(found.stdout)["queries"][0]["hits"]
         if hit["source_kind"] == "document":
-            assert (hit["subject"], hit["breadcrumb"]) == (subject, described.split(" · ")[0])
+            section = hit["breadcrumb"].removeprefix(f"> {subject} › ")
+            assert (hit["subject"], section) == (subject, described.split(" · ")[0])
             continue
         assert (hit["subject"], hit["from_name"], hit["list_id"]) == (subject, *described.split(" · ")[0:3:2])
         assert f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" in described
