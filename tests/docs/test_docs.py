@@ -309,7 +309,7 @@ def test_bm25_in_sql_is_the_lexical_score_of_a_search(sample: Sample):
     hits = json.loads(sample.weft("search", "torn WAL records", "--json").stdout)["queries"][0]["hits"]
     found = [hit for hit in hits if hit["lexical_score"]]
     assert len(found) >= 3
-    assert [by_chunk[hit["chunk_id"]] for hit in found] == pytest.approx(
+    assert [by_chunk[hit["found_by"]] for hit in found] == pytest.approx(
         [hit["lexical_score"] for hit in found], abs=1e-4
     )
 

@@ -39,6 +39,7 @@ SEARCH_HITS = Table(
         required("doc_id", pa.string(), "mail, document or window of a conversation"),
         required("source_kind", pa.string(), "message, attachment, document or conversation"),
         required("chunk_kind", pa.string(), "what kind of chunk it is"),
+        required("found_by", pa.string(), "the chunk by which it was found, whose scores these are"),
         required("content_class", pa.string(), "what most of the text is: text, code, patch or log"),
         required("source", pa.string(), "name of the configured source"),
         Column("list_id", pa.string(), "mailing list"),

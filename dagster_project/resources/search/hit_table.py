@@ -298,10 +298,11 @@ def _with_facts(
     connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[_Chosen]
 ) -> list[dict[str, Any]]:
     """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
-    facts = rows.of(chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen))
+    found_by = ranked.get_column("chunk_no").to_list()
+    facts = rows.of({*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)})
     hits = [
         {**facts[choice.chunk_no], **hit, "chunk_no": choice.chunk_no, "ranked_no": hit["chunk_no"]}
-        | {"more": [_also(facts[number]) for number in choice.more]}
+        | {"found_by": facts[hit["chunk_no"]]["chunk_id"], "more": [_also(facts[n]) for n in choice.more]}
         for hit, choice in zip(ranked.iter_rows(named=True), chosen, strict=True)
     ]
     ids = sorted({hit["stands_for"] for hit in hits if hit["stands_for"]})
