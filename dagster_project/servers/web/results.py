@@ -10,7 +10,6 @@ from typing import Any
 from markupsafe import Markup
 
 from dagster_project.resources.search.filters import Understood
-from dagster_project.resources.search.hit_table import RankedHits, described
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers.web.addresses import page_of, page_of_hit, with_parameters
 from dagster_project.servers.web.asked import Asked
@@ -18,8 +17,10 @@ from dagster_project.servers.web.facets import COUNTED, Facets, facets
 from dagster_project.servers.web.marks import highlighted
 
 RANKED = 100
-"""Hits that are ranked for a page: as many as the stages of a search look at, so that their order is that of any search."""
-PER_PAGE = 10
+"""Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
+PER_PAGE = 15
+SHOWN_OF_THREAD = 4
+"""Hits of one thread that are not folded."""
 _LABELS = {
     "PASS": None,
     "HALLUCINATION_RISK": "These are similar in meaning, but hardly any word of the query stands in them.",
@@ -54,9 +55,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class Group:
-    """Hits of one thread, the best first, or a single hit; `address` shows all of the thread."""
+    """Hits of one thread, the best first, or a single hit; `folded` are its further ones, `address` shows all of it."""
 
     hits: list[Hit]
+    folded: list[Hit]
     address: str | None
 
 
@@ -65,7 +67,6 @@ class Results:
     """What the template of results shows; `warning` says how far they can be trusted."""
 
     groups: list[Group]
-    count: int
     facets: Facets
     understood: Understood
     warning: str | None
@@ -76,33 +77,30 @@ class Results:
 
 def results(index: SearchIndex, asked: Asked) -> Results:
     """The page of results of a query; QueryError if it cannot be understood."""
-    start = time.perf_counter()
+    start, end = time.perf_counter(), asked.start + PER_PAGE
+    result = index.search([asked.query], asked.filters, end + 1, asked.plain)
+    groups = hit_groups(index, asked, result.hits.to_pylist()[asked.start : end])
     resolved = index.resolved([asked.query], asked.filters, asked.plain)
-    ranked = index.ranked(resolved, limit=RANKED)
-    chunks = ranked.hits.get_column("chunk_no").to_list()
     listed = resolved[0].listed
-    counted = chunks if listed is None else listed[:COUNTED].tolist()
-    groups, count = hit_groups(index, asked, ranked, resolved[0].text), len(chunks)
-    last = asked.start + PER_PAGE
+    counted = (
+        index.ranked(resolved, limit=RANKED).hits.get_column("chunk_no").to_list()
+        if listed is None
+        else listed[:COUNTED].tolist()
+    )
+    before = asked.address(start=max(0, asked.start - PER_PAGE) or None)
     return Results(
         groups=groups,
-        count=count,
         facets=facets(index.connection, counted, asked),
-        understood=resolved[0].understood,
-        warning=_LABELS.get(ranked.labels[0]) if count else None,
+        understood=result.understood[0],
+        warning=_LABELS.get(result.labels[0]),
         milliseconds=(time.perf_counter() - start) * 1000,
-        previous=asked.address(start=max(0, asked.start - PER_PAGE) or None) if asked.start else None,
-        next=asked.address(start=last) if last < count else None,
+        previous=before if asked.start else None,
+        next=asked.address(start=end) if result.hits.num_rows > end else None,
     )
 
 
-def hit_groups(index: SearchIndex, asked: Asked, ranked: RankedHits, text: str) -> list[Group]:
-    """The hits of a page, those of one thread together where the best of them stands."""
-    page = RankedHits(
-        ranked.hits.slice(asked.start, PER_PAGE), ranked.constituents, ranked.labels, ranked.vector_path
-    )
-    terms = index.query_terms([text], index.settings.stopwords)
-    rows = described(index, page, terms, index.settings).to_pylist()
+def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together where the best of them stands."""
     classes = {
         number: ("patch" if has_patch else class_)
         for number, class_, has_patch in index.connection.execute(
@@ -127,7 +125,8 @@ def hit_groups(index: SearchIndex, asked: Asked, ranked: RankedHits, text: str) 
 def _group(hits: list[Hit]) -> Group:
     row = hits[0].row
     is_thread = row["thread_id"] and (row["thread_size"] or 0) > 1
-    return Group(hits, page_of("thread", row["thread_id"]) if is_thread else None)
+    address = page_of("thread", row["thread_id"]) if is_thread else None
+    return Group(hits[:SHOWN_OF_THREAD], hits[SHOWN_OF_THREAD:], address)
 
 
 def _badges(row: Mapping[str, Any], content_class: str | None) -> list[str]:

@@ -115,7 +115,7 @@ def test_a_histogram_leads_to_spans_of_time(last: datetime, count: int, label: s
 
 def test_pages_follow_each_other_without_a_repeat(web: TestClient):
     first = web.get("/", params={"q": "d:2004.."}).text
-    (after,) = set(links(first, r"start=10"))
+    (after,) = set(links(first, r"start=15"))
     second = web.get(after).text
     assert not set(links(first, r"^/m/")) & set(links(second, r"^/m/"))
     assert links(second, r"^/\?q=d%3A2004\.\.$")
@@ -127,7 +127,7 @@ def test_the_order_is_that_of_the_command_line(web: TestClient, built_once: Work
     )
     ids = re.findall(r'"doc_id": "(m\d+@example.org)", "source_kind"', said.stdout)
     shown = links(web.get("/", params={"q": "write-ahead log"}).text, r"^/m/")
-    assert {re.findall(r"m\d+", address)[0] + "@example.org" for address in shown} == set(ids)
+    assert {re.findall(r"m\d+", address)[0] + "@example.org" for address in shown} >= set(ids)
 
 
 @pytest.mark.parametrize(
