@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -57,6 +57,9 @@ def web_app(
     async def help_page(request: Request) -> Response:
         return site.page("help.html", request, None)
 
+    async def icon(request: Request) -> Response:
+        return FileResponse(FOLDER / "static" / "weft.svg")
+
     async def unknown(request: Request, _fault: Exception) -> Response:
         return site.refusal(request, UnknownIdError("There is no page at this address."))
 
@@ -76,6 +79,7 @@ def web_app(
     ]
     routes += [
         Route("/help", help_page),
+        Route("/favicon.ico", icon),
         Route("/opensearch.xml", feed.opensearch),
         Route("/openapi.json", api.described),
     ]
