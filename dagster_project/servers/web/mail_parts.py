@@ -87,16 +87,31 @@ def _joined(blocks: Sequence[Block]) -> Iterator[Block]:
 
 def _text(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
     lines = text.data[start:end].splitlines(keepends=True)
-    for is_trailers, run in groupby(lines, key=lambda line: _TRAILER.match(line) is not None):
-        members = list(run)
-        length = sum(len(line) for line in members)
-        if is_trailers:
-            yield Part("trailers", trailers=list(_trailers(text, start, members)))
-        elif (stop := start + len(text.data[start : start + length].rstrip())) > start:
-            first = start + len(members[0]) - len(members[0].lstrip(b"\r\n"))
-            kind = "aligned" if _ALIGNED.search(text.data[start:stop]) else "text"
-            yield Part(kind, Markup(text.html(first, stop)), is_open=text.holds_cited(start, stop))
-        start += length
+    for kind, run in groupby(_kinds(lines), key=lambda pair: pair[0]):
+        members = [line for _, line in run]
+        after = start + sum(map(len, members))
+        stop = start + len(text.data[start:after].rstrip())
+        if kind == "trailers":
+            yield Part(kind, trailers=list(_trailers(text, start, members)))
+        elif stop > start:
+            while not members[0].strip():
+                start += len(members.pop(0))
+            yield Part(kind, Markup(text.html(start, stop)), is_open=text.holds_cited(start, stop))
+        start = after
+
+
+def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """The lines of a text with what they are: text or aligned, which is known of a paragraph as a whole, or trailers.
+
+    Blank lines are what stands before them.
+    """
+    kind = "text"
+    for is_blank, run in groupby(lines, key=lambda line: not line.strip()):
+        paragraph = list(run)
+        if not is_blank:
+            kind = "aligned" if _ALIGNED.search(b"".join(paragraph)) else "text"
+        for line in paragraph:
+            yield ("trailers" if _TRAILER.match(line) else kind), line
 
 
 def _trailers(text: Marked, start: int, lines: Sequence[bytes]) -> Iterator[tuple[Markup, Markup]]:

@@ -24,9 +24,10 @@ SELECT t.message_id, t.parent_id, t.depth, t.position, t.is_ghost, m.subject, m.
 FROM thread_tree t LEFT JOIN messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
 """
 _IN = "IN (SELECT unnest($ids::VARCHAR[]))"
+# The rows are found first: bodies would be read of all rows else.
 _MAILS = f"""
-SELECT m.message_id, m.subject, m.from_name, m.from_addr, m.effective_at, m.date_quality, m.source, m.list_id, m.body,
-  m.place, m.defects FROM messages m WHERE m.message_id {_IN}
+SELECT message_id, subject, from_name, from_addr, effective_at, source, list_id, body, place FROM messages
+WHERE rowid IN (SELECT rowid FROM messages WHERE message_id {_IN})
 """
 _LISTS = f"SELECT DISTINCT message_id, list_id FROM memberships WHERE message_id {_IN} AND list_id IS NOT NULL ORDER BY ALL"
 _BLOCKS = f"SELECT message_id, kind, quote_depth, byte_start, byte_end FROM blocks WHERE message_id {_IN}"

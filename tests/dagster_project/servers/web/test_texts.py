@@ -165,6 +165,17 @@ def test_a_mail_has_its_parts():
     )
 
 
+def test_columns_stay_aligned_and_prose_does_not():
+    body = "Hi all,\nwe measured it.\n\n    a    1\n    b    2\n\nThat is all.\n"
+    block = {"kind": "author", "quote_depth": 0, "byte_start": 0, "byte_end": len(body)}
+    parts = mail_parts(Marked(body), [block])
+    assert [(part.kind, str(part.html)) for part in parts] == [
+        ("text", "Hi all,\nwe measured it."),
+        ("aligned", "    a    1\n    b    2"),
+        ("text", "That is all."),
+    ]
+
+
 def test_a_cited_quote_is_open():
     at = BODY.index("> two")
     quote = mail_parts(Marked(BODY, (at, at + 5)), blocks())[1]
