@@ -177,7 +177,8 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|serve(?!-)|get|similar|mcp|fetch|plan|backfill)\b"
+            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|serve(?!-)|get|similar|mcp|fetch|plan|"
+            r"backfill)\b"
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):
