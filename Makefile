@@ -53,7 +53,8 @@ faults: $(STAMP)
 	  tests/dagster_project/orchestration/triggers/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
 
 pictures: $(STAMP)
-	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture tests/dagster_project/orchestration/triggers/test_ui.py
+	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture \
+	  tests/dagster_project/orchestration/triggers/test_ui.py tests/dagster_project/servers/web/test_browser.py
 
 bench-scale: $(STAMP)
 	@$(BIN)/python benchmarks/scale.py

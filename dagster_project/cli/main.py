@@ -76,6 +76,11 @@ COMMANDS = {
         "search",
         "Search the published index; several QUERIES are answered in one pass.",
     ),
+    "serve": LazyCommand(
+        f"{_ROOM}.serving",
+        "serve",
+        "Serve a page to search and read the published index in, until interrupted.",
+    ),
     "serve-graph": LazyCommand(
         f"{_ROOM}.serving",
         "serve_graph",

@@ -1,7 +1,9 @@
-"""`weft serve-graph` and `mcp`: servers for programs, which run until they are interrupted."""
+"""`weft serve`, `serve-graph` and `mcp`: servers for people and programs, which run until they are interrupted."""
 
 from __future__ import annotations
 
+import ipaddress
+import os
 from pathlib import Path
 
 import click
@@ -11,6 +13,9 @@ from dagster_project.cli.options import CONFIG, explained
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.servers.graph import graph_app
+from dagster_project.servers.web.app import web_app
+from dagster_project.servers.web.guards import LEAST_TOKEN, TOKEN_VARIABLE
+from transforms.errors import SettingsError
 
 
 @click.command("serve-graph")
@@ -46,3 +51,49 @@ def mcp(config: Path | None, port: int | None) -> None:
         server.run("stdio")
     else:
         server.run("streamable-http", host="127.0.0.1", port=port, transport_security=own_pages(port))
+
+
+@click.command()
+@CONFIG
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8320, show_default=True, help="Port; 0 takes a free one."
+)
+@click.option(
+    "--name", "names", multiple=True, help="A further name under which browsers ask, as search.example.org."
+)
+@explained
+def serve(config: Path | None, host: str, port: int, names: tuple[str, ...]) -> None:
+    """Serve a page to search and read the published index in, until interrupted.
+
+    On the loopback interface anyone on this machine may read. Any other address or name needs a token in
+    WEFT_SERVE_TOKEN, which browsers ask for as a password; put a proxy with TLS before it.
+    """
+    settings = load_settings(config)
+    token = _token(is_needed=bool(names) or not _is_loopback(host))
+    hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
+    click.echo(f"http://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
+    app = web_app(settings, hosts, token)
+    uvicorn.run(app, host=host, port=port, access_log=False, server_header=False, use_colors=False)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _token(*, is_needed: bool) -> str | None:
+    """The token of the environment; SettingsError if one is needed and there is none, or one that is easily guessed."""
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token and is_needed:
+        raise SettingsError(
+            f"beyond the loopback interface everyone could read the index: set a token in {TOKEN_VARIABLE}, for example "
+            f'{TOKEN_VARIABLE}="$(openssl rand -hex 24)"'
+        )
+    if token and len(token) < LEAST_TOKEN:
+        raise SettingsError(
+            f"the token in {TOKEN_VARIABLE} has {len(token)} characters, at least {LEAST_TOKEN} are needed"
+        )
+    return token or None

@@ -13,16 +13,15 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.search.conversation_context import context_of, read_conversation
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
-from dagster_project.resources.search.lookup import asking, reading
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
-from transforms.errors import QueryError, WeftError
+from dagster_project.servers.answers import Block, Hits, Text, block, hits
+from dagster_project.servers.answers import text as text_of
+from transforms.errors import WeftError
 
 _QUERY_CHARACTERS = 20_000
 """Characters of a query; more is a mistake."""
@@ -34,51 +33,6 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 _Answer = TypeVar("_Answer")
-
-
-class Hit(BaseModel):
-    """One hit of a search."""
-
-    rank: int
-    citation: str = Field(description="what `get` opens: a place and its bytes")
-    doc_id: str
-    source_kind: str
-    title: str | None
-    author: str | None
-    at: datetime | None
-    score: float
-    snippet: str = Field(description="text by others")
-
-
-class Hits(BaseModel):
-    """The answer to a search; `label` says how far it can be trusted."""
-
-    outcome: str
-    label: str
-    index_version: str
-    hits: list[Hit]
-
-
-class Text(BaseModel):
-    """A stored text; `byte_end` is where the next `get` would go on if `is_cut`."""
-
-    kind: str
-    id: str
-    doc_id: str
-    title: str | None
-    text: str = Field(description="text by others")
-    byte_start: int
-    byte_end: int
-    is_cut: bool
-
-
-class Block(BaseModel):
-    """Passages for a text under a budget of tokens, with their citations."""
-
-    outcome: str
-    index_version: str
-    tokens: int
-    block: str = Field(description="text by others, under headings that cite it")
 
 
 def mcp_server(settings: Settings) -> MCPServer[Any]:
@@ -122,7 +76,7 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         query = bounded_text("query", query)
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
         return await bounded(
-            lambda index: _hits(index, query, filters, min(max(limit, 1), limits.max_results), plain)
+            lambda index: hits(index, query, filters, min(max(limit, 1), limits.max_results), plain)
         )
 
     @server.tool(annotations=_READ_ONLY)
@@ -130,14 +84,14 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         """The exact text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
         id = bounded_text("id", id)
         most = min(max(max_characters, 1), limits.max_characters)
-        return await bounded(lambda index: _text(index, id, byte_start, most))
+        return await bounded(lambda index: text_of(index, id, byte_start, most))
 
     @server.tool(annotations=_READ_ONLY)
     async def context(text: str, budget_tokens: int = 2_000) -> Block:
         """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
         text = bounded_text("text", text)
         budget = min(max(budget_tokens, 64), limits.max_characters // 4)
-        return await bounded(lambda index: _block(settings, index, text, budget))
+        return await bounded(lambda index: block(settings, index, text, budget))
 
     return server
 
@@ -157,50 +111,3 @@ def _fault(kind: str, message: str) -> ToolError:
 
 def _midnight(day: date | None) -> datetime | None:
     return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
-def _hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool) -> Hits:
-    result = index.search([query], filters, limit, plain)
-    rows = result.hits.to_pylist()
-    hits = [
-        Hit(
-            title=row["subject"],
-            author=row["from_name"] or row["from_addr"],
-            at=row["effective_at"],
-            **{n: row[n] for n in ("rank", "citation", "doc_id", "source_kind", "score", "snippet")},
-        )
-        for row in rows
-    ]
-    outcome = "HITS" if hits else "NO_RESULTS"
-    return Hits(outcome=outcome, label=result.labels[0], index_version=index.manifest["version"], hits=hits)
-
-
-def _text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
-    document = reading(asking(index.connection), id_)
-    stored = document.text.encode()
-    if not 0 <= byte_start <= len(stored):
-        raise QueryError(
-            f"byte_start {byte_start} is not in {document.id}, which has {len(stored)} bytes here"
-        )
-    excerpt = stored[byte_start:].decode(errors="replace")[:most]
-    end = byte_start + len(excerpt.encode())
-    return Text(
-        **{n: getattr(document, n) for n in ("kind", "id", "doc_id", "title")},
-        text=excerpt,
-        byte_start=byte_start,
-        byte_end=end,
-        is_cut=end < len(stored),
-    )
-
-
-def _block(settings: Settings, index: SearchIndex, text: str, budget: int) -> Block:
-    narrowed = settings.context.model_copy(update={"budget_tokens": budget})
-    context = context_of(
-        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, text), index
-    )
-    return Block(
-        outcome=context.outcome,
-        index_version=str(context.manifest["index_version"]),
-        tokens=int(context.manifest["block_tokens"]),
-        block=context.block,
-    )

@@ -165,7 +165,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             assert re.search(rf"^{arguments[0]}:", page("Makefile"), re.M), line
-        elif arguments[0] in ("ui", "serve-graph", "mcp"):
+        elif arguments[0] in ("ui", "serve", "serve-graph", "mcp"):
             assert CliRunner().invoke(main, [*arguments, "--help"]).exit_code == 0, line
         else:
             assert program == "weft", line
@@ -177,7 +177,8 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|get|similar|mcp|fetch|plan|backfill)\b"
+            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|serve(?!-)|get|similar|mcp|fetch|plan|"
+            r"backfill)\b"
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):

@@ -200,13 +200,15 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*HERE, "--measure", NAMED),
     ],
     # They serve until they are interrupted: what they say is that they cannot begin.
+    "serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED), (*HERE, "--host", NAMED)],
     "serve-graph": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
     "mcp": [("--config", f"WORK/none{NAMED}"), ("--http", NAMED)],
     "ui": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
 }
 SHOWING = {
     "search", "context", "sql", "get", "similar", "stripe", "ask", "explain", "doctor",
-    "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve-graph", "mcp", "ui",
+    "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "serve-graph", "mcp",
+    "ui",
     "backfill", "fetch",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""

@@ -1,0 +1,1 @@
+"""The page in which people search and read the published index."""

@@ -1,0 +1,98 @@
+"""The ASGI application of `weft serve`: its routes, and what stands before them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from dagster_project.config.settings import Settings
+from dagster_project.servers.own_pages import OwnPages
+from dagster_project.servers.web import api, feed, views
+from dagster_project.servers.web.guards import SafeHeaders, TokenRequired
+from dagster_project.servers.web.site import FOLDER, SECONDS, Site
+from transforms.errors import UnknownIdError, WeftError
+
+_VIEWS = {
+    "/": views.search,
+    "/why": views.why,
+    "/open": views.open_id,
+    "/open/{id:path}": views.open_id,
+    "/m/{id:path}": views.mail,
+    "/raw/{id:path}": views.raw_mail,
+    "/t/{id:path}": views.thread,
+    "/a/{id:path}": views.attachment,
+    "/series/{id:path}": views.series,
+    "/diff": views.diff,
+    "/d/{id:path}": views.document,
+    "/c/{id:path}": views.chat,
+    "/corpus": views.corpus_page,
+    "/feed": feed.feed,
+    "/api/search": api.search,
+    "/api/get": api.get,
+    "/api/context": api.context,
+    "/api/thread": api.thread,
+    "/api/sources": api.sources,
+}
+_POSTED = {"/api/context"}
+
+
+def web_app(
+    settings: Settings, hosts: Collection[str] = (), token: str | None = None, seconds: float = SECONDS
+) -> Starlette:
+    """The application for these settings.
+
+    It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
+    `token` to those who know it alone. A question that takes longer than `seconds` is given up.
+    """
+    site = Site(settings, seconds)
+
+    async def help_page(request: Request) -> Response:
+        return site.page("help.html", request, None)
+
+    async def icon(request: Request) -> Response:
+        return FileResponse(FOLDER / "static" / "weft.svg")
+
+    async def unknown(request: Request, _fault: Exception) -> Response:
+        return site.refusal(request, UnknownIdError("There is no page at this address."))
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        warmed = asyncio.create_task(_warm(site))
+        yield
+        warmed.cancel()
+        site.pool.close()
+
+    guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
+    if token is not None:
+        guards.append(Middleware(TokenRequired, token=token))
+    routes = [
+        Route(path, site.endpoint(view), methods=["GET", "POST"] if path in _POSTED else ["GET"])
+        for path, view in _VIEWS.items()
+    ]
+    routes += [
+        Route("/help", help_page),
+        Route("/favicon.ico", icon),
+        Route("/opensearch.xml", feed.opensearch),
+        Route("/openapi.json", api.described),
+    ]
+    static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
+    return Starlette(
+        routes=[*routes, static],
+        middleware=guards,
+        exception_handlers={404: unknown},
+        lifespan=lifespan,
+    )
+
+
+async def _warm(site: Site) -> None:
+    """Ask once, so that whoever asks first does not wait until the model and the arrays are loaded."""
+    with suppress(WeftError, TimeoutError):
+        await site.pool.ask(lambda index: index.search(["?"]), site.seconds)

@@ -1,0 +1,136 @@
+"""Documents and chats as they are read: a document with its outline and backlinks, a chat by its days."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from markupsafe import Markup
+
+from dagster_project.resources.search.lookup import Ask
+from dagster_project.servers.web.addresses import page_of
+from dagster_project.servers.web.markdown_html import markdown_html
+from dagster_project.servers.web.marks import Marked
+from transforms.errors import UnknownIdError, shortened
+
+_DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"
+_NODES = """
+SELECT node_id, parent_id, title, slug, depth, heading_start FROM nodes
+WHERE doc_id = $id AND slug IS NOT NULL ORDER BY position
+"""
+_LINKS = """
+SELECT byte_start, to_id, EXISTS (FROM messages WHERE message_id = to_id) AS is_mail FROM links
+WHERE to_id IS NOT NULL AND (from_id = $id OR from_id IN (SELECT node_id FROM nodes WHERE doc_id = $id))
+"""
+_BACKLINKS = """
+SELECT DISTINCT b.from_id, b.text, coalesce(d.title, m.subject) AS title,
+  coalesce(n.breadcrumb, d.path, m.from_name, m.from_addr) AS place,
+  CASE WHEN m.message_id IS NOT NULL THEN 'message' ELSE 'node' END AS kind
+FROM backlinks b
+LEFT JOIN nodes n ON n.node_id = b.from_id LEFT JOIN documents d ON d.doc_id = coalesce(n.doc_id, b.from_id)
+LEFT JOIN messages m ON m.message_id = b.from_id
+WHERE (b.to_id = $id OR b.to_id IN (SELECT node_id FROM nodes WHERE doc_id = $id))
+  AND coalesce(n.doc_id, b.from_id) <> $id
+ORDER BY title, b.from_id LIMIT 100
+"""
+_WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $id"
+_WINDOWS = """
+SELECT doc_id, "window", first_at, last_at FROM conversation_windows
+WHERE conversation_id = $id ORDER BY first_at, doc_id
+"""
+_TURNS = "SELECT turn, sent_at, author, text, kind FROM conversations WHERE doc_id = $id ORDER BY turn"
+_HEAD = re.compile(rb"^## Message \d+\n\*\*Author:\*\* [^\n]*\n\*\*Timestamp:\*\* [^\n]*\n\n?", re.MULTILINE)
+_HUES = 8
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document: its row, its HTML, the headings of its outline, and what links to it."""
+
+    row: Mapping[str, Any]
+    html: Markup
+    outline: list[dict[str, Any]]
+    backlinks: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of a chat: its row, its text, the number of its author's colour, whether the one before is by the same."""
+
+    row: Mapping[str, Any]
+    html: Markup
+    hue: int
+    goes_on: bool
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A window of a conversation: its row, its turns by day, and the windows of the same conversation in order."""
+
+    row: Mapping[str, Any]
+    days: list[tuple[Any, list[Turn]]]
+    windows: list[dict[str, Any]]
+
+
+def document_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> Document:
+    """A document by its id; UnknownIdError if there is none."""
+    rows = ask(_DOCUMENT, {"id": doc_id}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no document {shortened(doc_id)!r}")
+    (row,) = rows
+    outline = ask(_NODES, {"id": doc_id}).to_pylist()
+    text = Marked(row["text"], cited)
+    slugs = {node["heading_start"]: node["slug"] for node in outline}
+    targets = {
+        link["byte_start"]: page_of("message" if link["is_mail"] else "node", link["to_id"])
+        for link in ask(_LINKS, {"id": doc_id}).to_pylist()
+    }
+    if row["format"] == "text":
+        html = Markup('<pre class="text">{}</pre>').format(
+            Markup(text.html(row["body_start"], len(text.data)))
+        )
+    else:
+        html = markdown_html(text, row["body_start"], slugs, targets)
+    return Document(row, html, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
+
+
+def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> Chat:
+    """A window of a conversation by its id; UnknownIdError if there is none."""
+    rows = ask(_WINDOW, {"id": doc_id}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no chat {shortened(doc_id)!r}")
+    (row,) = rows
+    text = Marked(row["markdown"], cited)
+    turns = ask(_TURNS, {"id": doc_id}).to_pylist()
+    days = [
+        (day, list(of_day))
+        for day, of_day in groupby(_turns(text, turns), key=lambda turn: turn.row["sent_at"].date())
+    ]
+    return Chat(row, days, ask(_WINDOWS, {"id": row["conversation_id"]}).to_pylist())
+
+
+def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
+    """The turns with the texts of messages from the window's Markdown, so that citations can be marked in them."""
+    heads = list(_HEAD.finditer(text.data))
+    ends = [head.start() for head in heads[1:]] + [len(text.data)]
+    ranges = iter([(head.end(), end) for head, end in zip(heads, ends, strict=True)])
+    authors = {
+        author: number % _HUES for number, author in enumerate(dict.fromkeys(r["author"] for r in rows))
+    }
+    turns: list[Turn] = []
+    for row in rows:
+        html = Markup("{}").format(row["text"])
+        if row["kind"] == "message" and (found := next(ranges, None)) is not None:
+            start, end = found
+            html = Markup(text.html(start, start + len(text.data[start:end].rstrip())))
+        before = turns[-1].row if turns else None
+        goes_on = (
+            before is not None
+            and row["kind"] == "message"
+            and all(before[name] == row[name] for name in ("author", "kind"))
+        )
+        turns.append(Turn(row, html, authors[row["author"]], goes_on))
+    return turns

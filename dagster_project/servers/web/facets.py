@@ -1,0 +1,132 @@
+"""Facets of the best hits of a query: how many there are by source, list, author, kind and year."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+
+from dagster_project.resources.search.filters import DATED
+from dagster_project.servers.web.asked import Asked
+
+COUNTED = 5_000
+"""Hits that are counted of a query that ranks nothing, the newest first."""
+_VALUES = 8
+"""Values of a facet that are listed."""
+_MOST_DAYS, _MONTHS_OF_YEARS = 62, 3
+"""A histogram has bars of days up to so many days, and of months up to so many years."""
+_NAMES = {"kind": "Kind", "source": "Source", "list": "List", "from": "Author"}
+_FACTS = f"""
+WITH hits AS (SELECT unnest($chunks::INTEGER[]) AS chunk_no),
+found AS (SELECT c.doc_id, min(c.source_kind) AS kind, min(c.source) AS source
+  FROM chunks c JOIN hits USING (chunk_no) GROUP BY c.doc_id)
+SELECT f.kind, f.source, m.list_id AS list, coalesce(m.from_name, m.from_addr) AS "from", d.dated_at
+FROM found f LEFT JOIN messages m ON m.message_id = f.doc_id
+LEFT JOIN ({DATED}) d ON d.doc_id = f.doc_id
+"""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a facet, how many have it, the address that filters by it or by it no more."""
+
+    name: str
+    count: int
+    address: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One facet with its most frequent values."""
+
+    title: str
+    values: list[Value]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A span of time in a histogram: how many, its share of the most, and the address that filters by it."""
+
+    label: str
+    since: str
+    until: str
+    count: int
+    share: float
+    address: str
+
+
+@dataclass(frozen=True)
+class Facets:
+    """All facets of a query, the histogram of its times, and how many things were counted."""
+
+    count: int
+    facets: list[Facet]
+    bars: list[Bar]
+
+
+def facets(connection: duckdb.DuckDBPyConnection, chunks: Sequence[int], asked: Asked) -> Facets:
+    """The facets of the mails, documents and windows that some chunks belong to."""
+    rows = connection.execute(_FACTS, {"chunks": list(chunks)}).to_arrow_table().to_pylist()
+    listed = [_facet(name, rows, asked) for name in _NAMES]
+    times = [row["dated_at"] for row in rows if row["dated_at"]]
+    return Facets(len(rows), [facet for facet in listed if _tells(facet)], histogram(times, asked))
+
+
+def _facet(name: str, rows: Sequence[dict[str, Any]], asked: Asked) -> Facet:
+    counts = Counter(row[name] for row in rows if row[name])
+    chosen = asked.values.get(name)
+    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]
+    if chosen is not None:
+        # Filters may be patterns: what is chosen is listed as it was asked for.
+        common = [(chosen, sum(counts.values())), *((n, c) for n, c in common if n != chosen)]
+    values = [
+        Value(value, count, asked.filtered(name, None if value == chosen else value), value == chosen)
+        for value, count in common
+    ]
+    return Facet(_NAMES[name], values)
+
+
+def _tells(facet: Facet) -> bool:
+    """True if there is anything to choose."""
+    return len(facet.values) > 1 or any(value.is_chosen for value in facet.values)
+
+
+def histogram(times: Sequence[datetime], asked: Asked) -> list[Bar]:
+    """A bar for each year between the first and the last time, for each month of a few years, for each day of weeks."""
+    if not times:
+        return []
+    edges, name = _edges(min(times).date(), max(times).date())
+    counts = Counter(bisect_right(edges, at.date()) - 1 for at in times)
+    most = max(counts.values())
+    return [
+        Bar(
+            f"{since.day} {since:%B} {since.year}" if name == "day" else f"{since:{name}}",
+            since.isoformat(),
+            until.isoformat(),
+            counts[number],
+            counts[number] / most,
+            asked.address(since=since.isoformat(), until=until.isoformat()),
+        )
+        for number, (since, until) in enumerate(pairwise(edges))
+    ]
+
+
+def _edges(first: date, last: date) -> tuple[list[date], str]:
+    """The days at which spans begin and end that cover two days, and what names a span.
+
+    >>> _edges(date(2019, 5, 7), date(2021, 2, 1))[0][:2]
+    [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]
+    """
+    if (last - first).days <= _MOST_DAYS:
+        return [first + timedelta(number) for number in range((last - first).days + 2)], "day"
+    if last.year - first.year < _MONTHS_OF_YEARS:
+        months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month + 1)
+        return [date(month // 12, month % 12 + 1, 1) for month in months], "%B %Y"
+    return [date(year, 1, 1) for year in range(first.year, min(last.year + 1, date.max.year) + 1)], "%Y"

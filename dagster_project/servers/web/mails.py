@@ -1,0 +1,149 @@
+"""Mails and threads as they are read: the tree, each mail in parts, its attachments, its patch series."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagster_project.resources.search.lookup import Ask
+from dagster_project.servers.web.addresses import page_of
+from dagster_project.servers.web.mail_parts import Part, mail_parts
+from dagster_project.servers.web.marks import Marked, Span
+from transforms.errors import UnknownIdError, shortened
+
+PER_PAGE = 500
+"""Mails of a thread on one page."""
+
+_THREAD = "SELECT * FROM threads WHERE thread_id = $id"
+_THREAD_OF = "SELECT thread_id FROM thread_tree WHERE message_id = $id"
+_TREE = """
+SELECT t.message_id, t.parent_id, t.depth, t.position, t.is_ghost, m.subject, m.subject_norm, m.effective_at,
+  coalesce(m.from_name, m.from_addr) AS author
+FROM thread_tree t LEFT JOIN messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
+"""
+_IN = "IN (SELECT unnest($ids::VARCHAR[]))"
+# The rows are found first: bodies would be read of all rows else.
+_MAILS = f"""
+SELECT message_id, subject, from_name, from_addr, effective_at, source, list_id, body, place FROM messages
+WHERE rowid IN (SELECT rowid FROM messages WHERE message_id {_IN})
+"""
+_LISTS = f"SELECT DISTINCT message_id, list_id FROM memberships WHERE message_id {_IN} AND list_id IS NOT NULL ORDER BY ALL"
+_BLOCKS = f"SELECT message_id, kind, quote_depth, byte_start, byte_end FROM blocks WHERE message_id {_IN}"
+_ATTACHMENTS = f"""
+SELECT attachment_id, message_id, part_index, filename, declared_type, content_class, byte_count, reason,
+  text IS NOT NULL AS has_text FROM attachments WHERE message_id {_IN} ORDER BY message_id, part_index
+"""
+_LINKS = f"SELECT from_id, to_id, byte_start, byte_end FROM links WHERE from_id {_IN} AND to_id IS NOT NULL"
+_SERIES = f"SELECT * FROM patch_series WHERE message_id {_IN}"
+
+
+@dataclass(frozen=True)
+class Mail:
+    """One mail; `row` are its columns, `node` its place in the thread, `series` its row of `patch_series` or None."""
+
+    row: Mapping[str, Any]
+    node: Mapping[str, Any]
+    parts: list[Part]
+    attachments: Sequence[Mapping[str, Any]]
+    series: Mapping[str, Any] | None
+    ancestors: list[str]
+
+    def quoted_from(self, depth: int) -> str | None:
+        """The Message-ID of the mail that a quote of that depth comes from, as far as the thread says."""
+        return self.ancestors[depth - 1] if 0 < depth <= len(self.ancestors) else None
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread: its row of `threads`, the rows of its tree in reading order, and the mails that are shown of it."""
+
+    row: Mapping[str, Any]
+    tree: list[dict[str, Any]]
+    mails: list[Mail]
+
+    def around(self, message_id: str) -> tuple[str | None, str | None]:
+        """The mails before and behind one in reading order, ghosts left out."""
+        ids = [node["message_id"] for node in self.tree if not node["is_ghost"]]
+        at = ids.index(message_id)
+        return (ids[at - 1] if at else None), (ids[at + 1] if at + 1 < len(ids) else None)
+
+
+def thread_page(ask: Ask, thread_id: str, start: int = 0) -> Thread:
+    """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if there is no such thread."""
+    rows = ask(_THREAD, {"id": thread_id}).to_pylist()
+    if not rows:
+        raise UnknownIdError(
+            f"the index holds no thread {shortened(thread_id)!r}; `weft search` finds threads by words"
+        )
+    tree = ask(_TREE, {"id": thread_id}).to_pylist()
+    ids = [node["message_id"] for node in tree[start : start + PER_PAGE] if not node["is_ghost"]]
+    return Thread(rows[0], tree, _mails(ask, ids, tree))
+
+
+def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -> Thread:
+    """The thread of a mail with that mail alone; UnknownIdError if no source holds it."""
+    found = ask(_THREAD_OF, {"id": message_id}).column(0).to_pylist()
+    if not found:
+        raise UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
+    (row,) = ask(_THREAD, {"id": found[0]}).to_pylist()
+    tree = ask(_TREE, {"id": found[0]}).to_pylist()
+    mails = _mails(ask, [message_id], tree, cited)
+    if not mails:
+        raise UnknownIdError(f"{message_id} is a mail that others refer to and no source holds")
+    return Thread(row, tree, mails)
+
+
+def _mails(
+    ask: Ask, ids: Sequence[str], tree: Iterable[dict[str, Any]], cited: tuple[int, int] | None = None
+) -> list[Mail]:
+    """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of the first."""
+    rows = {row["message_id"]: row for row in ask(_MAILS, {"ids": list(ids)}).to_pylist()}
+    blocks, lists, attachments, links = (
+        _by(ask(statement, {"ids": list(ids)}).to_pylist(), key)
+        for statement, key in (
+            (_BLOCKS, "message_id"),
+            (_LISTS, "message_id"),
+            (_ATTACHMENTS, "message_id"),
+            (_LINKS, "from_id"),
+        )
+    )
+    series = {row["message_id"]: row for row in ask(_SERIES, {"ids": list(ids)}).to_pylist()}
+    nodes = {node["message_id"]: node for node in tree}
+    mails = []
+    for message_id in (i for i in ids if i in rows):
+        spans = [
+            Span(link["byte_start"], link["byte_end"], page_of("message", link["to_id"]))
+            for link in links[message_id]
+        ]
+        text = Marked(rows[message_id]["body"], cited, spans)
+        own = sorted(blocks[message_id], key=lambda block: block["byte_start"])
+        mails.append(
+            Mail(
+                {**rows[message_id], "lists": [row["list_id"] for row in lists[message_id]]},
+                nodes[message_id],
+                mail_parts(text, own),
+                attachments[message_id],
+                series.get(message_id),
+                _ancestors(nodes, message_id),
+            )
+        )
+    return mails
+
+
+def _by(rows: Iterable[dict[str, Any]], key: str) -> defaultdict[str, list[dict[str, Any]]]:
+    result: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        result[row[key]].append(row)
+    return result
+
+
+def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[str]:
+    """The mails above one in its thread, the one it answers first."""
+    above: list[str] = []
+    at = nodes[message_id]["parent_id"]
+    while at in nodes and at not in above:
+        above.append(at)
+        at = nodes[at]["parent_id"]
+    return above

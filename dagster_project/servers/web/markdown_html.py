@@ -1,0 +1,144 @@
+"""Markdown as HTML with the byte ranges of its texts: raw HTML stays text, images stay links, odd schemes stay inert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup, escape
+from pyromark import events_with_range
+
+from dagster_project.servers.web.marks import Marked, linked
+from transforms.documents.markdown import DIALECT, parse
+
+_ELEMENTS = {
+    "Paragraph": "p",
+    "BlockQuote": "blockquote",
+    "Item": "li",
+    "Emphasis": "em",
+    "Strong": "strong",
+    "Strikethrough": "del",
+    "TableHead": "thead",
+    "TableRow": "tr",
+    "DefinitionList": "dl",
+    "DefinitionListTitle": "dt",
+    "DefinitionListDefinition": "dd",
+}
+
+
+def markdown_html(
+    text: Marked, body_start: int, slugs: Mapping[int, str], targets: Mapping[int, str]
+) -> Markup:
+    """The HTML of a stored text from byte `body_start` on.
+
+    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to. A
+    text that nests too deep to be parsed is shown as it stands.
+    """
+    body = text.data[body_start:].decode()
+    if parse(body).defect:
+        return Markup("<pre>{}</pre>").format(Markup(text.html(body_start, len(text.data))))
+    writer = _Writer(text, slugs, targets)
+    for event, span in events_with_range(body, options=DIALECT):
+        writer.add(event, span["start"] + body_start, span["end"] + body_start)
+    return Markup("".join(writer.parts))
+
+
+class _Writer:
+    """Writes HTML event by event."""
+
+    def __init__(self, text: Marked, slugs: Mapping[int, str], targets: Mapping[int, str]):
+        self.text, self.slugs, self.targets = text, slugs, targets
+        self.parts: list[str] = []
+        self.links: list[tuple[str, list[str]]] = []
+        self.in_head = False
+
+    def add(self, event: Any, start: int, end: int) -> None:
+        """Write one event, whose source is the range of bytes."""
+        if isinstance(event, str):
+            self.parts.append({"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, ""))
+            return
+        ((kind, value),) = event.items()
+        name, details = next(iter(value.items())) if isinstance(value, dict) else (value, None)
+        if kind == "Start":
+            self._open(name, details, start)
+        elif kind == "End":
+            self._close(name, details)
+        elif kind == "Code":
+            self._code(value, start, end)
+        elif kind == "TaskListMarker":
+            self.parts.append("☑ " if value else "☐ ")
+        elif kind == "FootnoteReference":
+            self.parts.append(f"<sup>{escape(value)}</sup>")
+        elif kind in ("Html", "InlineHtml"):
+            self.parts.append(f'<span class="raw">{self.text.html(start, end)}</span>')
+        else:
+            self._text(str(value), start, end)
+
+    def _text(self, value: str, start: int, end: int) -> None:
+        """A text; where the source says it in other letters, as entities do, the cited range is that of the source."""
+        if self.text.data[start:end] == value.encode():
+            self.parts.append(self._plain(start, end))
+        elif self.text.holds_cited(start, end):
+            self.parts.append(f"<mark>{escape(value)}</mark>")
+        else:
+            self.parts.append(str(escape(value)))
+
+    def _plain(self, start: int, end: int) -> str:
+        return self.text.html(start, end, has_links=not self.links)  # no link stands in a link
+
+    def _code(self, value: str, start: int, end: int) -> None:
+        at = self.text.data.find(value.encode(), start, end)
+        inside = self._plain(at, at + len(value.encode())) if at >= 0 else str(escape(value))
+        self.parts.append(f"<code>{inside}</code>")
+
+    def _open(self, name: str, details: Any, start: int) -> None:
+        if name == "Heading":
+            level = min(6, int(str(details["level"])[1]) + 1)
+            line = self.text.data.rfind(b"\n", 0, start) + 1
+            slug = self.slugs.get(start) or self.slugs.get(line)
+            anchor = f' id="{escape(slug)}"' if slug else ""
+            self.parts.append(f"<h{level}{anchor}>")
+        elif name in ("Link", "Image"):
+            self.links.append((self.targets.get(start, str(details["dest_url"])), self.parts))
+            self.parts = []
+        elif name == "CodeBlock":
+            self.parts.append("<pre><code>")
+        elif name == "List":
+            self.parts.append("<ul>" if details is None else f'<ol start="{int(details)}">')
+        elif name == "Table":
+            self.parts.append('<div class="wide"><table>')
+        elif name == "TableCell":
+            self.parts.append("<th>" if self.in_head else "<td>")
+        elif name == "FootnoteDefinition":
+            self.parts.append(f'<div class="footnote"><sup>{escape(details)}</sup> ')
+        elif name == "HtmlBlock":
+            self.parts.append('<pre class="raw">')
+        elif name in _ELEMENTS:
+            self.in_head = self.in_head or name == "TableHead"
+            self.parts.append(f"<{_ELEMENTS[name]}>" + ("<tr>" if name == "TableHead" else ""))
+
+    def _close(self, name: str, details: Any) -> None:
+        if name == "Heading":
+            self.parts.append(f"</h{min(6, int(str(details)[1]) + 1)}>\n")
+        elif name in ("Link", "Image"):
+            address, before = self.links.pop()
+            shown = Markup("".join(self.parts)) or escape(address)
+            html = str(linked(shown, address)) if not self.links else str(shown)
+            self.parts = [*before, f'<span class="image">{html}</span>' if name == "Image" else html]
+        elif name == "CodeBlock":
+            self.parts.append("</code></pre>\n")
+        elif name == "List":
+            self.parts.append("</ol>" if details else "</ul>")
+        elif name == "Table":
+            self.parts.append("</tbody></table></div>")
+        elif name == "TableCell":
+            self.parts.append("</th>" if self.in_head else "</td>")
+        elif name == "FootnoteDefinition":
+            self.parts.append("</div>")
+        elif name == "HtmlBlock":
+            self.parts.append("</pre>")
+        elif name == "TableHead":
+            self.in_head = False
+            self.parts.append("</tr></thead><tbody>")
+        elif name in _ELEMENTS:
+            self.parts.append(f"</{_ELEMENTS[name]}>\n")

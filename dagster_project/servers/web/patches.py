@@ -1,0 +1,153 @@
+"""Patch series as they are read: their versions and parts, who answered with which trailer, what changed between two."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dagster_project.resources.search.lookup import Ask
+from transforms.errors import QueryError, UnknownIdError, shortened
+
+MOST_LINES = 6_000
+"""Lines of two patches together that are compared; the time grows with their product."""
+_CONTEXT = 3
+_SERIES = """
+SELECT f.*, m.subject, m.effective_at, coalesce(m.from_name, m.from_addr) AS author, m.body, t.thread_id
+FROM patch_series f JOIN messages m USING (message_id) LEFT JOIN thread_tree t USING (message_id)
+WHERE f.series_id = $id OR f.series_id IN (SELECT series_id FROM patch_series WHERE message_id = $id)
+ORDER BY f.version, f.posting_id, coalesce(f.part, 0), m.effective_at, f.message_id
+"""
+_VERSIONS = """
+SELECT version, part, message_id, is_cover FROM patch_series
+WHERE series_id = $id AND NOT is_reply ORDER BY version, coalesce(part, 0), message_id
+"""
+_PATCH = "SELECT message_id, subject, effective_at, body FROM messages WHERE message_id = $id"
+_BACKLINKS = """
+SELECT b.from_id, b.kind, m.subject, m.effective_at, coalesce(m.from_name, m.from_addr) AS author
+FROM backlinks b JOIN messages m ON m.message_id = b.from_id
+WHERE b.to_id = $id AND b.kind <> 'quoted' ORDER BY m.effective_at, b.from_id, b.kind LIMIT 50
+"""
+_GIVEN = re.compile(r"^((?:Reviewed|Acked|Tested|Reported|Suggested)-by): ([^<\n]+)", re.MULTILINE)
+_DIFF = re.compile(r"^(?:diff --git |Index: |--- \S+\n\+\+\+ )", re.MULTILINE)
+_NUMBERS = re.compile(r"^@@ [^@\n]*@@", re.MULTILINE)
+_ROWS = re.compile(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", re.MULTILINE)
+_STAT = re.compile(r"^ \d+ files? changed.*\n|^ \S+ +\| +\d+ [+-]*\n", re.MULTILINE)
+_FOOT = re.compile(r"^-- ?\n[\d.]+\S*\n.*\Z", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch or cover letter of one posting, what replies gave it, and how many replies there are."""
+
+    row: Mapping[str, Any]
+    trailers: list[tuple[str, str]]
+    replies: int
+
+
+@dataclass(frozen=True)
+class Posting:
+    """One version of a series."""
+
+    version: int
+    patches: list[Patch]
+
+
+@dataclass(frozen=True)
+class Series:
+    """All postings of a series, the first version first."""
+
+    id: str
+    title: str
+    postings: list[Posting]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The two patches that are compared, as rows of `messages`, and their lines: class and text, a diff of diffs.
+
+    `note` says why there are none.
+    """
+
+    old: Mapping[str, Any]
+    new: Mapping[str, Any]
+    lines: list[tuple[str, str]]
+    note: str | None
+
+
+def versions(ask: Ask, row: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """The same part in every version of the series of a row of `patch_series`, with those that are compared with it."""
+    if row is None:
+        return []
+    rows = ask(_VERSIONS, {"id": row["series_id"]}).to_pylist()
+    own = [r for r in rows if r["part"] == row["part"] and r["is_cover"] == row["is_cover"]]
+    latest: dict[int, dict[str, Any]] = {r["version"]: r for r in own}
+    return [
+        {**r, "is_this": r["message_id"] == row["patch_id"], "before": before and before["message_id"]}
+        for r, before in zip(latest.values(), [None, *latest.values()], strict=False)
+    ]
+
+
+def backlinks(ask: Ask, message_id: str) -> list[dict[str, Any]]:
+    """The mails that name a mail in a trailer or an address, quotes left out."""
+    return ask(_BACKLINKS, {"id": message_id}).to_pylist()
+
+
+def series_page(ask: Ask, id_: str) -> Series:
+    """A series, by its id or by any mail of it; UnknownIdError if there is no such series."""
+    rows = ask(_SERIES, {"id": id_}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no patch series {shortened(id_)!r}")
+    patches = [row for row in rows if not row["is_reply"]]
+    postings: dict[str, Posting] = {}
+    for row in patches:
+        replies = [r for r in rows if r["is_reply"] and r["patch_id"] == row["message_id"]]
+        given = {found for r in replies for found in _GIVEN.findall(_unquoted(r["body"]))}
+        trailers = sorted((kind, who.strip()) for kind, who in given)
+        posting = postings.setdefault(row["posting_id"], Posting(row["version"], []))
+        posting.patches.append(Patch(row, trailers, len(replies)))
+    latest = [row for row in patches if row["is_latest"]] or patches or rows
+    return Series(rows[0]["series_id"], latest[0]["subject"], list(postings.values()))
+
+
+def difference(ask: Ask, old_id: str, new_id: str) -> Difference:
+    """What changed between two patches: their commit messages and diffs, without numbers of lines and hashes."""
+    old, new = (_patch(ask, id_) for id_ in (old_id, new_id))
+    before, after = (_comparable(row["body"]) for row in (old, new))
+    if len(before) + len(after) > MOST_LINES:
+        return Difference(
+            old, new, [], f"the two have {len(before) + len(after):,} lines, {MOST_LINES:,} are compared"
+        )
+    lines = list(difflib.unified_diff(before, after, "old", "new", n=_CONTEXT, lineterm=""))[2:]
+    note = None if lines else "both say the same"
+    return Difference(old, new, [_classed(line) for line in lines], note)
+
+
+def _patch(ask: Ask, id_: str) -> dict[str, Any]:
+    if not id_:
+        raise QueryError("name the Message-IDs of two patches as from and to")
+    rows = ask(_PATCH, {"id": id_}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no mail {shortened(id_)!r}")
+    return dict(rows[0])
+
+
+def _comparable(body: str) -> list[str]:
+    """The lines of a patch that say something: those of its message, then those of its diff."""
+    text = _FOOT.sub("", body)
+    start = match.start() if (match := _DIFF.search(text)) else len(text)
+    message, diff = _STAT.sub("", text[:start]), text[start:]
+    return [*message.rstrip().splitlines(), *_ROWS.sub("", _NUMBERS.sub("@@", diff)).splitlines()]
+
+
+def _classed(line: str) -> tuple[str, str]:
+    """The class of a line of a diff of diffs, and the line."""
+    if line.startswith("@@"):
+        return "h", "⋯"
+    return {"+": "a", "-": "r"}.get(line[:1], ""), line
+
+
+def _unquoted(body: str) -> str:
+    return "\n".join(line for line in body.splitlines() if not line.startswith(">"))

@@ -1,0 +1,164 @@
+"""A page of results: what was asked, how it was understood, hits in groups by thread, facets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from dagster_project.resources.search.filters import Understood
+from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.servers.web.addresses import page_of, page_of_hit, with_parameters
+from dagster_project.servers.web.asked import Asked
+from dagster_project.servers.web.facets import COUNTED, Facets, facets
+from dagster_project.servers.web.marks import highlighted
+
+RANKED = 100
+"""Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
+PER_PAGE = 15
+SHOWN_OF_THREAD = 4
+"""Hits of one thread that are not folded."""
+_LABELS = {
+    "PASS": None,
+    "HALLUCINATION_RISK": "These are similar in meaning, but hardly any word of the query stands in them.",
+    "IRRELEVANT": "Nothing here bears out the query; these are the nearest texts.",
+    "NO_RESULTS": "Nothing is near to this query; these are the least distant texts.",
+}
+_CLASSES = """
+SELECT chunk_no, content_class, has_patch_markers FROM chunks WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[]))
+"""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A part of a score as a bar: its name, what it says, its length between 0 and 1."""
+
+    name: str
+    text: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`."""
+
+    row: Mapping[str, Any]
+    address: str
+    snippet: Markup
+    badges: list[str]
+    bars: list[Bars]
+    why: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Hits of one thread, the best first, or a single hit; `folded` are its further ones, `address` shows all of it."""
+
+    hits: list[Hit]
+    folded: list[Hit]
+    address: str | None
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the template of results shows; `warning` says how far they can be trusted."""
+
+    groups: list[Group]
+    facets: Facets
+    understood: Understood
+    warning: str | None
+    milliseconds: float
+    previous: str | None
+    next: str | None
+
+
+def results(index: SearchIndex, asked: Asked) -> Results:
+    """The page of results of a query; QueryError if it cannot be understood."""
+    start, end = time.perf_counter(), asked.start + PER_PAGE
+    result = index.search([asked.query], asked.filters, end + 1, asked.plain)
+    groups = hit_groups(index, asked, result.hits.to_pylist()[asked.start : end])
+    resolved = index.resolved([asked.query], asked.filters, asked.plain)
+    listed = resolved[0].listed
+    counted = (
+        index.ranked(resolved, limit=RANKED).hits.get_column("chunk_no").to_list()
+        if listed is None
+        else listed[:COUNTED].tolist()
+    )
+    before = asked.address(start=max(0, asked.start - PER_PAGE) or None)
+    return Results(
+        groups=groups,
+        facets=facets(index.connection, counted, asked),
+        understood=result.understood[0],
+        warning=_LABELS.get(result.labels[0]),
+        milliseconds=(time.perf_counter() - start) * 1000,
+        previous=before if asked.start else None,
+        next=asked.address(start=end) if result.hits.num_rows > end else None,
+    )
+
+
+def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together where the best of them stands."""
+    classes = {
+        number: ("patch" if has_patch else class_)
+        for number, class_, has_patch in index.connection.execute(
+            _CLASSES, {"chunks": [row["chunk_no"] for row in rows]}
+        ).fetchall()
+    }
+    most = max((row["lexical_score"] for row in rows), default=0.0)
+    groups: dict[str, list[Hit]] = {}
+    for row in rows:
+        hit = Hit(
+            row,
+            page_of_hit(row),
+            highlighted(row["snippet"], row["highlights"]),
+            _badges(row, classes.get(row["chunk_no"])),
+            _bars(row, most),
+            with_parameters("/why", {"q": asked.query, **asked.values, "id": row["chunk_id"]}),
+        )
+        groups.setdefault(row["thread_id"] or row["chunk_id"], []).append(hit)
+    return [_group(hits) for hits in groups.values()]
+
+
+def _group(hits: list[Hit]) -> Group:
+    row = hits[0].row
+    is_thread = row["thread_id"] and (row["thread_size"] or 0) > 1
+    address = page_of("thread", row["thread_id"]) if is_thread else None
+    return Group(hits[:SHOWN_OF_THREAD], hits[SHOWN_OF_THREAD:], address)
+
+
+def _badges(row: Mapping[str, Any], content_class: str | None) -> list[str]:
+    """What a hit is, where it is not plain mail."""
+    kinds = {"document": "document", "conversation": "chat", "attachment": "attachment"}
+    badges = [kinds[row["source_kind"]]] if row["source_kind"] in kinds else []
+    return badges + ([content_class] if content_class in ("patch", "log", "code") else [])
+
+
+def _bars(row: Mapping[str, Any], most: float) -> list[Bars]:
+    """The parts of a score; the BM25 score is compared with the best of the page, `most`."""
+    if not row["score"] and row["lexical_rank"] is None and row["vector_rank"] is None:
+        return []
+    ranks = {n: f", place {row[n]}" if row[n] else "" for n in ("lexical_rank", "vector_rank")}
+    bars = [
+        Bars(
+            "words",
+            f"BM25 {row['lexical_score']:.2f}{ranks['lexical_rank']}",
+            _of(row["lexical_score"], most),
+        ),
+        Bars(
+            "meaning", f"cosine {row['vector_score']:.2f}{ranks['vector_rank']}", _of(row["vector_score"], 1)
+        ),
+        Bars("thread", f"+{row['thread_score']:.2f} from its thread", _of(row["thread_score"], 1)),
+        Bars("covered", f"{row['support']:.0%} of the query's words", _of(row["support"], 1)),
+        Bars("together", f"score {row['score']:.3f}", _of(row["score"], 2)),
+    ]
+    if row["reranker"]:
+        parts: Sequence[Mapping[str, Any]] = row["rerank_parts"] or ()
+        bars += [Bars(p["part"], f"{p['value']:+.3f} by the reranker", _of(p["value"], 1)) for p in parts]
+    return bars
+
+
+def _of(value: float | None, most: float) -> float:
+    return min(1.0, max(0.0, (value or 0.0) / most)) if most else 0.0

@@ -1,0 +1,127 @@
+"""The site: its templates, its pool of opened indexes, and how a view of the index becomes an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from dagster_project.config.settings import Settings
+from dagster_project.resources.search.index_pool import IndexPool
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.servers.web import addresses, state
+from dagster_project.servers.web.asked import asked
+from transforms.errors import QueryError, WeftError
+
+FOLDER = Path(__file__).parent
+SECONDS = 20.0
+"""Seconds until a question is given up."""
+_MOST_BODY = 4_000_000
+View = Callable[["Site", Request, SearchIndex], Response]
+"""Makes the answer to a request from the index, in a thread of the pool."""
+
+
+class Site:
+    """The pages over the published index of some settings."""
+
+    def __init__(self, settings: Settings, seconds: float = SECONDS):
+        self.settings, self.seconds = settings, seconds
+        self.pool = IndexPool(settings.root / "index", lambda: open_index(settings))
+        self.templates = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.templates.globals |= {
+            "page_of": addresses.page_of,
+            "with_parameters": addresses.with_parameters,
+            "ago": state.ago,
+        }
+        self.templates.filters |= {"day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size}
+
+    def endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint that answers with a view; faults that Weft knows become a page, or JSON below /api/."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                if request.method == "POST":
+                    request.state.body = await _bounded_body(request)
+                return await self.pool.ask(lambda index: view(self, request, index), self.seconds)
+            except (WeftError, TimeoutError) as fault:
+                return self.refusal(request, fault)
+
+        return endpoint
+
+    def page(
+        self, name: str, request: Request, index: SearchIndex | None, status: int = 200, **values: Any
+    ) -> Response:
+        """The page that a template makes."""
+        manifest = index.manifest if index is not None else {}
+        shown = {
+            "asked": asked(request.query_params),
+            "path": request.url.path,
+            "state": state.state(self.settings.root, manifest.get("published_at")),
+            "version": manifest.get("version"),
+            **values,
+        }
+        html = self.templates.get_template(name).render(shown)
+        return HTMLResponse(html, status, {"Cache-Control": "no-cache"})
+
+    def refusal(self, request: Request, fault: Exception) -> Response:
+        """What is answered to a request that met a fault."""
+        trouble = state.trouble(fault, self.settings.root)
+        if request.url.path.startswith("/api/"):
+            answer = {"outcome": "ERROR", "kind": trouble.code, "error": trouble.message}
+            return JSONResponse(answer, trouble.status)
+        return self.page("trouble.html", request, None, trouble.status, trouble=trouble)
+
+
+async def _bounded_body(request: Request) -> bytes:
+    """The body of a request; QueryError if it is too long."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_BODY:
+            raise QueryError(f"the request is longer than {_MOST_BODY:,} bytes")
+    return body
+
+
+def named(request: Request) -> str:
+    """The id in the path of a request."""
+    return str(request.path_params["id"])
+
+
+def cited(request: Request) -> tuple[int, int] | None:
+    """The range of bytes that a request asks to mark; QueryError if it is none."""
+    text = request.query_params.get("bytes")
+    if text is None:
+        return None
+    start, _, end = text.partition("-")
+    if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit() and len(text) < 40):
+        raise QueryError(f"bytes takes a range such as 120-480, not {text[:60]!r}")
+    return int(start), max(int(start), int(end))
+
+
+def _day(at: datetime | None) -> str:
+    return f"{at.day} {at:%b} {at.year}" if at else "no date"
+
+
+def _minute(at: datetime | None) -> str:
+    return f"{at.day} {at:%b} {at.year}, {at:%H:%M}" if at else "no date"
+
+
+def _size(count: int) -> str:
+    return (
+        f"{count / 1e6:.1f} MB"
+        if count >= 1_000_000
+        else f"{count / 1e3:.0f} kB"
+        if count >= 10_000
+        else f"{count:,} B"
+    )

@@ -1,0 +1,82 @@
+"""In which state the index is, and what a page says and answers when it cannot show anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.sources.seen_partitions import SeenPartitions
+from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from transforms.errors import (
+    IndexUnavailableError,
+    ModelMismatchError,
+    QueryError,
+    QueryInterruptedError,
+    UnknownIdError,
+    WeftError,
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """When the version was published that answers, whether a build is running, since when what came later waits for it."""
+
+    published_at: datetime | None
+    is_building: bool
+    stale_since: datetime | None
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a page has nothing to show: a code that programs read, the status of the answer, and words for people."""
+
+    code: str
+    status: int
+    title: str
+    message: str
+
+
+def state(root: Path, published_at: str | None) -> State:
+    """The state of the index below `root`, whose version says when it was published."""
+    published = datetime.fromisoformat(published_at) if published_at else None
+    seen = SeenPartitions(root / "cache" / "seen.json").times().values()
+    waiting = [at for at in seen if published is None or at > published]
+    return State(published, is_held(root / BUILD_LOCK), min(waiting, default=None))
+
+
+def trouble(fault: Exception, root: Path) -> Trouble:
+    """What a fault of a search or of reading means to whoever asked."""
+    message = str(fault)
+    if isinstance(fault, TimeoutError | QueryInterruptedError):
+        text = "The answer took too long and was given up. Ask for less: a longer word, a shorter time, one list."
+        return Trouble("TIMED_OUT", 504, "No answer in time", text)
+    if isinstance(fault, IndexUnavailableError):
+        if (root / "index" / CURRENT).exists():
+            return Trouble("INDEX_DAMAGED", 503, "The index cannot be read", message)
+        if is_held(root / BUILD_LOCK):
+            text = "The first build is running. This page looks again by itself."
+            return Trouble("BUILDING", 503, "The index is being built", text)
+        return Trouble("NO_INDEX", 503, "There is no index yet", "Run weft build; then search here.")
+    if isinstance(fault, ModelMismatchError):
+        return Trouble("MODEL_MISMATCH", 503, "The index belongs to another model", message)
+    if isinstance(fault, UnknownIdError):
+        return Trouble("UNKNOWN_ID", 404, "The index does not hold this", message)
+    if isinstance(fault, QueryError):
+        return Trouble("QUERY", 400, "The query cannot be understood", message.replace(" (--plain)", ""))
+    if isinstance(fault, WeftError):
+        return Trouble("ERROR", 500, "That did not work", message)
+    raise fault
+
+
+def ago(at: datetime | None) -> str:
+    """How long ago a time is, in words."""
+    if at is None:
+        return "never"
+    seconds = (datetime.now(UTC) - at).total_seconds()
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count:,} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"

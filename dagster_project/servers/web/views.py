@@ -1,0 +1,141 @@
+"""The views of search and of mail: what each page shows."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from dagster_project.resources.search.explain import explanation
+from dagster_project.resources.search.lookup import asking, reading
+from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.servers.web import corpus, documents, explained, mails, patches, results
+from dagster_project.servers.web.addresses import page_of
+from dagster_project.servers.web.asked import asked
+from dagster_project.servers.web.mail_parts import plain_parts
+from dagster_project.servers.web.marks import Marked
+from dagster_project.servers.web.site import Site, cited, named
+from transforms.errors import QueryError, UnknownIdError, shortened
+
+_ATTACHMENT = """
+SELECT a.*, m.subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at
+FROM attachments a LEFT JOIN messages m USING (message_id) WHERE attachment_id = $id
+"""
+
+
+def search(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The box, and the results if anything is asked for."""
+    question = asked(request.query_params)
+    if question.is_empty:
+        return site.page("home.html", request, index, corpus=corpus.glance(index.connection))
+    return site.page("results.html", request, index, results=results.results(index, question))
+
+
+def why(site: Site, request: Request, index: SearchIndex) -> Response:
+    """What every stage of a search did, and what became of one id."""
+    question, ident = asked(request.query_params), request.query_params.get("id") or None
+    if not question.query:
+        raise QueryError("there is no query to explain: add ?q= to the address")
+    result = explanation(index, question.query, ident, question.filters, results.RANKED)
+    return site.page("why.html", request, index, why=explained.stages(result, ident), ident=ident)
+
+
+def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
+    """Leads from an id, or from a citation with its bytes, to its page."""
+    text = reading(asking(index.connection), request.query_params.get("id") or named(request))
+    kind, id_ = text.kind, text.id
+    if kind == "chunk":
+        kind = str(text.facts["source_kind"])
+        spans = [span for span in text.facts["spans"] if span["role"] == "own"] or [None]
+        id_ = str(text.facts["attachment_id"] or text.doc_id)
+        start, end = (spans[0]["byte_start"], spans[-1]["byte_end"]) if spans[0] else (None, None)
+        return RedirectResponse(page_of(kind, id_, start, end), 302)
+    if kind == "node":
+        return RedirectResponse(page_of(kind, id_), 302)
+    return RedirectResponse(page_of(kind, id_, text.byte_start, text.byte_end), 302)
+
+
+def mail(site: Site, request: Request, index: SearchIndex) -> Response:
+    """One mail beside the tree of its thread."""
+    ask, id_ = asking(index.connection), named(request)
+    thread = mails.mail_page(ask, id_, cited(request))
+    shown = thread.mails[0]
+    return site.page(
+        "mail.html",
+        request,
+        index,
+        thread=thread,
+        mail=shown,
+        around=thread.around(id_),
+        series=patches.versions(ask, shown.series),
+        backlinks=patches.backlinks(ask, id_),
+    )
+
+
+def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The stored text of a mail, as it is."""
+    text = reading(asking(index.connection), named(request))
+    if text.kind not in ("message", "attachment", "document", "conversation"):
+        raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
+    return PlainTextResponse(
+        text.text, headers={"Content-Disposition": f"inline; filename*=UTF-8''{quote(text.id)}.txt"}
+    )
+
+
+def thread(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A thread, all mails on one page or as a tree."""
+    start = request.query_params.get("start", "0")
+    first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
+    shown = mails.thread_page(asking(index.connection), named(request), first)
+    is_tree = request.query_params.get("view") == "tree"
+    return site.page(
+        "tree.html" if is_tree else "thread.html",
+        request,
+        index,
+        thread=shown,
+        start=first,
+        next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(shown.tree) else None,
+    )
+
+
+def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The text of an attachment, or why there is none."""
+    rows: pa.Table = asking(index.connection)(_ATTACHMENT, {"id": named(request)})
+    if not rows.num_rows:
+        raise UnknownIdError(f"the index holds no attachment {shortened(named(request))!r}")
+    (row,) = rows.to_pylist()
+    text = Marked(row["text"] or "", cited(request))
+    parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] else []
+    return site.page("attachment.html", request, index, attachment=row, parts_of=parts)
+
+
+def series(site: Site, request: Request, index: SearchIndex) -> Response:
+    """All versions of a patch series."""
+    return site.page(
+        "series.html", request, index, series=patches.series_page(asking(index.connection), named(request))
+    )
+
+
+def diff(site: Site, request: Request, index: SearchIndex) -> Response:
+    """What changed from one version of a patch to another."""
+    old, new = (request.query_params.get(name, "") for name in ("from", "to"))
+    return site.page("diff.html", request, index, diff=patches.difference(asking(index.connection), old, new))
+
+
+def document(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A document with its outline and what links to it."""
+    shown = documents.document_page(asking(index.connection), named(request), cited(request))
+    return site.page("document.html", request, index, document=shown)
+
+
+def chat(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A window of a chat by its days."""
+    shown = documents.chat_page(asking(index.connection), named(request), cited(request))
+    return site.page("chat.html", request, index, chat=shown)
+
+
+def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The corpus as a whole."""
+    return site.page("corpus.html", request, index, corpus=corpus.overview(index.connection))

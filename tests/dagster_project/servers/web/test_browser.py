@@ -1,0 +1,324 @@
+"""People search and read in Chromium: on a desk and on a phone, with and without JavaScript; hostile mails stay inert.
+
+Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are made
+again by `make pictures`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from PIL import Image
+
+from dagster_project.servers.web.app import web_app
+from tests.archives import Mail, Workspace, mbox
+from tests.dagster_project.servers.web.test_texts import HOSTILE
+
+pytestmark = pytest.mark.exhaustive
+
+ROOT = Path(__file__).parents[4]
+SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
+DESK, PHONE = {"width": 1400, "height": 950}, {"width": 390, "height": 844}
+SERIOUS = ("serious", "critical")
+QUERY = "torn WAL records after a power cut"
+NEW = """\
+Index: the second try.
+
+Signed-off-by: Ada <ada@example.org>
+---
+diff --git a/src/wal.c b/src/wal.c
+--- a/src/wal.c
++++ b/src/wal.c
+@@ -1,3 +1,4 @@
+ int sync(void) {
+-  return 0;
++  return flush();
+ }
+"""
+
+
+def patch(version: int, body: str) -> Mail:
+    """A version of a patch."""
+    subject = f"[PATCH{f' v{version}' if version > 1 else ''}] wal: flush before the answer"
+    return Mail(500 + version, body, subject)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The shipped sample with mails and a document of somebody who means harm, and a patch in two versions."""
+    folder = tmp_path_factory.mktemp("web") / "work"
+    shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
+    work = Workspace(folder)
+    hostile = [
+        Mail(
+            600 + n,
+            f"zebra {text}\n\n> quoted {text}\n> second\n> third\n\n{text}",
+            f"zebra {text}".splitlines()[0],
+        )
+        for n, text in enumerate(HOSTILE)
+    ]
+    patches = [patch(1, NEW.replace("flush()", "fsync()").replace("second", "first")), patch(2, NEW)]
+    with next(folder.glob("quern-dev/quern-dev.2025-05*")).open("ab") as archive:
+        archive.write(b"\n" + mbox([*hostile, *patches]))
+    work.put("docs/zebra.md", "# Zebra\n\n" + "\n\n".join(HOSTILE))
+    work.build()
+    return work
+
+
+@pytest.fixture(scope="module")
+def base(sample: Workspace) -> Iterator[str]:
+    """The address of the pages."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(web_app(sample.settings), port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    end = time.monotonic() + 60
+    while not server.started:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Headless Chromium."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("no Chromium on this machine")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@contextmanager
+def opened(
+    chromium: Any, base: str, *, size: dict[str, int] = DESK, script: bool = True, dark: bool = False
+) -> Iterator[Any]:
+    """A page that asks no other host, shows no dialog, and whose console stays empty."""
+    context = chromium.new_context(
+        viewport=size, java_script_enabled=script, color_scheme="dark" if dark else "light", base_url=base
+    )
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    asked, said, dialogs = [], [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    yield page
+    context.close()
+    assert [url for url in asked if not url.startswith(base)] == []
+    assert said == []
+    assert dialogs == []
+
+
+def shoot(page: Any, name: str) -> None:
+    """Keep a picture of a page, in few colours."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128).save(
+        SCREENSHOTS / f"{name}.png", optimize=True
+    )
+
+
+def fits(page: Any) -> bool:
+    """True if nothing makes the page wider than the window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_search_filter_open_and_fold(chromium: Any, base: str, size: dict[str, int], script: bool):
+    with opened(chromium, base, size=size, script=script) as page:
+        page.goto("/")
+        page.fill("#q", QUERY)
+        page.press("#q", "Enter")
+        page.wait_for_url("**/?q=torn**")
+        assert page.locator(".group").count() >= 3
+        assert page.locator(".snippet mark").count() > 3
+        page.locator(".facet a", has_text="quern-users").first.click()
+        page.wait_for_url("**source=quern-users**")
+        assert page.locator(".chip").inner_text().startswith("source: quern-users")
+        page.locator(".why summary").first.click()
+        assert page.locator(".why table .bar").first.is_visible()
+        page.locator(".group h2 a").first.click()
+        page.wait_for_url("**bytes=**")
+        assert page.locator("mark#cited").is_visible()
+        page.locator("aside h2 a").click()
+        page.wait_for_url("**/t/**")
+        folded = page.locator("details.quote").evaluate_all(
+            "quotes => quotes.findIndex(quote => !quote.open)"
+        )
+        quote = page.locator("details.quote").nth(folded)
+        assert not quote.locator("blockquote").is_visible()
+        quote.locator("summary").click()
+        assert quote.locator("blockquote").is_visible()
+        quote.locator(".origin").click()
+        page.wait_for_url("**/m/**")
+        if script:
+            assert fits(page)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_every_page_fits_its_window(chromium: Any, base: str, size: dict[str, int]):
+    with opened(chromium, base, size=size) as page:
+        for address in PAGES:
+            page.goto(address)
+            assert fits(page), address
+
+
+PAGES = (
+    "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
+    "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
+    "/series/m502@example.org",    "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_have_no_serious_fault_of_accessibility(chromium: Any, base: str, dark: bool):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    with chromium.new_context(
+        base_url=base, viewport=DESK, bypass_csp=True, color_scheme="dark" if dark else "light"
+    ) as context:
+        page = context.new_page()
+        for address in PAGES:
+            page.goto(address)
+            found = axe.run(page).response["violations"]
+            faults = [
+                (v["id"], [n["html"][:160] for n in v["nodes"]][:3]) for v in found if v["impact"] in SERIOUS
+            ]
+            assert faults == [], address
+
+
+def test_keys_lead_through_the_pages(chromium: Any, base: str):
+    with opened(chromium, base) as page:
+        page.goto(f"/?q={QUERY}")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        second = page.locator("[data-item]").nth(1)
+        assert second.evaluate("e => e === document.activeElement")
+        page.keyboard.press("k")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/m/**")
+        page.keyboard.press("u")
+        page.wait_for_url("**/?q=**")
+        page.keyboard.press("?")
+        assert page.locator("dialog#keys").is_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.type("j")
+        assert page.input_value("#q") == "j"
+
+
+def test_a_key_unfolds_and_folds_all_quotes(chromium: Any, base: str):
+    with opened(chromium, base) as page:
+        page.goto(f"/?q={QUERY}")
+        page.locator(".more > a").first.click()
+        page.wait_for_url("**/t/**")
+        folded = page.locator("details.quote:not([open])")
+        assert folded.count() > 0
+        page.keyboard.press("o")
+        assert folded.count() == 0
+
+
+def test_a_span_of_the_histogram_is_brushed(chromium: Any, base: str):
+    with opened(chromium, base) as page:
+        page.goto(f"/?q={QUERY}")
+        box = page.locator(".histogram").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 20, steps=5)
+        page.mouse.up()
+        page.wait_for_url("**since=2025-0**until=2025-0**")
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_hostile_mails_are_inert(chromium: Any, base: str, sample: Workspace, script: bool):
+    with opened(chromium, base, script=script) as page:
+        ids = sample.column("SELECT message_id FROM messages WHERE message_id LIKE 'm6%@example.org'")
+        assert len(ids) == len(HOSTILE)
+        threads = sample.column(
+            "SELECT DISTINCT thread_id FROM thread_tree WHERE message_id LIKE 'm6%@example.org'"
+        )
+        for address in (
+            "/?q=zebra", "/?q=<script>alert(1)</script>", "/d/docs%3Azebra.md", "/corpus", "/",
+            *(f"/m/{i}" for i in ids), *(f"/t/{t}" for t in threads), *(f"/raw/{i}" for i in ids),
+        ):  # fmt: skip
+            page.goto(address)
+            main = page.locator("main")
+            if not main.count():
+                continue  # plain text
+            for element in (
+                "script",
+                "style",
+                "iframe",
+                "img",
+                "object",
+                "base",
+                "svg[onload]",
+                "form[action^=http]",
+            ):
+                assert main.locator(element).count() == 0, (address, element)
+            for link in main.locator("a").all():
+                href = link.get_attribute("href") or ""
+                assert href.startswith(("/", "#", "?", "http://", "https://", "mailto:")), (address, href)
+                assert not href.startswith("//")
+
+
+def test_versions_of_a_patch_are_compared(chromium: Any, base: str):
+    with opened(chromium, base) as page:
+        page.goto("/m/m502@example.org")
+        assert page.locator(".diff .a", has_text="flush()").is_visible()
+        page.locator(".series .compare").first.click()
+        page.wait_for_url("**/diff?**")
+        assert "-+  return fsync();" in page.locator(".diff.alone").inner_text()
+        assert "++  return flush();" in page.locator(".diff.alone").inner_text()
+
+
+def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
+    with opened(chromium, base) as page:
+        page.goto("/?q=kind:conversation rain gauge")
+        page.locator(".group h2 a").first.click()
+        page.wait_for_url("**/c/**")
+        assert page.locator("section.day").count() > 5
+        assert page.locator("mark#cited").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "size", "dark"),
+    [
+        ("serve-search", f"/?q={QUERY}", DESK, False),
+        ("serve-thread", None, DESK, False),
+        ("serve-document", "/d/docs%3Afaq.md", DESK, True),
+        ("serve-phone", f"/?q={QUERY}", PHONE, True),
+        ("serve-corpus", "/corpus", DESK, False),
+    ],
+)
+def test_a_picture_of_the_pages(
+    chromium: Any,
+    base: str,
+    sample: Workspace,
+    name: str,
+    address: str | None,
+    size: dict[str, int],
+    dark: bool,
+):
+    (thread,) = sample.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    with opened(chromium, base, size=size, dark=dark) as page:
+        page.goto(address or f"/t/{thread}")
+        shoot(page, name)

@@ -1,0 +1,374 @@
+"""The pages of `weft serve` over a small index: search, reading, JSON, feed, and who may ask."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import duckdb
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from dagster_project.cli.main import main
+from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.system.locks import only_build
+from dagster_project.servers.web.addresses import page_of
+from dagster_project.servers.web.app import web_app
+from dagster_project.servers.web.asked import asked
+from dagster_project.servers.web.facets import histogram
+from tests.archives import Workspace
+
+BASE = "http://127.0.0.1:8320"
+TOKEN = "a-token-of-some-length"
+
+
+def client(work: Workspace, **options: object) -> TestClient:
+    """A browser of this machine."""
+    return TestClient(web_app(work.settings, **options), base_url=BASE)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def web(built_once: Workspace) -> Iterator[TestClient]:
+    """The pages over two lists."""
+    with client(built_once) as opened:
+        yield opened
+
+
+def links(html: str, pattern: str) -> list[str]:
+    """Addresses in a page that match."""
+    return [a.replace("&amp;", "&") for a in re.findall(r'href="([^"]*)"', html) if re.search(pattern, a)]
+
+
+def test_the_start_page_says_what_there_is(web: TestClient):
+    page = web.get("/")
+    assert page.status_code == 200
+    assert "<strong>21</strong> mails" in page.text
+    assert links(page.text, "^/t/")
+
+
+def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(web: TestClient, built_once: Workspace):
+    page = web.get("/", params={"q": "compactor pace"})
+    assert "<mark>compactor</mark>" in page.text
+    assert "Whole thread (6)" in page.text
+    assert page.text.count('class="group"') < page.text.count("data-item")  # several hits in one thread
+    address = links(page.text, r"^/m/.*bytes=")[0]
+    mail = web.get(address.partition("#")[0])
+    cited = "".join(re.findall(r"<mark[^>]*>(.*?)</mark>", mail.text, re.DOTALL))
+    start, end = map(int, re.findall(r"bytes=(\d+)-(\d+)", address)[0])
+    message_id = re.findall(r"^/m/([^?]*)", address)[0].replace("%40", "@")
+    (body,) = built_once.column(f"SELECT body FROM messages WHERE message_id = '{message_id}'")
+    assert cited == body.encode()[start:end].decode().rstrip()
+    assert 'id="cited"' in mail.text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"source": "users"}, {"users"}),
+        ({"list": "dev"}, {"dev"}),
+        ({"from": "ada@example.org"}, {"dev", "users"}),
+    ],
+)
+def test_filters_narrow(web: TestClient, parameters: dict[str, str], expected: set[str]):
+    hits = web.get("/api/search", params={"q": "compactor shell", **parameters, "limit": "20"}).json()["hits"]
+    page = web.get("/", params={"q": "compactor shell", **parameters}).text
+    assert hits
+    for name, value in parameters.items():
+        assert f"{name}: {value}" in page
+    lists = {hit["doc_id"] for hit in hits}
+    assert lists
+
+
+def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
+    page = web.get("/", params={"q": "d:2004"}).text
+    counted = dict(re.findall(r"<span>(dev|users)</span> <span class=\"number\">(\d+)</span>", page))
+    assert set(counted) == {"dev", "users"}
+    (chosen,) = links(page, r"source=users")
+    narrowed = web.get(chosen).text
+    assert links(narrowed, r"^/\?q=d%3A2004$")
+    assert 'class="is-chosen"' in narrowed
+
+
+@pytest.mark.parametrize(
+    ("last", "count", "label", "address"),
+    [
+        (datetime(2019, 5, 9, tzinfo=UTC), 3, "7 May 2019", "/?q=wal&since=2019-05-07&until=2019-05-08"),
+        (datetime(2020, 5, 9, tzinfo=UTC), 13, "May 2019", "/?q=wal&since=2019-05-01&until=2019-06-01"),
+        (datetime(2026, 1, 1, tzinfo=UTC), 8, "2019", "/?q=wal&since=2019-01-01&until=2020-01-01"),
+    ],
+)
+def test_a_histogram_leads_to_spans_of_time(last: datetime, count: int, label: str, address: str):
+    first = datetime(2019, 5, 7, 23, tzinfo=UTC)
+    bars = histogram([first, first, last], asked({"q": "wal"}))
+    assert len(bars) == count
+    assert (bars[0].label, bars[0].count, bars[0].share, bars[0].address) == (label, 2, 1.0, address)
+    assert bars[-1].count == 1
+
+
+def test_pages_follow_each_other_without_a_repeat(web: TestClient):
+    first = web.get("/", params={"q": "d:2004.."}).text
+    (after,) = set(links(first, r"start=15"))
+    second = web.get(after).text
+    assert not set(links(first, r"^/m/")) & set(links(second, r"^/m/"))
+    assert links(second, r"^/\?q=d%3A2004\.\.$")
+
+
+def test_the_order_is_that_of_the_command_line(web: TestClient, built_once: Workspace):
+    said = CliRunner().invoke(
+        main, ["search", "--config", str(built_once.config), "--json", "write-ahead log"]
+    )
+    ids = re.findall(r'"doc_id": "(m\d+@example.org)", "source_kind"', said.stdout)
+    shown = links(web.get("/", params={"q": "write-ahead log"}).text, r"^/m/")
+    assert {re.findall(r"m\d+", address)[0] + "@example.org" for address in shown} >= set(ids)
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "state"),
+    [
+        ('/?q="open', 400, "QUERY"),
+        ("/?q=f", 200, None),
+        ("/?kind=horse", 400, "QUERY"),
+        ("/?since=yesterday", 400, "QUERY"),
+        ("/?l=x&q=l:nowhere", 400, "QUERY"),
+        ("/m/none@example.org", 404, "UNKNOWN_ID"),
+        ("/t/none", 404, "UNKNOWN_ID"),
+        ("/a/none", 404, "UNKNOWN_ID"),
+        ("/d/none", 404, "UNKNOWN_ID"),
+        ("/c/none", 404, "UNKNOWN_ID"),
+        ("/series/none", 404, "UNKNOWN_ID"),
+        ("/diff?from=a&to=b", 404, "UNKNOWN_ID"),
+        ("/nowhere", 404, "UNKNOWN_ID"),
+        ("/m/m0@example.org?bytes=x", 400, "QUERY"),
+        ("/why", 400, "QUERY"),
+        ("/feed", 400, "QUERY"),
+        ("/?q=%00%EF%BF%BF%F0%9F%98%80&start=99999999", 200, None),
+        ("/?q=" + "a" * 20_001, 400, "QUERY"),
+        ("/m/m0@example.org?bytes=5-99999", 200, None),
+        ("/m/m0@example.org?bytes=99998-99999", 200, None),
+        ("/t/" + "%2e%2e%2f" * 5 + "etc/passwd", 404, "UNKNOWN_ID"),
+        ("/static/../app.py", 404, "UNKNOWN_ID"),
+    ],
+)
+def test_every_address_has_an_answer(web: TestClient, address: str, status: int, state: str | None):
+    page = web.get(address)
+    assert page.status_code == status
+    assert (f'data-state="{state}"' in page.text) == (state is not None)
+
+
+def test_nothing_found_says_so(web: TestClient):
+    assert "Nothing found" in web.get("/", params={"q": '"no such words at all"'}).text
+    page = web.get("/", params={"q": '"no such words at all"', "source": "dev"}).text
+    assert "Search without source: dev" in page
+
+
+def test_a_thread_is_read_flat_and_as_a_tree(web: TestClient, built_once: Workspace):
+    (thread,) = built_once.column("SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'")
+    flat, tree = web.get(f"/t/{thread}").text, web.get(f"/t/{thread}?view=tree").text
+    assert flat.count('class="mail in-thread"') == 6
+    assert "How does the compactor behave" in flat and "How does the compactor behave" not in tree
+    assert tree.count("data-item") == 6
+    mail = web.get("/m/m3@example.org").text
+    assert links(mail, r"^/m/m2%40example.org$") and links(mail, r"^/m/m4%40example.org$")
+    assert 'aria-current="true"' in mail
+    assert web.get("/raw/m3@example.org").text == "The compactor was measured in run 3; it keeps its pace.\n"
+
+
+def test_a_citation_opens_its_page(web: TestClient):
+    citation = web.get("/api/search", params={"q": "compactor"}).json()["hits"][0]["citation"]
+    answer = web.get("/open", params={"id": citation}, follow_redirects=False)
+    start, end = re.findall(r"(\d+)-(\d+)$", citation)[0]
+    assert answer.status_code == 302
+    assert answer.headers["location"].endswith(f"?bytes={start}-{end}#cited")
+
+
+def test_why_shows_every_stage_and_the_way_of_one_id(web: TestClient):
+    page = web.get("/why", params={"q": "compactor", "id": "m0@example.org"}).text
+    for stage in ("lexical", "vector", "fused", "documents", "final"):
+        assert f'<th scope="row">{stage}</th>' in page
+    assert "hit 1" in page or "hit 2" in page or "hit 3" in page
+    assert 'class="bar"' in page
+
+
+def test_the_corpus_has_plots_and_sources(web: TestClient):
+    page = web.get("/corpus").text
+    assert "January 2004: 21 mails" in page
+    assert page.count('class="column"') == len(links(page.partition("Sources")[0], "since="))
+    assert ">users</a></th><td>message</td>" in page
+    assert "ada@example.org" in page
+
+
+def test_a_feed_has_the_newest_first(web: TestClient):
+    answer = web.get("/feed", params={"q": "d:2004 compactor"})
+    assert answer.headers["content-type"].startswith("application/atom+xml")
+    root, atom = ElementTree.fromstring(answer.content), "{http://www.w3.org/2005/Atom}"
+    updated = [entry.findtext(f"{atom}updated") for entry in root.iter(f"{atom}entry")]
+    assert updated == sorted(updated, reverse=True) and len(updated) > 3
+    for entry in root.iter(f"{atom}entry"):
+        assert entry.find(f"{atom}author/{atom}name") is not None
+        link = entry.find(f"{atom}link")
+        assert link is not None and link.get("href", "").startswith(f"{BASE}/m/")
+
+
+def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace):
+    description = web.get("/openapi.json").json()
+    questions = {
+        "/api/search": {"q": "compactor", "limit": "3", "source": "dev"},
+        "/api/get": {"id": "m0@example.org", "byte_start": "4", "max_characters": "10"},
+        "/api/context": {"text": "How fast is the compactor?"},
+        "/api/thread": {"id": "<m2@example.org>"},
+        "/api/sources": {},
+    }
+    assert set(description["paths"]) == set(questions)
+    for path, parameters in questions.items():
+        operation = description["paths"][path]["get"]
+        assert set(parameters) <= {p["name"] for p in operation["parameters"]}
+        answer = web.get(path, params=parameters)
+        assert answer.status_code == 200, answer.text
+        for name, content in (
+            ("200", answer.json()),
+            ("default", web.get(path, params={"limit": "x", "byte_start": "x", "id": ""}).json()),
+        ):
+            if name == "default" and path == "/api/sources":
+                continue
+            schema = operation["responses"][name]["content"]["application/json"]["schema"]
+            jsonschema.validate(content, {**schema, "components": description["components"]})
+    posted = web.post("/api/context", json={"text": "compactor " * 5_000, "budget_tokens": 100})
+    assert posted.json()["tokens"] <= 100
+    assert (
+        web.get(
+            "/api/get", params={"id": "m0@example.org", "byte_start": "4", "max_characters": "10"}
+        ).json()["text"]
+        == "does the c"
+    )
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
+def test_nothing_is_written(web: TestClient, method: str):
+    assert web.request(method, "/").status_code == 405
+
+
+def test_a_long_request_is_refused(web: TestClient):
+    assert web.post("/api/context", content=b"x" * 4_000_001).status_code == 400
+
+
+def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
+    for address in (
+        "/",
+        "/?q=compactor",
+        "/m/m0@example.org",
+        "/help",
+        "/corpus",
+        "/nowhere",
+        "/raw/m0@example.org",
+    ):
+        page = web.get(address)
+        policy = page.headers["content-security-policy"]
+        assert (
+            "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        )
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert not re.search(r"\sstyle=|<style|\son[a-z]+=|<script(?! src=\"/static/)", page.text)
+        assert not re.search(r'(?:src|href)="(?:https?:)?//', page.text)
+
+
+def test_other_names_and_pages_are_refused(web: TestClient):
+    assert web.get("/", headers={"Host": "evil.example"}).status_code == 421
+    assert web.get("/", headers={"Host": "evil.example:8320"}).status_code == 421
+    assert web.get("/api/sources", headers={"Origin": "https://evil.example"}).status_code == 403
+    assert web.get("/api/sources", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert web.get("/api/sources", headers={"Origin": BASE}).status_code == 200
+
+
+def test_a_token_opens_the_pages(built_once: Workspace):
+    with client(built_once, token=TOKEN, hosts={"search.example.org"}) as web:
+        refused = web.get("/", headers={"Host": "search.example.org"})
+        assert refused.status_code == 401 and refused.headers["www-authenticate"].startswith("Basic")
+        for value in (f"Bearer {TOKEN}", f"Basic {base64.b64encode(f'me:{TOKEN}'.encode()).decode()}"):
+            assert web.get("/", headers={"Authorization": value}).status_code == 200
+        for value in (
+            "Bearer x",
+            "Bearer",
+            "Basic !",
+            f"Basic {base64.b64encode(b'me:').decode()}",
+            "Digest x",
+        ):
+            for path in ("/", "/static/weft.css", "/api/sources"):
+                assert web.get(path, headers={"Authorization": value}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("arguments", "token", "message"),
+    [
+        (["--host", "0.0.0.0"], None, "set a token in WEFT_SERVE_TOKEN"),
+        (["--name", "search.example.org"], None, "set a token in WEFT_SERVE_TOKEN"),
+        (["--host", "0.0.0.0"], "short", "at least 16 are needed"),
+        ([], "short", "at least 16 are needed"),
+    ],
+)
+def test_beyond_this_machine_a_token_is_needed(
+    built_once: Workspace, arguments: list[str], token: str | None, message: str
+):
+    said = CliRunner().invoke(
+        main, ["serve", "--config", str(built_once.config), *arguments], env={"WEFT_SERVE_TOKEN": token}
+    )
+    assert said.exit_code == 2
+    assert message in said.output
+
+
+def test_states_are_told_apart(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    with client(workspace) as web:
+        assert (web.get("/?q=a").status_code, "There is no index yet" in web.get("/?q=a").text) == (503, True)
+        with only_build(workspace.settings.root):
+            page = web.get("/")
+            assert page.status_code == 503 and "being built" in page.text and "http-equiv" in page.text
+        assert web.get("/help").status_code == 200
+        assert web.get("/api/search?q=a").json()["kind"] == "NO_INDEX"
+
+
+def test_another_model_and_a_running_build_are_said(built: Workspace):
+    with client(built) as web:
+        with only_build(built.settings.root):
+            assert "A build is running" in web.get("/").text
+        seen = built.settings.root / "cache" / "seen.json"
+        seen.parent.mkdir(exist_ok=True)
+        seen.write_text('{"dev/dev.2004-01": ["", "2999-01-01T00:00:00+00:00"]}')
+        assert "does not show that yet" in web.get("/").text
+    with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
+        connection.execute("UPDATE manifest SET value = 'another' WHERE key = 'model'")
+    with client(built) as web:
+        assert 'data-state="MODEL_MISMATCH"' in web.get("/").text
+
+
+def test_a_slow_question_is_given_up_and_holds_no_other(
+    built_once: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    plain, let_go = SearchIndex.ranked, threading.Event()
+
+    def slow(self: SearchIndex, queries: list, *arguments: object, **named: object) -> object:
+        if "molasses" in str(queries[0]):
+            let_go.wait(30)
+        return plain(self, queries, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SearchIndex, "ranked", slow)
+    with client(built_once, seconds=1.0) as web, ThreadPoolExecutor(1) as threads:
+        web.get("/?q=compactor")
+        late = threads.submit(web.get, "/?q=molasses")
+        assert web.get("/?q=compactor").status_code == 200
+        assert not late.done()
+        page = late.result()
+        let_go.set()
+        assert page.status_code == 504 and 'data-state="TIMED_OUT"' in page.text
+
+
+def test_ids_with_odd_letters_have_addresses():
+    odd = 'a/b?c=d#e%2F&"<>@x'
+    assert page_of("message", odd) == "/m/" + quote(odd, safe="")

@@ -1,0 +1,212 @@
+"""Texts of strangers as HTML: everything escaped, cited bytes marked, only links to the web and to mailboxes followed."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_project.servers.web.mail_parts import mail_parts, plain_parts
+from dagster_project.servers.web.markdown_html import markdown_html
+from dagster_project.servers.web.marks import Marked, Span, followed, highlighted
+from tests.examples import examples
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '<img src=x onerror="alert(1)">',
+    "<svg onload=alert(1)><iframe src=javascript:alert(1)>",
+    "<style>body{display:none}</style><base href=//evil.example>",
+    "\"><a href='javascript:alert(1)'>x</a>",
+    "[a](javascript:alert(1)) ![b](data:text/html,x) [c](vbscript:x) <javascript:alert(1)>",
+    "[d]( JaVaScRiPt&#58;alert(1)) [e](file:///etc/passwd) [f](//evil.example/x)",
+    "`<b>` **<i>x</i>** | <td> | \n|---|\n| <script>1</script> |",
+    "```html\n<script>alert(1)</script>\n```",
+    "# <h1 onclick=alert(1)>\n\n[^1]\n\n[^1]: <script>x</script>",
+)
+ELEMENT = re.compile(r"<(?!/)([a-z0-9]+)([^>]*)>")
+PLAIN = {"mark", "a", "span"}
+PROSE = PLAIN | {
+    "p", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "pre", "code", "em", "strong", "del", "blockquote", "hr", "br",
+    "div", "table", "thead", "tbody", "tr", "th", "td", "sup",
+}  # fmt: skip
+
+
+def require_inert(html: str, elements: set[str]) -> None:
+    """AssertionError if the HTML has an element, an attribute or an address that no text may bring."""
+    for name, attributes in ELEMENT.findall(html):
+        assert name in elements, html
+        assert set(re.findall(r"\s([a-z-]+)=", attributes)) <= {"class", "id", "href", "rel", "start"}, html
+        for address in re.findall(r'href="([^"]*)"', attributes):
+            assert re.match(r"(?:https?://|mailto:|/(?!/)|#)", address), html
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text(text: str):
+    for marked in (
+        Marked(text),
+        Marked(text, (3, 12)),
+        Marked(text, (0, 9_999), [Span(0, 5, "javascript:x")]),
+    ):
+        html = marked.html(0, len(marked.data))
+        require_inert(html, PLAIN)
+        require_inert(str(markdown_html(Marked(text, marked.cited), 0, {}, {})), PROSE)
+        for part in plain_parts(Marked(text), is_diff=True):
+            require_inert(str(part.html) + "".join(f.html for f in part.files), PLAIN)
+    require_inert(str(highlighted(text, [[0, 4], [6, 9]])), PLAIN)
+
+
+@given(
+    st.text(alphabet=st.sampled_from("<>\"'&[]()!`*_|#/\\: \nabsjvrcitp=én-^~%0"), max_size=80),
+    st.integers(0, 90),
+)
+@examples(300)
+def test_no_text_makes_an_element_of_its_own(text: str, at: int):
+    require_inert(str(markdown_html(Marked(text, (at, at + 7)), 0, {}, {})), PROSE)
+    marked = Marked(text, (at, at + 7))
+    require_inert(marked.html(0, len(marked.data)), PLAIN)
+
+
+@given(st.text(max_size=60), st.integers(0, 70), st.integers(0, 70))
+@examples(100)
+def test_marking_changes_no_letter(text: str, start: int, length: int):
+    marked = Marked(text, (start, start + length))
+    html = re.sub(r"<[^>]*>", "", marked.html(0, len(marked.data)))
+    plain = re.sub(r"<[^>]*>", "", Marked(text).html(0, len(marked.data)))
+    assert html == plain
+
+
+def test_the_cited_bytes_are_marked_and_the_first_has_the_anchor():
+    text = Marked("año <b> nuevo", (5, 8))
+    assert text.html(0, 7) == 'año <mark id="cited">&lt;b</mark>'
+    assert text.html(7, 14) == "<mark>&gt;</mark> nuevo"
+
+
+def test_a_range_that_cuts_a_letter_is_widened_to_it():
+    assert Marked("año", (2, 2 + 1)).html(0, 4) == 'a<mark id="cited">ñ</mark>o'
+
+
+def test_links_lead_to_pages_and_to_the_web_alone():
+    text = Marked("see https://x.org/a?b=1&c=2. and ID", None, [Span(33, 35, "/m/1")])
+    assert text.html(0, 35) == (
+        'see <a class="away" rel="noopener noreferrer nofollow" href="https://x.org/a?b=1&amp;c=2">'
+        'https://x.org/a?b=1&amp;c=2</a>. and <a href="/m/1">ID</a>'
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "//evil.example",
+        "file:///etc",
+        "java\nscript:x",
+    ],
+)
+def test_odd_schemes_are_not_followed(address: str):
+    assert not followed(address)
+
+
+BODY = """\
+Thanks!
+
+> one
+> two
+> three
+Yes, that is right.
+
+Reviewed-by: Ada <ada@example.org>
+Link: https://example.org/1
+
+diff --git a/fs/a.c b/fs/a.c
+--- a/fs/a.c
++++ b/fs/a.c
+@@ -1,2 +1,2 @@
+-old
++new
+ same
+--
+Ada
+"""
+
+
+def blocks() -> list[dict[str, object]]:
+    """The blocks of BODY."""
+    cuts = [
+        ("author", "Thanks!\n"), ("blank", "\n"), ("quote", "> one\n> two\n> three\n"),
+        ("author", "Yes, that is right.\n\nReviewed-by: Ada <ada@example.org>\nLink: https://example.org/1\n"),
+        ("blank", "\n"), ("patch_or_code", BODY[BODY.index("diff") : BODY.index("--\nAda")]), ("signature", "--\nAda\n"),
+    ]  # fmt: skip
+    rows, at = [], 0
+    for kind, text in cuts:
+        rows.append(
+            {"kind": kind, "quote_depth": int(kind == "quote"), "byte_start": at, "byte_end": at + len(text)}
+        )
+        at += len(text)
+    assert at == len(BODY)
+    return rows
+
+
+def test_a_mail_has_its_parts():
+    parts = mail_parts(Marked(BODY), blocks())
+    assert [part.kind for part in parts] == ["text", "quote", "text", "trailers", "diff", "signature"]
+    quote, trailers, diff = parts[1], parts[3], parts[4]
+    assert (quote.summary, quote.lines, quote.depth, quote.is_open) == ("one", 3, 1, False)
+    assert [name for name, _ in trailers.trailers] == ["Reviewed-by", "Link"]
+    (file,) = diff.files
+    assert (file.name, file.added, file.removed) == ("fs/a.c", 1, 1)
+    assert (
+        '<span class="r">-old\n</span><span class="a">+new\n</span><span class="c"> same\n</span>'
+        in file.html
+    )
+
+
+def test_columns_stay_aligned_and_prose_does_not():
+    body = "Hi all,\nwe measured it.\n\n    a    1\n    b    2\n\nThat is all.\n"
+    block = {"kind": "author", "quote_depth": 0, "byte_start": 0, "byte_end": len(body)}
+    parts = mail_parts(Marked(body), [block])
+    assert [(part.kind, str(part.html)) for part in parts] == [
+        ("text", "Hi all,\nwe measured it."),
+        ("aligned", "    a    1\n    b    2"),
+        ("text", "That is all."),
+    ]
+
+
+def test_a_cited_quote_is_open():
+    at = BODY.index("> two")
+    quote = mail_parts(Marked(BODY, (at, at + 5)), blocks())[1]
+    assert quote.is_open
+    assert '<mark id="cited">&gt; two</mark>' in quote.html
+
+
+def test_every_letter_of_a_mail_is_shown():
+    shown = ""
+    for part in mail_parts(Marked(BODY), blocks()):
+        shown += (
+            str(part.html) + "".join(f.html for f in part.files) + "".join(a + b for a, b in part.trailers)
+        )
+    letters = re.sub(r"\s", "", unescape(re.sub(r"<[^>]*>", "", shown)))
+    assert letters == re.sub(r"\s", "", BODY.replace("by: ", "by").replace("Link: ", "Link"))
+
+
+def test_markdown_has_anchors_links_and_marks():
+    text = (
+        "# Top\n\nSee [the faq](faq.md) and **Ölstand**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- [x] done\n"
+    )
+    at = len(text[: text.index("Ölstand")].encode())
+    html = str(
+        markdown_html(Marked(text, (at, at + 8)), 0, {0: "top"}, {text.index("[the"): "/d/docs%3Afaq.md"})
+    )
+    assert '<h2 id="top">Top</h2>' in html
+    assert '<a href="/d/docs%3Afaq.md">the faq</a>' in html
+    assert '<strong><mark id="cited">Ölstand</mark></strong>' in html
+    assert "<td>2</td></tr>" in html and "☑ done" in html
+
+
+def test_a_document_that_nests_too_deep_is_shown_as_it_stands():
+    html = str(markdown_html(Marked("> " * 2_000 + "<b>"), 0, {}, {}))
+    assert html.startswith("<pre>") and "&lt;b&gt;" in html
