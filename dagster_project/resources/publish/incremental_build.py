@@ -30,7 +30,7 @@ class IndexUpdate(IndexBuild):
     _memory_limit = "3GB"
     """More than in a full rebuild: scattered deletions cannot be spilled."""
     _change_tables = (
-        "numbers", "recounted", "came_to_terms", "added", "reembedded", "changed_facts", "changed_texts",
+        "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
     )  # fmt: skip
 
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path, arrays: Path):
@@ -130,6 +130,8 @@ class IndexUpdate(IndexBuild):
 
     def _inverted_index(self) -> None:
         run = self.connection.execute
+        run(change_sql.REFUSED_BEFORE)
+        run(table_sql.REFUSALS)
         run(change_sql.RECOUNTED)
         run(change_sql.COUNTED)
         for statement in table_sql.COUNTED:
@@ -147,9 +149,6 @@ class IndexUpdate(IndexBuild):
 
     def _vectors(self) -> None:
         run = self.connection.execute
-        run(change_sql.REFUSED_BEFORE)
-        run(table_sql.REFUSALS)
-        run(change_sql.REEMBEDDED)
         for statement in change_sql.RENUMBERED:
             run(statement)
         run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))
