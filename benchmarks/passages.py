@@ -41,8 +41,7 @@ from transforms.evaluation.intervals import bootstrap, paired_difference
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
-from transforms.retrieval.postings import Postings, Segment
-from transforms.retrieval.slots import all_numbers
+from transforms.retrieval.postings import Postings, Segment, all_numbers
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings, TermSettings

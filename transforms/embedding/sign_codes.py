@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transforms.retrieval.slots import GONE, Slots
+from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.top_k import top_k
 
 WORD = 64

@@ -40,8 +40,7 @@ from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
 from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
-from transforms.retrieval.postings import GoneTerms, Postings, Segment
-from transforms.retrieval.slots import Slots
+from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 
 FORMAT = "4"
 _FACTS = "facts.json"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, sign_codes
 from transforms.retrieval.fusion import ExactScores
-from transforms.retrieval.slots import Slots, all_numbers
+from transforms.retrieval.postings import Slots, all_numbers
 
 
 def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:

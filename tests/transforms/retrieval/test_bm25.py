@@ -19,8 +19,7 @@ from tests.examples import examples
 from transforms.retrieval import bm25
 from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed
 from transforms.retrieval.fusion import ExactScores
-from transforms.retrieval.postings import GoneTerms, Postings, Segment
-from transforms.retrieval.slots import Slots, all_numbers
+from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots, all_numbers
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 
