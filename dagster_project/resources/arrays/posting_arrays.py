@@ -116,5 +116,10 @@ def frequencies(batch: pa.RecordBatch) -> np.ndarray:
     return counts
 
 
+def padded(counts: np.ndarray) -> np.ndarray:
+    """The frequencies that stand in `counts.npy`, of shape (rows, fields), as `frequencies` gives them."""
+    return np.pad(counts, ((0, 0), (0, _WIDTH - counts.shape[1])))
+
+
 FREQUENCIES = ", ".join(f"{field}_tf" for field in bm25.FIELDS)
 """The columns that `frequencies` reads."""

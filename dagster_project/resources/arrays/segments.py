@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_project.resources.arrays.posting_arrays import PostingArrays, WrittenArray
+from dagster_project.resources.arrays.posting_arrays import PostingArrays, WrittenArray, padded
 from transforms.retrieval.posting_runs import Range, ranges, term_numbers
 
 _FACTOR = 4
@@ -127,6 +127,7 @@ class _Stored:
             np.load(segment / f"{name}.npy", mmap_mode="r")
             for name in ("starts", "chunks", "codes", "counts")
         )
+        self.counts = padded(self.counts)
         self.terms = read_terms(segment)
 
     def rows(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.resources.arrays.posting_arrays import PostingArrays
+from dagster_project.resources.arrays.posting_arrays import PostingArrays, padded
 from dagster_project.resources.arrays.segments import first_merged, merge, read_terms, write_terms
 from tests.examples import examples
 from transforms.embedding.sign_codes import sign_codes
@@ -33,7 +33,7 @@ def stored(folder: Path, rows: Rows, first: int) -> Path:
     counts = np.zeros((len(ordered), len(bm25.FIELDS)), dtype=np.uint16)
     counts[:, 1] = [rows[row] for row in ordered]
     with PostingArrays(folder) as arrays:
-        arrays.add(np.array([chunk for _, chunk in ordered], dtype=np.int32), counts)
+        arrays.add(np.array([chunk for _, chunk in ordered], dtype=np.int32), padded(counts))
     numbers = np.arange(first, first + 6)
     np.save(folder / "lengths.npy", np.tile(numbers, (len(bm25.FIELDS), 1)))
     vectors = np.repeat(numbers[:, None] - 3, 4, axis=1).astype(np.float32)
