@@ -106,7 +106,11 @@ CREATE TEMP TABLE counted AS
 SELECT chunk_id, chunk_key, partition FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM recounted)
 """
 
-_GONE = "chunk_key IN (SELECT chunk_key FROM recounted)"
+# A delete reads the keys of all postings, unless there are none to look for.
+UNCOUNTED = (
+    "CREATE TEMP TABLE uncounted AS SELECT chunk_key FROM recounted SEMI JOIN chunk_lengths USING (chunk_key)"
+)
+_GONE = "chunk_key IN (FROM uncounted)"
 UNPOSTED = f"DELETE FROM postings WHERE {_GONE} RETURNING term_id"
 """Deletes the postings of recounted chunks and returns them; INVERTED reads them as `gone_postings`."""
 INVERTED = (

@@ -134,6 +134,7 @@ class IndexUpdate(IndexBuild):
         run(table_sql.REFUSALS)
         run(change_sql.RECOUNTED)
         run(change_sql.COUNTED)
+        run(change_sql.UNCOUNTED)
         for statement in table_sql.COUNTED:
             run(statement)
         with self._registered("gone_postings", run(change_sql.UNPOSTED).to_arrow_table()):
