@@ -49,7 +49,7 @@ OF_TOUCHED = "partition IN (FROM touched)"
 """The rows of a table that can differ: those of changed or removed partitions."""
 
 # Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
-# relations of one of their chunks changed.
+# relations of one of their chunks changed, or whether a model refuses it.
 CHANGED = """
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
@@ -58,6 +58,11 @@ WITH canonical_now AS (
 ), canonical_before AS (
   SELECT partition, message_id, stored_message_id FROM memberships
   WHERE is_canonical AND message_id IN (FROM differing_memberships)
+), refused_now AS (
+  SELECT chunk_id, c.partition FROM chunks c LEFT JOIN lake_chunk_context x USING (chunk_id)
+  JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
+), refused_before AS (
+  SELECT chunk_id, partition FROM chunks SEMI JOIN embedding_refusals USING (chunk_id)
 )
 SELECT DISTINCT partition FROM (
   SELECT partition FROM (FROM partitions_now EXCEPT FROM partitions)
@@ -65,6 +70,8 @@ SELECT DISTINCT partition FROM (
   UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
   UNION ALL SELECT partition FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
   UNION ALL SELECT partition FROM chunks WHERE doc_id IN (FROM differing_inferred_quotes)
+  UNION ALL SELECT partition FROM (FROM refused_now EXCEPT FROM refused_before)
+  UNION ALL SELECT partition FROM (FROM refused_before EXCEPT FROM refused_now)
 ) WHERE partition IN (SELECT partition FROM partitions_now)
 """
 
