@@ -41,6 +41,7 @@ from transforms.evaluation.intervals import bootstrap, paired_difference
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
+from transforms.retrieval.postings import Postings, Segment, all_numbers
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings, TermSettings
@@ -70,7 +71,7 @@ class ChunkIndex:
         self.vectors = embedder.embed_documents(chunks.column("text_embed").to_pylist())
         self.postings = self._postings(chunks)
 
-    def _postings(self, chunks: pa.Table) -> lexical.Postings:
+    def _postings(self, chunks: pa.Table) -> Postings:
         numbers = pl.DataFrame({"chunk_id": self.ids, "chunk_no": range(len(self.ids))})
         counted = pl.from_arrow(terms.chunk_terms(chunks, self.terms))
         assert isinstance(counted, pl.DataFrame)
@@ -88,7 +89,8 @@ class ChunkIndex:
         chunk_numbers = rows["chunk_no"].to_numpy().astype(np.int32)
         frequencies = rows.select(f"{f}_tf" for f in lexical.FIELDS).to_numpy()
         numbers = {term: n for n, term in enumerate(terms_)}
-        return lexical.Postings(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
+        segment = Segment(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
+        return Postings([segment], all_numbers(len(self.ids)))
 
     def ranked(self, questions: Sequence[str]) -> list[list[int]]:
         """The numbers of the best chunks for each question, best first."""

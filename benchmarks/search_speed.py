@@ -170,7 +170,8 @@ def measured_weft(path: Path) -> dict[str, Any]:
         CodeScores(query, held, None, CODE_CANDIDATES, CODE_RESCORED).best(_NEAREST)
         for query in index.embedder.embed_queries(asked[::2])
     ]
-    return result | {"recall": recall(found, held.vectors, index.embedder.embed_queries(asked[::2]))}
+    vectors = held.of(np.arange(index.chunk_count))
+    return result | {"recall": recall(found, vectors, index.embedder.embed_queries(asked[::2]))}
 
 
 def measured_tantivy(path: Path) -> dict[str, Any]:
@@ -199,7 +200,8 @@ def measured_tantivy(path: Path) -> dict[str, Any]:
 
 def measured_faiss(path: Path) -> dict[str, Any]:
     """A flat faiss index of 8-bit vectors on the same vectors and queries."""
-    held = opened(path).arrays.vectors.vectors
+    version = opened(path)
+    held = version.vectors.of(np.arange(version.chunk_count))
     embedder, asked = make_embedder(EmbeddingSettings()), queries()
     index = faiss.IndexScalarQuantizer(
         held.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT

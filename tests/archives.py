@@ -18,6 +18,7 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+import numpy as np
 import pyarrow.parquet as pq
 
 from dagster_project.composition import make_lake, make_sources
@@ -26,7 +27,8 @@ from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import instance_place, open_instance
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import Plan, make_plan
-from dagster_project.resources.arrays.arrays import folder_of, open_arrays
+from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
+from dagster_project.resources.arrays.segments import read_terms, segments_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.publish.version_inputs import FOLLOWING
 
@@ -238,20 +240,46 @@ def differences(one: Path, other: Path) -> dict[str, int]:
 
 
 def _other_arrays(one: Path, other: Path) -> dict[str, int]:
-    """The arrays that are not the same bytes in both versions, and how many chunks say something else of a hit."""
+    """The arrays that are not the same in both versions, and how many chunks say something else of a hit."""
     told = sum(a != b for a, b in zip(_told_of_hits(one), _told_of_hits(other), strict=True))
-    # The rows of hits stand in the order in which they came.
-    names = [p.name for p in folder_of(other).glob("*.npy") if not p.name.startswith("hit_")]
+    # Where rows of hits and chunks in segments stand depends on the order in which they came.
+    by_history = ("hit_", "slots")
+    names = [p.name for p in folder_of(other).glob("*.npy") if not p.name.startswith(by_history)]
     assert names
     _, others, missing = filecmp.cmpfiles(folder_of(one), folder_of(other), names, shallow=False)
+    a, b = (_in_segments(index) for index in (one, other))
+    others += [name for name in a.keys() | b.keys() if not np.array_equal(a.get(name, []), b.get(name, []))]
     return dict.fromkeys([*others, *missing], 1) | ({"hits": told} if told else {})
+
+
+def _in_segments(index: Path) -> dict[str, np.ndarray]:
+    """What the segments of a version hold by chunk number: lengths, vectors, codes, and the postings of each term."""
+    arrays = _arrays(index)
+    postings, vectors, every = arrays.postings, arrays.vectors, np.arange(len(arrays.logs))
+    slots = postings.slots.of(every)
+    lengths = np.concatenate([segment.lengths for segment in postings.segments], axis=1)[:, slots]
+    found = {"lengths": lengths, "vectors": vectors.of(every), "vector_codes": vectors.codes_in(slots)}
+    for term in {term for s in segments_of(folder_of(index)) for term in read_terms(s)}:
+        parts = postings.parts(term)
+        chunks = np.concatenate([postings.slots.chunks(part.slots) for part in parts])
+        counts = np.concatenate([postings.counts[part.codes] for part in parts])
+        there = np.flatnonzero(chunks >= 0)
+        in_order = there[np.argsort(chunks[there])]
+        assert postings.df(term) == len(in_order)
+        if len(in_order):
+            found[term] = np.column_stack([chunks[in_order], counts[in_order]])
+    return found
+
+
+def _arrays(index: Path) -> SearchArrays:
+    with duckdb.connect(str(index), read_only=True) as connection:
+        facts = dict(connection.execute("FROM manifest").fetchall())
+        return open_arrays(connection, index, facts)
 
 
 def _told_of_hits(index: Path) -> list[dict[str, Any]]:
     """What is told of each chunk of a version if it is a hit, with the text it stands in."""
-    with duckdb.connect(str(index), read_only=True) as connection:
-        facts = dict(connection.execute("FROM manifest").fetchall())
-        arrays = open_arrays(connection, index, facts)
+    arrays = _arrays(index)
     told = arrays.rows.of(range(len(arrays.logs)))
     texts = arrays.rows.texts(row["text_no"] for row in told.values())
     return [{**told[n], "text_no": texts[told[n]["text_no"]]} for n in sorted(told)]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.top_k import top_k
 
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
+_MOST_COPIED = 1 << 17
+"""Vectors that are copied into one matrix where they stand in several: 128 MB of 256 dimensions."""
+_NO_VECTOR = np.iinfo(np.uint16).max
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.float32)
 """The bits of every byte, of shape (8, 256)."""
 
@@ -44,11 +50,85 @@ def hamming(codes: np.ndarray, code: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CodedVectors:
-    """Vectors of shape (rows, dimensions), their `sign_codes`, and the numbers of the rows that are none."""
+    """The vectors of chunks in segments: of each the vectors, of shape (rows, dimensions), and their `sign_codes`.
 
-    vectors: np.ndarray
-    codes: np.ndarray
+    `slots` says where the chunks stand in them, `absent` has the numbers of those that have no vector, but zeros.
+    """
+
+    segments: Sequence[tuple[np.ndarray, np.ndarray]]
+    slots: Slots
     absent: np.ndarray
+
+    @property
+    def dimensions(self) -> int:
+        """The dimensions of each vector."""
+        return int(self.segments[0][0].shape[1])
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The vectors of these chunks, float32 of shape (chunks, dimensions)."""
+        if len(self.segments) == 1:
+            return self.segments[0][0][self.slots.of(chunks)]
+        rows = np.empty((len(chunks), self.dimensions), dtype=np.float32)
+        for (vectors, _), wanted, local in self._by_segment(self.slots.of(chunks)):
+            rows[wanted] = vectors[local]
+        return rows
+
+    @cached_property
+    def in_order(self) -> np.ndarray | None:
+        """All vectors by chunk number: as they are stored, or a copy of up to `_MOST_COPIED` in memory, else None.
+
+        A product rounds by the place of a row in the matrix, and so the same vectors give the same cosines.
+        """
+        if self.slots.are_numbers and len(self.segments) == 1:
+            return self.segments[0][0]
+        count = self.slots.chunk_count
+        return self.of(np.arange(count)) if count <= _MOST_COPIED else None
+
+    def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
+
+        Written to `out` unless it is None.
+        """
+        if self.in_order is not None:
+            out = np.matmul(queries, self.in_order.T, out=out)
+        else:
+            out = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
+            every = np.arange(self.slots.count)
+            for (vectors, _), slots, _ in self._by_segment(every):
+                chunks = self.slots.chunks(slots)
+                is_there = chunks != GONE
+                out[:, chunks[is_there]] = np.matmul(queries, vectors.T)[:, is_there]
+        out[:, self.absent] = -np.inf
+        return out
+
+    def distances(self, code: np.ndarray) -> np.ndarray:
+        """The bits in which the code of the vector in each slot differs from one; `_NO_VECTOR` where there is none."""
+        parts = [hamming(codes, code) for _, codes in self.segments]
+        distances = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if not self.slots.are_numbers:
+            distances[self.slots.chunks(np.arange(self.slots.count)) == GONE] = _NO_VECTOR
+        distances[self.slots.of(self.absent)] = _NO_VECTOR
+        return distances
+
+    def codes_in(self, slots: np.ndarray) -> np.ndarray:
+        """The codes of the vectors in these slots, of shape (words, slots)."""
+        if len(self.segments) == 1:
+            return self.segments[0][1].take(slots, axis=1)
+        found = np.empty((len(self.segments[0][1]), len(slots)), dtype=np.uint64)
+        for (_, codes), wanted, local in self._by_segment(slots):
+            found[:, wanted] = codes.take(local, axis=1)
+        return found
+
+    def _by_segment(
+        self, slots: np.ndarray
+    ) -> Iterator[tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]]:
+        """Each segment, which of the slots are in it, and the rows that these are there."""
+        first = 0
+        for segment in self.segments:
+            end = first + len(segment[0])
+            wanted = np.flatnonzero((slots >= first) & (slots < end))
+            yield segment, wanted, slots[wanted] - first
+            first = end
 
 
 class CodeScores:
@@ -69,15 +149,15 @@ class CodeScores:
         candidates: int,
         rescored: int,
     ):
-        self.query, self.vectors, self.absent = query, coded.vectors, coded.absent
+        self.query, self.coded = query, coded
         code = sign_codes(query[None, :])[:, 0]
-        distances = hamming(coded.codes, code)
+        distances = coded.distances(code)
         if allowed is not None:
-            distances[~allowed] = np.iinfo(np.uint16).max
-        distances[coded.absent] = np.iinfo(np.uint16).max
-        nearby = np.flatnonzero(distances <= _edge(distances, candidates, coded.vectors.shape[1]))
+            distances[~coded.slots.mask(allowed)] = _NO_VECTOR
+        near = np.flatnonzero(distances <= _edge(distances, candidates, coded.dimensions))
+        slots, nearby = coded.slots.in_order(near)
         if len(nearby) > rescored:
-            nearby = np.sort(nearby[top_k(_signed(coded.codes.take(nearby, axis=1), query), rescored)])
+            nearby = np.sort(nearby[top_k(_signed(coded.codes_in(slots), query), rescored)])
         scores = self._cosines(nearby)
         order = np.lexsort((nearby, -scores))
         self.nearest = nearby[order]
@@ -86,12 +166,12 @@ class CodeScores:
 
     def _lowest(self, distances: np.ndarray) -> float:
         """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is none."""
-        dimensions = self.vectors.shape[1]
+        dimensions = self.coded.dimensions
         # Rows that are not allowed become the nearest when turned round.
         shared = np.subtract(dimensions, distances, dtype=np.int16)
         shared[shared < 0] = dimensions + 1
-        far = np.flatnonzero(shared <= _edge(shared, _FARTHEST, dimensions))[:_FARTHEST]
-        return float(self._cosines(far).min()) if len(far) else 0.0
+        _, far = self.coded.slots.in_order(np.flatnonzero(shared <= _edge(shared, _FARTHEST, dimensions)))
+        return float(self._cosines(far[:_FARTHEST]).min()) if len(far) else 0.0
 
     def best(self, k: int) -> np.ndarray:
         """The `k` nearest rows, best first, ties by number."""
@@ -100,13 +180,13 @@ class CodeScores:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The cosines of these rows, float64; the lowest for a row without a vector."""
         scores = self._cosines(chunks)
-        if len(self.absent):
-            scores[np.isin(chunks, self.absent)] = self.low
+        if len(self.coded.absent):
+            scores[np.isin(chunks, self.coded.absent)] = self.low
         return scores
 
     def _cosines(self, rows: np.ndarray) -> np.ndarray:
         # Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
-        return np.vecdot(self.vectors[rows], self.query).astype(np.float64)
+        return np.vecdot(self.coded.of(rows), self.query).astype(np.float64)
 
 
 def _edge(distances: np.ndarray, count: int, largest: int) -> int:

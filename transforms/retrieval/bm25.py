@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from transforms.retrieval.postings import Part, Postings
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
@@ -23,47 +24,18 @@ _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
 _MARKED = 16
 """Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
+_ALL_AT_ONCE = 1 << 18
+"""Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
 _ROUNDING = 1e-5
 """What sums of single-precision impacts may be off, as a share of the highest score there could be."""
 
 
-class TermNumbers(Protocol):
-    """The numbers of the terms of an index."""
-
-    def get(self, term: str, /) -> int | None:
-        """The number of a term, in the order of the terms; None if no chunk holds it."""
-
-
-@dataclass(frozen=True)
-class Postings:
-    """The inverted index as arrays.
-
-    The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
-    same slice of `codes`, the row of `counts` that says how often the term stands in each of FIELDS.
-    `lengths` has a row per field: the terms that each chunk holds in it.
-    """
-
-    numbers: TermNumbers
-    starts: np.ndarray
-    chunks: np.ndarray
-    codes: np.ndarray
-    counts: np.ndarray
-    lengths: np.ndarray
-
-    @property
-    def chunk_count(self) -> int:
-        """Chunks in the index."""
-        return int(self.lengths.shape[1])
-
-    def df(self, term: str) -> int:
-        """How many chunks hold the term."""
-        number = self.numbers.get(term)
-        return 0 if number is None else int(self.starts[number + 1] - self.starts[number])
-
-
 @dataclass(frozen=True)
 class Weighed:
-    """What the weights of some settings make of an index: frequencies by code, and the norm of each chunk."""
+    """What the weights of some settings make of an index: frequencies by code, and the norm of the chunk in each slot.
+
+    The norm of a chunk that is gone is infinite, so that no term adds to its score.
+    """
 
     frequency: np.ndarray
     norm: np.ndarray
@@ -102,51 +74,52 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
-    length = np.zeros(postings.chunk_count, dtype=np.float32)
+    in_slots = np.zeros(postings.slots.count, dtype=np.float32)
     for column, field in enumerate(FIELDS):
         frequency += weights[field] * postings.counts[:, column].astype(np.float32)
-        length += weights[field] * postings.lengths[column].astype(np.float32)
+        lengths = np.concatenate([segment.lengths[column] for segment in postings.segments])
+        in_slots += weights[field] * lengths.astype(np.float32)
+    slots = postings.slots.of(np.arange(postings.chunk_count))
+    length = in_slots[slots]
     average = float(length.mean(dtype=np.float64)) if length.size else 0.0
     if not average:
-        return Weighed(np.zeros_like(frequency), np.ones_like(length))
-    return Weighed(frequency, K1 * (1 - B + B * length / average))
+        return Weighed(np.zeros_like(frequency), np.ones_like(in_slots))
+    norm = np.full_like(in_slots, np.inf)
+    norm[slots] = K1 * (1 - B + B * length / average)
+    return Weighed(frequency, norm)
 
 
-@dataclass(frozen=True)
-class _TermList:
+class _TermList(NamedTuple):
     """The postings of one term."""
 
-    number: int
+    term: str
     idf: float
-    chunks: np.ndarray
-    codes: np.ndarray
+    df: int
+    parts: Sequence[Part]
 
-    def impacts(self, weighed: Weighed, places: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """What the term adds to the scores of its chunks (those at `places`), float32."""
-        codes = self.codes[places]
-        divisor = weighed.norm.take(self.chunks[places])
+    def impacts(self, part: Part, weighed: Weighed, places: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """What the term adds to the scores of the chunks of a part (those at `places`), float32."""
+        codes = part.codes[places]
+        divisor = weighed.norm.take(part.slots[places])
         divisor += weighed.frequency.take(codes)
         # What a code stands for is weighed once, and not for each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
 
-    def lookup(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some chunks (int32, as the list's own, which would else be copied) are in the list, and where."""
-        places = np.searchsorted(self.chunks, chunks)
-        places[places == len(self.chunks)] = 0
-        present = np.flatnonzero(self.chunks.take(places) == chunks)
-        return present, places[present]
+
+def _found(part: Part, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which of some slots (int32, as those of the part, which would else be copied) are in a part, and where."""
+    places = np.searchsorted(part.slots, slots)
+    places[places == len(part.slots)] = 0
+    present = np.flatnonzero(part.slots.take(places) == slots)
+    return present, places[present]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
-    """The postings of those of the terms that any chunk holds, by number; a mapping says what each one counts."""
+    """The postings of those of the terms that any chunk holds, in their order; a mapping says what each one counts."""
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
-    numbered = {n: c for term, c in counts.items() if (n := postings.numbers.get(term)) is not None}
-    count, lists = postings.chunk_count, []
-    for number in sorted(numbered):
-        place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
-        weight = numbered[number] * idf(place.stop - place.start, count)
-        lists.append(_TermList(number, weight, postings.chunks[place], postings.codes[place]))
-    return lists
+    known = {term: df for term in sorted(counts) if (df := postings.df(term))}
+    count = postings.chunk_count
+    return [_TermList(t, counts[t] * idf(df, count), df, postings.parts(t)) for t, df in known.items()]
 
 
 def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
@@ -163,10 +136,11 @@ class TermScores:
     The formula is Lucene's (idf = ln(1 + (N - df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and
     lengths of `weighed`.
 
-    The best chunks are found term by term, the rarest first: once the terms that are left could not lift
-    a chunk with none of the others among the best, only chunks that are near them are looked up in the
-    long lists of common terms (MaxScore, Turtle and Flood 1995). `allowed` masks the chunks that count.
-    `terms` may say how much each one counts, by term.
+    Where the terms have few postings, all chunks are scored once. Else the best are found term by term, the rarest
+    first: once the terms that are left could not lift a chunk with none of the others among the best, only chunks that
+    are near them are looked up in the long lists of common terms (MaxScore, Turtle and Flood 1995). Both ways add the
+    same numbers in the same order. `allowed` masks the chunks that count. `terms` may say how much each one counts, by
+    term.
     """
 
     def __init__(
@@ -179,48 +153,62 @@ class TermScores:
         self.lists = _lists(terms, postings)
         self.most = sum(idf(postings.df(term), postings.chunk_count) for term in terms)
         """More than any chunk can score with terms that count in full, those that no chunk holds included."""
-        self.weights, self.allowed, self.chunk_count = weights, allowed, postings.chunk_count
+        self.weights, self.slots = weights, postings.slots
+        self.allowed = None if allowed is None else self.slots.mask(allowed)
         self._known: tuple[int, np.ndarray] | None = None
         self._highest: float | None = None
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
         if self._known is None or self._known[0] < k:
-            near = self._near(k)
-            scores = self.of(near)
+            slots, chunks = self.slots.in_order(self._near(k))
+            scores = self._of(slots)
             places = top_k(scores, k)
-            self._known = k, near[places]
+            self._known = k, chunks[places]
             self._highest = float(scores[places[0]]) if len(places) else 0.0
         return self._known[1][:k]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks (ascending or not), float64 of single-precision sums."""
-        scores = np.zeros(len(chunks), dtype=np.float32)
-        for term_list, present, places in self._occurrences(chunks):
-            scores[present] += term_list.impacts(self.weights, places)
-        return scores.astype(np.float64)
+        return self._of(self.slots.of(chunks))
 
     def support(self, chunks: np.ndarray) -> np.ndarray:
         """The share of the terms that stand in each of these chunks, rare ones weighing more (idf), 0 to 1."""
         weight = np.zeros(len(chunks))
-        for term_list, present, _ in self._occurrences(chunks):
+        for term_list, _, present, _ in self._occurrences(self.slots.of(chunks)):
             weight[present] += term_list.idf
         return weight / (self.most or 1.0)
 
-    def _occurrences(self, chunks: np.ndarray) -> Iterator[tuple[_TermList, np.ndarray, np.ndarray]]:
-        """Each term's list, which of the chunks are in it, and their places there."""
-        numbers = chunks.astype(np.int32)
+    @cached_property
+    def _every(self) -> np.ndarray | None:
+        """The scores by slot, if the terms have few postings."""
+        if sum(len(part.slots) for term_list in self.lists for part in term_list.parts) > _ALL_AT_ONCE:
+            return None
+        return self._sums(self.lists)
+
+    def _of(self, slots: np.ndarray) -> np.ndarray:
+        """The scores of the chunks in these slots."""
+        if self._every is not None:
+            return self._every[slots].astype(np.float64)
+        scores = np.zeros(len(slots), dtype=np.float32)
+        for term_list, part, present, places in self._occurrences(slots):
+            scores[present] += term_list.impacts(part, self.weights, places)
+        return scores.astype(np.float64)
+
+    def _occurrences(self, slots: np.ndarray) -> Iterator[tuple[_TermList, Part, np.ndarray, np.ndarray]]:
+        """Each part of each term's list, which of the slots are in it, and their places there."""
+        numbers = slots.astype(np.int32)
         marks = None
-        for term_list in self.lists:
-            if _MARKED * len(numbers) < max(len(term_list.chunks), self.chunk_count >> 4):
-                yield term_list, *term_list.lookup(numbers)
+        for term_list, part in ((t, part) for t in self.lists for part in t.parts):
+            if _MARKED * len(numbers) < max(len(part.slots), self.slots.count >> 4):
+                yield term_list, part, *_found(part, numbers)
                 continue
             if marks is None:
-                marks = np.full(self.chunk_count, -1, dtype=np.int32)
+                marks = np.full(self.slots.count, -1, dtype=np.int32)
                 marks[numbers] = np.arange(len(numbers), dtype=np.int32)
-            marked = marks.take(term_list.chunks)
+            marked = marks.take(part.slots)
             places = np.flatnonzero(marked >= 0)
-            yield term_list, marked[places], places
+            yield term_list, part, marked[places], places
 
     @property
     def high(self) -> float:
@@ -232,30 +220,38 @@ class TermScores:
     @cached_property
     def low(self) -> float:
         """The lowest score of an allowed chunk: 0 unless every one of them holds a term."""
-        count = self.chunk_count if self.allowed is None else int(np.count_nonzero(self.allowed))
-        if sum(len(term_list.chunks) for term_list in self.lists) < count or not count:
+        count = self.slots.chunk_count if self.allowed is None else int(np.count_nonzero(self.allowed))
+        if sum(term_list.df for term_list in self.lists) < count or not count:
             return 0.0
-        allowed = range(self.chunk_count) if self.allowed is None else np.flatnonzero(self.allowed)
-        sample = np.asarray(allowed[:: max(1, count // _SAMPLE)])
-        if any(not self.of(part).all() for part in (sample[:_FEW], sample)):
+        is_there = self.slots.mask(np.ones(self.slots.chunk_count, dtype=bool))
+        allowed = np.flatnonzero(is_there if self.allowed is None else self.allowed)
+        sample = allowed[:: max(1, count // _SAMPLE)]
+        if any(not self._of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0
-        return float(self._sums(self.lists)[np.asarray(allowed)].min())
+        return float(self._sums(self.lists)[allowed].min())
 
     def _near(self, k: int) -> np.ndarray:
-        """Chunks among which the `k` best are, ascending: few more than these."""
-        partial = np.zeros(self.chunk_count, dtype=np.float32)
-        lists = sorted(self.lists, key=lambda t: (len(t.chunks), t.number))
+        """Slots among which those of the `k` best chunks are, ascending: few more than these."""
+        if self._every is not None:
+            scores = self._every if self.allowed is None else np.where(self.allowed, self._every, 0)
+            near = np.flatnonzero(scores)
+            if len(near) > k:
+                found = scores[near]
+                near = near[found >= np.partition(found, len(near) - k)[len(near) - k]]
+            return near.astype(np.int32)
+        partial = np.zeros(self.slots.count, dtype=np.float32)
+        lists = sorted(self.lists, key=lambda t: (t.df, t.term))
         rest = most = sum(term_list.idf for term_list in lists)
         floor, top, spare = 0.0, np.zeros(0, dtype=np.int32), _ROUNDING * most
         while lists and floor <= rest + spare:
             term_list = lists.pop(0)
             rest -= term_list.idf
-            chunks, impacts = self._allowed_of(term_list)
-            partial[chunks] += impacts
-            above = chunks[partial[chunks] > floor]
-            if len(above) > k:
-                above = above[np.argpartition(partial[above], len(above) - k)[len(above) - k :]]
-            top = np.union1d(top, above)
+            for slots, impacts in self._allowed_of(term_list):
+                partial[slots] += impacts
+                above = slots[partial[slots] > floor]
+                if len(above) > k:
+                    above = above[np.argpartition(partial[above], len(above) - k)[len(above) - k :]]
+                top = np.union1d(top, above)
             top = top[top_k(partial[top], k)]
             if len(top) == k:
                 floor = float(partial[top[-1]])
@@ -270,21 +266,22 @@ class TermScores:
         return near
 
     def _add(self, term_list: _TermList, near: np.ndarray, partial: np.ndarray) -> None:
-        """Add what a term adds to the sums of the chunks `near`, and where that is less work to others."""
-        if len(term_list.chunks) < _LOOKED_UP * len(near):
-            partial[term_list.chunks] += term_list.impacts(self.weights)
-        else:
-            present, places = term_list.lookup(near)
-            partial[near[present]] += term_list.impacts(self.weights, places)
+        """Add what a term adds to the sums of the slots `near`, and where that is less work to others."""
+        for part in term_list.parts:
+            if len(part.slots) < _LOOKED_UP * len(near):
+                partial[part.slots] += term_list.impacts(part, self.weights)
+            else:
+                present, places = _found(part, near)
+                partial[near[present]] += term_list.impacts(part, self.weights, places)
 
-    def _allowed_of(self, term_list: _TermList) -> tuple[np.ndarray, np.ndarray]:
-        if self.allowed is None:
-            return term_list.chunks, term_list.impacts(self.weights)
-        places = np.flatnonzero(self.allowed[term_list.chunks])
-        return term_list.chunks[places], term_list.impacts(self.weights, places)
+    def _allowed_of(self, term_list: _TermList) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for part in term_list.parts:
+            places = slice(None) if self.allowed is None else np.flatnonzero(self.allowed[part.slots])
+            yield part.slots[places], term_list.impacts(part, self.weights, places)
 
     def _sums(self, lists: Sequence[_TermList]) -> np.ndarray:
-        sums = np.zeros(self.chunk_count, dtype=np.float32)
+        sums = np.zeros(self.slots.count, dtype=np.float32)
         for term_list in lists:
-            sums[term_list.chunks] += term_list.impacts(self.weights)
+            for part in term_list.parts:
+                sums[part.slots] += term_list.impacts(part, self.weights)
         return sums

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from transforms.retrieval.bm25 import Postings, Weighed, field_weights, idf
+from transforms.retrieval.bm25 import Weighed, field_weights, idf
+from transforms.retrieval.postings import Postings
 from transforms.settings.search import SearchSettings
 
 _SUPPORT = 0.35
@@ -50,7 +51,8 @@ def expanded_terms(
     known = [term for term in query_terms if postings.df(term)]
     field = pl.col("field").replace_strict(field_weights(settings), return_dtype=pl.Float64)
     frequencies = term_counts.group_by("chunk_no", "term").agg(frequency=(field * pl.col("tf")).sum())
-    norm = pl.Series(weights.norm[frequencies.get_column("chunk_no").to_numpy()], dtype=pl.Float64)
+    slots = postings.slots.of(frequencies.get_column("chunk_no").to_numpy())
+    norm = pl.Series(weights.norm[slots], dtype=pl.Float64)
     saturated = frequencies.with_columns(share=pl.col("frequency") / (pl.col("frequency") + norm))
     shares = saturated.group_by("term").agg(pl.col("share").sum()).filter(pl.col("share") > 0)
     best = worthiest(shares.sort("share", "term", descending=[True, False]), postings, most)

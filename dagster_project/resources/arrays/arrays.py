@@ -6,7 +6,6 @@ without being read, share their memory between processes, and only the pages tha
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import hashlib
 import json
@@ -14,16 +13,15 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
 from dagster_project.resources.arrays.posting_arrays import (
@@ -32,59 +30,40 @@ from dagster_project.resources.arrays.posting_arrays import (
     WrittenArray,
     frequencies,
 )
+from dagster_project.resources.arrays.segments import (
+    SortedTerms,
+    segment_name,
+    segments_of,
+    write_terms,
+)
 from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
 from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
+from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 
 FORMAT = "4"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 _VECTORS_AT_ONCE = 1 << 15
-_TERMS_PER_GUIDE = 512
-"""Terms between two that are kept in memory to be searched first."""
-_TERMS_KNOWN = 1 << 16
-"""Terms whose numbers are remembered: some 10 MB."""
+FIRST = segment_name(1)
+"""The segment that a full rebuild writes."""
 
 
 @dataclass(frozen=True)
 class SearchArrays:
-    """The arrays of one published version, by chunk number and term number.
+    """The arrays of one published version, by chunk number; what is in segments (`segments.py`) says where chunks stand.
 
     `ids` holds the `id_hash` of every mail, document, window, section and chunk, ascending.
     """
 
-    postings: bm25.Postings
+    postings: Postings
     places: fusion.Places
     logs: np.ndarray
     vectors: CodedVectors
     rows: HitRows
     ids: np.ndarray
-
-
-class SortedTerms:
-    """Numbers of terms by binary search in their sorted UTF-8 bytes."""
-
-    def __init__(self, data: np.ndarray, ends: np.ndarray):
-        self.data, self.ends, self.count = data.data, ends.data, len(ends) - 1
-        self.guides = [self._at(number) for number in range(0, self.count, _TERMS_PER_GUIDE)]
-        self.get = lru_cache(_TERMS_KNOWN)(self._number)
-        """The number of a term; None if there is none."""
-
-    def _number(self, term: str, /) -> int | None:
-        place, is_there = self.place(term.encode())
-        return place if is_there else None
-
-    def place(self, term: bytes) -> tuple[int, bool]:
-        """How many terms stand before a term, and whether it is there."""
-        high = bisect.bisect_right(self.guides, term) * _TERMS_PER_GUIDE
-        between = range(max(0, high - _TERMS_PER_GUIDE), min(high, self.count))
-        place = between.start + bisect.bisect_left(between, term, key=self._at)
-        return place, place < between.stop and self._at(place) == term
-
-    def _at(self, number: int) -> bytes:
-        return self.data[self.ends[number] : self.ends[number + 1]].tobytes()
 
 
 def folder_of(index: Path) -> Path:
@@ -139,7 +118,7 @@ def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
 
 def _damage(folder: Path, error: Exception) -> str | None:
     """What is wrong with the files of a folder, all of which are read; None if nothing is."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(p for p in folder.rglob("*") if p.suffix):
         with path.open("rb") as file:
             while file.read(_READ_AT_ONCE):
                 pass
@@ -184,17 +163,21 @@ def write_arrays(
             with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
                 other.execute("SET TimeZone = 'UTC'")
                 rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
-                _write_postings(connection, aside, is_sorted=facts["postings_since_rebuild"] == "0")
+                (aside / FIRST).mkdir()
+                _write_postings(connection, aside / FIRST, is_sorted=facts["postings_since_rebuild"] == "0")
                 rows.result()
-        _write_terms(connection, aside)
-        write_narrow(connection, aside)
+        _write_terms(connection, aside / FIRST)
+        chunks = _count(connection, "chunks")
+        write_lengths(connection, aside / FIRST, np.arange(chunks))
+        write_gone(aside, pl.DataFrame(schema={"term": pl.String, "df": pl.Int64}))
+        write_narrow(connection, aside, np.arange(chunks, dtype=np.int32))
 
 
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
     """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder, chunks)
-    _write_vectors(connection, folder, chunks, dimensions)
+    _write_vectors(connection, folder / FIRST, chunks, dimensions)
 
 
 @contextlib.contextmanager
@@ -212,8 +195,9 @@ def appearing(folder: Path, facts: dict[str, str]) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write what costs little, because it is a few bytes for each chunk and id."""
+def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.ndarray) -> None:
+    """Write what costs little, because it is a few bytes for each chunk and id; `slots` are those of all chunks."""
+    np.save(folder / "slots.npy", slots)
     _write_chunks(connection, folder, _count(connection, "chunks"))
     _write_ids(connection, folder)
 
@@ -231,21 +215,31 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 
 
 def _mapped(folder: Path) -> SearchArrays:
-    arrays = {path.stem: _array(path) for path in folder.glob("*.npy")}
-    terms = SortedTerms(arrays["term_bytes"], arrays["term_ends"])
-    postings = bm25.Postings(
-        terms, arrays["starts"], arrays["chunks"], arrays["codes"], arrays["counts"], arrays["lengths"]
-    )
+    arrays = {str(path.relative_to(folder).with_suffix("")): _array(path) for path in folder.rglob("*.npy")}
+    names = [segment.name for segment in segments_of(folder)]
+    slots = Slots(arrays["slots"], sum(arrays[f"{name}/lengths"].shape[1] for name in names))
+    gone = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
+    vectors = [(arrays[f"{name}/vectors"], arrays[f"{name}/vector_codes"]) for name in names]
     members = arrays["members"], arrays["member_starts"]
-    places = fusion.Places(arrays["document"], arrays["thread"], members)
     return SearchArrays(
-        postings,
-        places,
+        Postings([_segment(arrays, name) for name in names], slots, gone),
+        fusion.Places(arrays["document"], arrays["thread"], members),
         arrays["logs"],
-        CodedVectors(arrays["vectors"], arrays["vector_codes"], arrays["absent"]),
+        CodedVectors(vectors, slots, arrays["absent"]),
         HitRows(folder, arrays),
         arrays["ids"],
     )
+
+
+def _segment(arrays: Mapping[str, np.ndarray], name: str) -> Segment:
+    numbers = _terms_of(arrays, name)
+    return Segment(
+        numbers, *(arrays[f"{name}/{n}"] for n in ("starts", "chunks", "codes", "counts", "lengths"))
+    )
+
+
+def _terms_of(arrays: Mapping[str, np.ndarray], name: str) -> SortedTerms:
+    return SortedTerms(arrays[f"{name}/term_bytes"], arrays[f"{name}/term_ends"])
 
 
 def _array(path: Path) -> np.ndarray:
@@ -263,18 +257,22 @@ def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[
     yield from connection.execute(statement).to_arrow_reader(_ROWS)
 
 
-def _write_terms(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
     """The sorted bytes of all terms, where each ends, and where its postings begin."""
     table = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
-    terms = table.column("term").cast(pa.large_binary()).combine_chunks()
-    ends = np.concatenate([[0], np.cumsum(pc.binary_length(terms).to_numpy())]).astype(np.int64)
-    joined = b"".join(terms.to_pylist())
-    np.save(folder / "term_bytes.npy", np.frombuffer(joined, dtype=np.uint8))
-    np.save(folder / "term_ends.npy", ends)
+    write_terms(segment, table.column("term"))
     np.save(
-        folder / "starts.npy",
+        segment / "starts.npy",
         np.concatenate([[0], np.cumsum(table.column("df").to_numpy())]).astype(np.int64),
     )
+
+
+def write_gone(folder: Path, gone: pl.DataFrame) -> None:
+    """Of how many chunks that are gone the segments have postings of each term: columns term and df."""
+    (folder / "gone").mkdir()
+    in_order = gone.sort("term")
+    write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
+    np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
 
 
 def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_sorted: bool) -> None:
@@ -295,16 +293,22 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
             arrays.add(np.searchsorted(keys, key), frequencies(batch))
 
 
-def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
-    """Field lengths, document, thread and class of each chunk by number; chunks by thread."""
-    lengths = np.zeros((len(bm25.FIELDS), count), dtype=np.int32)
-    for batch in _batches(
-        connection, "SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key)"
-    ):
-        numbers = batch.column("chunk_no").to_numpy()
+def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: np.ndarray) -> None:
+    """Field lengths of the chunks of a segment, whose numbers ascend."""
+    lengths = np.zeros((len(bm25.FIELDS), len(chunks)), dtype=np.int32)
+    connection.register("segment_chunks", pa.table({"chunk_no": chunks.astype(np.int32)}))
+    for batch in _batches(connection, _LENGTHS):
+        rows = np.searchsorted(chunks, batch.column("chunk_no").to_numpy())
         for row, field in enumerate(bm25.FIELDS):
-            lengths[row, numbers] = batch.column(f"{field}_length").to_numpy()
-    np.save(folder / "lengths.npy", lengths)
+            lengths[row, rows] = batch.column(f"{field}_length").to_numpy()
+    connection.unregister("segment_chunks")
+    np.save(segment / "lengths.npy", lengths)
+
+
+def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
+    """Document, thread and class of each chunk by number; chunks by thread; the chunks without a vector."""
+    absent = connection.execute("SELECT chunk_no FROM embedding_refusals ORDER BY chunk_no").fetchnumpy()
+    np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
     table = connection.execute(_CHUNKS).to_arrow_table()
     numbers = table.column("chunk_no").to_numpy()
     logs = np.zeros(count, dtype=bool)
@@ -319,12 +323,12 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     np.save(folder / "member_starts.npy", starts)
 
 
-def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int) -> None:
+def _write_vectors(connection: duckdb.DuckDBPyConnection, segment: Path, count: int, dimensions: int) -> None:
     """Vectors by chunk number, zeros if there is none, and the words of their signs."""
+    segment.mkdir(exist_ok=True)
     codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
-    absent = np.ones(count, dtype=bool)
     done = 0
-    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as array:
+    with WrittenArray(segment / "vectors.npy", np.float32, dimensions) as array:
 
         def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
             part = np.zeros((until - done, dimensions), dtype=np.float32)
@@ -337,11 +341,9 @@ def _write_vectors(connection: duckdb.DuckDBPyConnection, folder: Path, count: i
         in_order = "" if (np.diff(numbers) > 0).all() else "ORDER BY chunk_no"
         for batch in connection.execute(f"{_VECTORS} {in_order}").to_arrow_reader(_VECTORS_AT_ONCE):
             rows = batch.column("chunk_no").to_numpy()
-            absent[rows] = False
             done = add(rows, stacked(pa.Table.from_batches([batch]), dimensions), int(rows[-1]) + 1)
         add(np.zeros(0, dtype=np.int64), np.zeros((0, dimensions), dtype=np.float32), count)
-    np.save(folder / "absent.npy", np.flatnonzero(absent))
-    np.save(folder / "vector_codes.npy", codes)
+    np.save(segment / "vector_codes.npy", codes)
 
 
 def id_hash(name: str) -> int:
@@ -363,6 +365,10 @@ ORDER BY term_no, chunk_key
 """
 
 _VECTORS = "SELECT chunk_no, vector FROM embeddings"
+
+_LENGTHS = """
+SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOIN segment_chunks USING (chunk_no)
+"""
 
 _IDS = " UNION ALL ".join(
     f"SELECT md5_number_lower({name}) AS hash FROM {table}"

@@ -114,7 +114,7 @@ def _files(folder: Path, name: str) -> list[Path]:
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Write what HitRows reads of the version that `connection` reads, which has `count` chunks."""
     row, text = np.full((2, count), -1, dtype=np.int32)
-    _write_rows(connection, folder, ("true", "true"), {name: [0] for name in (_CHUNKS, _TEXTS)}, row, text)
+    _write_rows(connection, folder, (None, None), {name: [0] for name in (_CHUNKS, _TEXTS)}, row, text)
 
 
 def update_hit_rows(
@@ -163,22 +163,25 @@ def _take_over(before: Path, folder: Path, name: str) -> None:
 def _write_rows(
     connection: duckdb.DuckDBPyConnection,
     folder: Path,
-    scopes: tuple[str, str],
+    changed: tuple[str | None, str | None],
     starts: Mapping[str, list[int]],
     row: np.ndarray,
     text: np.ndarray,
 ) -> None:
-    """Write rows and texts behind those with `starts`; `row` and `text` are where those of each chunk are, or -1."""
-    described, stored = scopes
+    """Write rows and texts behind those with `starts`; `row` and `text` are where those of each chunk are, or -1.
+
+    `changed` are the tables that name the documents whose rows, and whose texts, are written; None for those of all.
+    """
+    described, stored = changed
     first_text, first_row = starts[_TEXTS][-1], starts[_CHUNKS][-1]
-    texts = connection.execute(_STORED.format(scope=stored))
+    texts = connection.execute(_stored(stored))
     keys = _write_file(folder, _TEXTS, texts, starts[_TEXTS]).column("key")
     connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text}))
     numbers = np.flatnonzero(text >= 0)
     connection.register(
         "hit_texts_before", pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)})
     )
-    chunks = connection.execute(_DESCRIBED.format(scope=described))
+    chunks = connection.execute(_described(described))
     written = _write_file(folder, _CHUNKS, chunks, starts[_CHUNKS])
     for name in ("hit_texts", "hit_texts_before"):
         connection.unregister(name)
@@ -222,17 +225,37 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, end - start)
 
 
-_CHANGED_FACTS = "doc_id IN (FROM changed_facts)"
-_CHANGED_TEXTS = "doc_id IN (FROM changed_texts)"
+_CHANGED_FACTS, _CHANGED_TEXTS = "changed_facts", "changed_texts"
 
-_STORED = """
-SELECT key, text FROM (
-  SELECT message_id AS key, message_id AS doc_id, body AS text FROM messages
-  UNION ALL SELECT doc_id, doc_id, text FROM documents
-  UNION ALL SELECT doc_id, doc_id, markdown FROM conversation_windows
-  UNION ALL SELECT attachment_id, message_id, text FROM attachments
-) WHERE {scope}
-"""
+
+def _rows_of(table: str, document: str, changed: str | None) -> str:
+    """The condition on rows of a table that are of documents that changed, or on any.
+
+    By the numbers of rows: else all texts would be read before the rows are chosen.
+    """
+    if changed is None:
+        return "true"
+    return f"rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {changed}))"
+
+
+def _stored(changed: str | None) -> str:
+    """The statement of the texts that hits stand in, of documents that a table names, or of all."""
+    return " UNION ALL ".join(
+        f"SELECT {key} AS key, {text} AS text FROM {table} WHERE {_rows_of(table, document, changed)}"
+        for table, key, document, text in (
+            ("messages", "message_id", "message_id", "body"),
+            ("documents", "doc_id", "doc_id", "text"),
+            ("conversation_windows", "doc_id", "doc_id", "markdown"),
+            ("attachments", "attachment_id", "message_id", "text"),
+        )
+    )
+
+
+def _described(changed: str | None) -> str:
+    """The statement of the rows of hits, of documents that a table names, or of all."""
+    blocks, chunks = (_rows_of(t, d, changed) for t, d in (("blocks", "message_id"), ("chunks", "doc_id")))
+    return _DESCRIBED.format(blocks=blocks, chunks=chunks)
+
 
 # What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
 _DESCRIBED = """
@@ -243,8 +266,7 @@ WITH documents_ AS (
   UNION ALL BY NAME SELECT doc_id, title AS subject, first_at AS effective_at FROM conversation_windows
 ),
 ends AS (
-  SELECT doc_id, list(byte_end) AS block_ends FROM (SELECT message_id AS doc_id, byte_end FROM blocks) WHERE {scope}
-  GROUP BY doc_id
+  SELECT message_id AS doc_id, list(byte_end) AS block_ends FROM blocks WHERE {blocks} GROUP BY message_id
 ),
 pages AS (
   SELECT doc_id AS key, page_starts AS starts FROM documents WHERE page_starts IS NOT NULL
@@ -253,7 +275,7 @@ pages AS (
 own AS (
   SELECT *, list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
     list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end
-  FROM chunks WHERE {scope}
+  FROM chunks WHERE {chunks}
 ),
 present AS (
   SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) - 1 AS position

@@ -64,12 +64,12 @@ class PostingArrays:
         with self._coded:
             self._chunks.__exit__()
             if fault is None:
-                write_codes(self.folder, self._codes, self._known)
+                _write_codes(self.folder, self._codes, self._known)
 
     def add(self, chunks: np.ndarray, counts: np.ndarray) -> None:
         """The postings that follow in order of term and chunk: their chunks, and their `frequencies`."""
         self._chunks.add(chunks)
-        codes = coded(counts, self._known)
+        codes = _coded(counts, self._known)
         codes.tofile(self._coded)
         self._parts.append((codes.dtype, len(codes)))
 
@@ -79,14 +79,7 @@ class PostingArrays:
             yield np.fromfile(self._coded, type_, count)
 
 
-def known_codes(counts: np.ndarray) -> dict[bytes, int]:
-    """The code of each combination of frequencies, as `coded` knows it, from the `counts` that were written."""
-    padded = np.zeros((len(counts), _WIDTH), dtype=_FREQUENCY)
-    padded[:, : counts.shape[1]] = counts
-    return {row.tobytes(): code for code, row in enumerate(padded)}
-
-
-def write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: dict[bytes, int]) -> None:
+def _write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: dict[bytes, int]) -> None:
     """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes.
 
     `codes` gives them in parts; it is called twice.
@@ -104,7 +97,7 @@ def write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: 
             array.add(numbers[part])
 
 
-def coded(counts: np.ndarray, known: dict[bytes, int]) -> np.ndarray:
+def _coded(counts: np.ndarray, known: dict[bytes, int]) -> np.ndarray:
     """The code of each posting with these `frequencies`; combinations that are new are added to `known`."""
     width = counts.shape[1] * counts.itemsize
     rows = pa.FixedSizeBinaryArray.from_buffers(
@@ -121,6 +114,11 @@ def frequencies(batch: pa.RecordBatch) -> np.ndarray:
     for place, field in enumerate(bm25.FIELDS):
         counts[:, place] = batch.column(f"{field}_tf").to_numpy()
     return counts
+
+
+def padded(counts: np.ndarray) -> np.ndarray:
+    """The frequencies that stand in `counts.npy`, of shape (rows, fields), as `frequencies` gives them."""
+    return np.pad(counts, ((0, 0), (0, _WIDTH - counts.shape[1])))
 
 
 FREQUENCIES = ", ".join(f"{field}_tf" for field in bm25.FIELDS)

@@ -49,7 +49,7 @@ OF_TOUCHED = "partition IN (FROM touched)"
 """The rows of a table that can differ: those of changed or removed partitions."""
 
 # Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
-# relations of one of their chunks changed.
+# relations of one of their chunks changed, or whether a model refuses it.
 CHANGED = """
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
@@ -58,6 +58,11 @@ WITH canonical_now AS (
 ), canonical_before AS (
   SELECT partition, message_id, stored_message_id FROM memberships
   WHERE is_canonical AND message_id IN (FROM differing_memberships)
+), refused_now AS (
+  SELECT chunk_id, c.partition FROM chunks c LEFT JOIN lake_chunk_context x USING (chunk_id)
+  JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
+), refused_before AS (
+  SELECT chunk_id, partition FROM chunks SEMI JOIN embedding_refusals USING (chunk_id)
 )
 SELECT DISTINCT partition FROM (
   SELECT partition FROM (FROM partitions_now EXCEPT FROM partitions)
@@ -65,6 +70,8 @@ SELECT DISTINCT partition FROM (
   UNION ALL SELECT partition FROM (FROM canonical_before EXCEPT FROM canonical_now)
   UNION ALL SELECT partition FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
   UNION ALL SELECT partition FROM chunks WHERE doc_id IN (FROM differing_inferred_quotes)
+  UNION ALL SELECT partition FROM (FROM refused_now EXCEPT FROM refused_before)
+  UNION ALL SELECT partition FROM (FROM refused_before EXCEPT FROM refused_now)
 ) WHERE partition IN (SELECT partition FROM partitions_now)
 """
 
@@ -89,12 +96,16 @@ UPDATE quarantine q SET first_seen = coalesce((
     AND b.bytes_sha256 IS NOT DISTINCT FROM q.bytes_sha256), $now) WHERE first_seen IS NULL
 """
 
-# Inferred quotes count as quotes: another one in a mail changes the counts of its chunks.
+REFUSED_BEFORE = "CREATE TEMP TABLE refused_before AS SELECT chunk_id FROM embedding_refusals"
+# Inferred quotes count as quotes: another one in a mail changes the counts of its chunks. What a model refuses, or takes
+# at last, is counted with them, so that a chunk with another vector is one with other terms.
 RECOUNTED = f"""
 CREATE TEMP TABLE recounted AS
 SELECT chunk_id, {key_of("chunk_id")} AS chunk_key FROM (
   SELECT key AS chunk_id FROM differing_chunks UNION SELECT key FROM differing_chunk_context
   UNION SELECT chunk_id FROM chunks WHERE doc_id IN (FROM differing_inferred_quotes)
+  UNION (FROM refused_before EXCEPT SELECT chunk_id FROM embedding_refusals)
+  UNION (SELECT chunk_id FROM embedding_refusals EXCEPT FROM refused_before)
 )
 """
 COUNTED = """
@@ -102,12 +113,18 @@ CREATE TEMP TABLE counted AS
 SELECT chunk_id, chunk_key, partition FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM recounted)
 """
 
-_GONE = "chunk_key IN (SELECT chunk_key FROM recounted)"
+# A delete reads the keys of all postings, unless there are none to look for.
+UNCOUNTED = (
+    "CREATE TEMP TABLE uncounted AS SELECT chunk_key FROM recounted SEMI JOIN chunk_lengths USING (chunk_key)"
+)
+_GONE = "chunk_key IN (FROM uncounted)"
 UNPOSTED = f"DELETE FROM postings WHERE {_GONE} RETURNING term_id"
 """Deletes the postings of recounted chunks and returns them; INVERTED reads them as `gone_postings`."""
 INVERTED = (
     """
-CREATE TEMP TABLE gone_from_terms AS SELECT term_id, count(*)::INTEGER AS df FROM gone_postings GROUP BY term_id
+CREATE TEMP TABLE gone_from_terms AS
+SELECT term_id, any_value(term) AS term, count(*)::INTEGER AS df FROM gone_postings JOIN terms USING (term_id)
+GROUP BY term_id
 """,
     "UPDATE terms SET df = terms.df - g.df FROM gone_from_terms g WHERE g.term_id = terms.term_id",
     """
@@ -158,17 +175,11 @@ FROM (SELECT form, term, texts FROM added_forms UNION ALL SELECT form, term, -te
     "DELETE FROM term_forms WHERE chunk_count <= 0",
 )
 
-REEMBEDDED = """
-CREATE TEMP TABLE reembedded AS
-SELECT chunk_id FROM recounted UNION SELECT chunk_id FROM refused_before
-UNION SELECT chunk_id FROM embedding_refusals
-"""
-REFUSED_BEFORE = "CREATE TEMP TABLE refused_before AS SELECT chunk_id FROM embedding_refusals"
 RENUMBERED = (
-    "DELETE FROM embeddings WHERE chunk_id IN (FROM reembedded)",
+    "DELETE FROM embeddings WHERE chunk_id IN (SELECT chunk_id FROM recounted)",
     "UPDATE embeddings SET chunk_no = new_no FROM numbers WHERE old_no = embeddings.chunk_no AND old_no <> new_no",
 )
 FILES_WITH_TEXTS = """
 SELECT DISTINCT _file FROM lake_embeddings SEMI JOIN embedded_texts USING (text_hash) ORDER BY _file
 """
-CHUNKS_REEMBEDDED = "FROM chunks WHERE chunk_id IN (FROM reembedded)"
+CHUNKS_REEMBEDDED = "FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM recounted)"

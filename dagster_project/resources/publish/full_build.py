@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets.partitions import CHUNKS_OF, IN_PARTS
-from dagster_project.resources.arrays.arrays import folder_of, write_arrays, write_chunk_rows
+from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
@@ -140,7 +140,7 @@ class IndexBuild:
         self._lake_rows_of(changed)
         run(table_sql.NUMBERED_AHEAD)
         self._arrays = self.file.with_suffix(".begun_arrays")
-        self._arrays.mkdir()
+        (self._arrays / FIRST).mkdir(parents=True)
         # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
         with self._other_thread() as start:
             tables = start(self._create_tables)
@@ -215,7 +215,7 @@ class IndexBuild:
         )
         batches = files.batches()
         self._create("postings", pa.Table.from_batches([_keyed(next(batches), keys)]))
-        with PostingArrays(arrays_folder) as arrays:
+        with PostingArrays(arrays_folder / FIRST) as arrays:
             # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not count that memory.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))

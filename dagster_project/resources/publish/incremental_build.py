@@ -30,7 +30,7 @@ class IndexUpdate(IndexBuild):
     _memory_limit = "3GB"
     """More than in a full rebuild: scattered deletions cannot be spilled."""
     _change_tables = (
-        "numbers", "recounted", "came_to_terms", "added", "reembedded", "changed_facts", "changed_texts",
+        "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
     )  # fmt: skip
 
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path, arrays: Path):
@@ -130,8 +130,11 @@ class IndexUpdate(IndexBuild):
 
     def _inverted_index(self) -> None:
         run = self.connection.execute
+        run(change_sql.REFUSED_BEFORE)
+        run(table_sql.REFUSALS)
         run(change_sql.RECOUNTED)
         run(change_sql.COUNTED)
+        run(change_sql.UNCOUNTED)
         for statement in table_sql.COUNTED:
             run(statement)
         with self._registered("gone_postings", run(change_sql.UNPOSTED).to_arrow_table()):
@@ -147,9 +150,6 @@ class IndexUpdate(IndexBuild):
 
     def _vectors(self) -> None:
         run = self.connection.execute
-        run(change_sql.REFUSED_BEFORE)
-        run(table_sql.REFUSALS)
-        run(change_sql.REEMBEDDED)
         for statement in change_sql.RENUMBERED:
             run(statement)
         run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))

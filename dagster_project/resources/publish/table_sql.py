@@ -182,7 +182,11 @@ JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
 ORDER BY c.chunk_no
 """
 
-TWIN_KEYS = "SELECT min(chunk_id), max(chunk_id) FROM chunks GROUP BY chunk_key HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
+TWIN_KEYS = """
+SELECT min(chunk_id), max(chunk_id) FROM chunks
+WHERE chunk_key IN (SELECT chunk_key FROM chunks GROUP BY chunk_key HAVING count(*) > 1)
+GROUP BY chunk_key ORDER BY 1 LIMIT 1
+"""
 """Two chunks with one number in the inverted index, where the words of one would be found for the other."""
 
 # Each statement counts the rows that break the rule.

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import duckdb
-import numpy as np
 import polars as pl
 
+from transforms.embedding.sign_codes import CodedVectors
 from transforms.retrieval.hits import FACTS, ORIGIN
 
 
 def with_facts(
-    connection: duckdb.DuckDBPyConnection, vectors: np.ndarray, hits: pl.DataFrame, names: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, vectors: CodedVectors, hits: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
-    """Hits with the columns of FACTS that are named; `vectors` are those of all chunks, by chunk number."""
+    """Hits with the columns of FACTS that are named; `vectors` are those of all chunks."""
     chunks = hits.get_column("chunk_no").unique(maintain_order=True)
     facts = chunks.to_frame()
     stored = [name for name in names if name != "vector"]
@@ -23,7 +23,7 @@ def with_facts(
         rows = connection.execute(_statement(stored), {"chunks": chunks.to_list()}).to_arrow_table()
         facts = facts.join(pl.DataFrame(rows), on="chunk_no", how="left")
     if "vector" in names:
-        own = pl.Series(list(vectors[chunks.to_numpy()]), dtype=FACTS["vector"])
+        own = pl.Series(list(vectors.of(chunks.to_numpy())), dtype=FACTS["vector"])
         facts = facts.with_columns(vector=own)
     if not names:
         return hits

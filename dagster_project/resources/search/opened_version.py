@@ -95,9 +95,9 @@ class OpenedVersion:
         return self.arrays.postings
 
     @property
-    def vectors(self) -> np.ndarray:
-        """The vectors of all chunks by chunk number, float32 of shape (chunks, dimensions); zeros for none."""
-        return self.arrays.vectors.vectors
+    def vectors(self) -> CodedVectors:
+        """The vectors of all chunks by chunk number, zeros for none."""
+        return self.arrays.vectors
 
     @property
     def unembedded(self) -> np.ndarray:
@@ -109,15 +109,13 @@ class OpenedVersion:
 
         Written to `out` unless it is None.
         """
-        products = np.matmul(queries, self.vectors.T, out=out)
-        products[:, self.unembedded] = -np.inf
-        return products
+        return self.vectors.cosines(queries, out)
 
     @cached_property
     def vector_sample(self) -> np.ndarray:
         """Vectors spread evenly over the index, to know how low scores go."""
         step = max(1, self.chunk_count // _SAMPLE)
-        return self.vectors[np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded)]
+        return self.vectors.of(np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded))
 
     def weighed(self, settings: SearchSettings) -> bm25.Weighed:
         """The inverted index with the weights of these settings; the last result is kept."""
@@ -161,7 +159,7 @@ class HnswScores:
     """The nearest chunks of one query by the HNSW index; the scores of others are read when needed."""
 
     def __init__(self, query: np.ndarray, nearest: np.ndarray, coded: CodedVectors, sample: np.ndarray):
-        self.query, self.vectors, self.absent = query, coded.vectors, coded.absent
+        self.query, self.coded = query, coded
         self.low = float((sample @ query).min())
         scores = self.of(nearest)
         self.nearest = nearest[np.lexsort((nearest, -scores))]
@@ -173,6 +171,6 @@ class HnswScores:
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64; the lowest for a chunk without a vector."""
-        scores = (self.vectors[chunks] @ self.query).astype(np.float64)
-        scores[np.isin(chunks, self.absent)] = self.low
+        scores = (self.coded.of(chunks) @ self.query).astype(np.float64)
+        scores[np.isin(chunks, self.coded.absent)] = self.low
         return scores

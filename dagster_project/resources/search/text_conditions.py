@@ -9,7 +9,8 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from transforms.retrieval.bm25 import FIELDS, Postings
+from transforms.retrieval.bm25 import FIELDS
+from transforms.retrieval.postings import Postings
 from transforms.retrieval.query_language import Leaf
 from transforms.settings.search import TermSettings
 from transforms.text import phrases, terms
@@ -62,14 +63,13 @@ class TextConditions:
         postings = self.postings
         columns = [FIELDS.index(field) for field in fields]
         has_field = np.asarray((postings.counts[:, columns] > 0).any(axis=1))
+        slots = postings.slots.of(np.arange(postings.chunk_count))
         chunks = np.full(postings.chunk_count, bool(terms_))
         for term in terms_:
-            number = postings.numbers.get(term)
-            with_term = np.zeros_like(chunks)
-            if number is not None:
-                place = slice(int(postings.starts[number]), int(postings.starts[number + 1]))
-                with_term[postings.chunks[place][has_field[postings.codes[place]]]] = True
-            chunks &= with_term
+            holds = np.zeros(postings.slots.count, dtype=bool)
+            for part in postings.parts(term):
+                holds[part.slots[has_field[part.codes]]] = True
+            chunks &= holds[slots]
         return chunks
 
     def _verified(self, near: Mapping[Leaf, np.ndarray]) -> dict[Leaf, np.ndarray]:

@@ -12,7 +12,7 @@ import pytest
 
 from dagster_project import composition
 from dagster_project.orchestration import asset_graph
-from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.arrays import FIRST, folder_of
 from dagster_project.resources.publish.full_build import IndexBuild
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 
@@ -192,7 +192,7 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
 
 @pytest.mark.exhaustive
 def test_damaged_arrays_are_made_anew_and_told(built: Workspace):
-    (folder_of((built.index / "CURRENT").resolve()) / "starts.npy").write_bytes(b"")
+    (folder_of((built.index / "CURRENT").resolve()) / FIRST / "starts.npy").write_bytes(b"")
     built.write("dev/dev.2004-03.mbox", [Mail(800, "Aardvarks among compactors.", "more")])
     result = built.build()
     assert result.published and "damaged" in result.published["previous_version_unusable"]

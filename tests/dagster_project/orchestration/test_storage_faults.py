@@ -175,7 +175,7 @@ def test_a_history_that_was_moved_away_begins_anew(built: Workspace, built_once:
 
 def test_what_nobody_foresaw_is_one_line_that_names_a_file_of_the_user_alone(built: Workspace):
     """A file of the published arrays that is no array comes to numpy's own words."""
-    names = [p for p in built.index.glob("*.arrays/*.npy") if p.stem == "starts"]
+    names = [p for p in built.index.glob("*.arrays/*/*.npy") if p.stem == "starts"]
     names[0].write_bytes(b"")
     done = weft(built.folder, "search", "compactor", "--config", built.config)
     assert done.code == 5 and len(done.err.splitlines()) == 1, done.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, sign_codes
 from transforms.retrieval.fusion import ExactScores
+from transforms.retrieval.postings import Slots, all_numbers
 
 
 def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
@@ -18,7 +21,9 @@ def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
 
 
 def coded(vectors: np.ndarray, absent: tuple[int, ...] = ()) -> CodedVectors:
-    return CodedVectors(vectors, sign_codes(vectors), np.array(absent, dtype=np.int64))
+    return CodedVectors(
+        [(vectors, sign_codes(vectors))], all_numbers(len(vectors)), np.array(absent, dtype=np.int64)
+    )
 
 
 @pytest.mark.parametrize("dimensions", [1, 63, 64, 65, 256, 384])
@@ -74,3 +79,25 @@ def test_a_row_without_a_vector_is_never_near_and_counts_as_the_farthest():
     found = CodeScores(vectors[5], coded(vectors, (3, 7)), None, 200, 200)
     assert not {3, 7} & set(found.best(200).tolist())
     assert found.of(np.array([3, 5, 7])).tolist() == pytest.approx([found.low, 1, found.low])
+
+
+@examples(60)
+@given(st.integers(1, 40), st.integers(0, 9), st.integers(0, 40), st.integers(1, 9), st.randoms())
+def test_vectors_in_segments_are_those_of_one(rows: int, seed: int, cut: int, rescored: int, random: Random):
+    """Some rows of the segments are of chunks that are gone, and the others are in any order."""
+    vectors = unit_vectors(rows, 64, seed)
+    stored = unit_vectors(rows + 5, 64, seed + 1)
+    slots = np.array(random.sample(range(rows + 5), rows), dtype=np.int32)
+    stored[slots] = vectors
+    absent = (0,) if rows > 3 else ()
+    parts = [part for part in np.split(stored, [min(cut, rows + 5)]) if len(part)]
+    split = CodedVectors(
+        [(p, sign_codes(p)) for p in parts], Slots(slots, rows + 5), np.array(absent, np.int64)
+    )
+    whole, query = coded(vectors, absent), unit_vectors(1, 64, seed + 2)
+    assert np.array_equal(split.cosines(query), whole.cosines(query))
+    every = np.arange(rows)
+    assert np.array_equal(split.of(every), whole.of(every))
+    one, other = (CodeScores(query[0], held, None, 12, rescored) for held in (split, whole))
+    assert (one.nearest.tolist(), one.low, one.high) == (other.nearest.tolist(), other.low, other.high)
+    assert one.of(every).tolist() == other.of(every).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 import bm25s
 import numpy as np
@@ -15,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.retrieval.bm25 import FIELDS, Postings, TermScores, terms_by_query, weighed
+from transforms.retrieval import bm25
+from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed
 from transforms.retrieval.fusion import ExactScores
+from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots, all_numbers
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 
@@ -24,7 +27,19 @@ WORDS = [f"w{n}" for n in range(40)]
 ONE_FIELD = SearchSettings(title_weight=0, quote_weight=0)
 
 
+@pytest.fixture(scope="module", autouse=True, params=[0, bm25._ALL_AT_ONCE], ids=["looked up", "all at once"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs on both ways of scoring."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bm25, "_ALL_AT_ONCE", request.param)
+        yield
+
+
 def postings(texts: list[list[str]], field: str = "text") -> Postings:
+    return Postings([segment(texts, field)], all_numbers(len(texts)))
+
+
+def segment(texts: list[list[str]], field: str = "text") -> Segment:
     counts = [Counter(t) for t in texts]
     terms = sorted({term for count in counts for term in count})
     rows = [(n, count[term]) for term in terms for n, count in enumerate(counts) if term in count]
@@ -35,7 +50,7 @@ def postings(texts: list[list[str]], field: str = "text") -> Postings:
     lengths[FIELDS.index(field)] = [len(t) for t in texts]
     chunks = np.array([n for n, _ in rows], dtype=np.int32)
     numbers = {term: n for n, term in enumerate(terms)}
-    return Postings(numbers, starts, chunks, np.arange(len(rows)), frequencies, lengths)
+    return Segment(numbers, starts, chunks, np.arange(len(rows)), frequencies, lengths)
 
 
 def bm25_scores(query_terms: pa.Table, count: int, index: Postings, settings: SearchSettings) -> np.ndarray:
@@ -43,12 +58,13 @@ def bm25_scores(query_terms: pa.Table, count: int, index: Postings, settings: Se
     scores = np.zeros((count, index.chunk_count), dtype=np.float32)
     weights = weighed(index, settings)
     for query, words in enumerate(terms_by_query(query_terms, count)):
-        for number, term in sorted((index.numbers.get(w), w) for w in words if index.df(w)):
+        (whole,) = index.segments
+        for number, term in sorted((whole.numbers.get(w), w) for w in words if index.df(w)):
             df = index.df(term)
-            rows = slice(index.starts[number], index.starts[number + 1])
-            frequency, norm = weights.frequency[index.codes[rows]], weights.norm[index.chunks[rows]]
+            rows = slice(whole.starts[number], whole.starts[number + 1])
+            frequency, norm = weights.frequency[whole.codes[rows]], weights.norm[whole.chunks[rows]]
             idf = np.float32(math.log(1 + (index.chunk_count - df + 0.5) / (df + 0.5)))
-            scores[query][index.chunks[rows]] += idf * frequency / (norm + frequency)
+            scores[query][whole.chunks[rows]] += idf * frequency / (norm + frequency)
     return scores
 
 
@@ -168,3 +184,40 @@ def test_support_is_the_share_of_the_words_that_stand_in_a_chunk_whatever_its_le
     assert found == pytest.approx([2 * share, share, 0])
     assert TermScores([], held, weighed(held, ONE_FIELD), None).support(np.array([1])).tolist() == [0]
     assert (scores.of(np.arange(5)) <= scores.most).all()
+
+
+@examples(200)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS[:9]), max_size=6), min_size=1, max_size=30),
+    st.lists(st.sampled_from(WORDS[:12]), max_size=5, unique=True),
+    st.integers(0, 35),
+    st.integers(1, 8),
+    st.none() | st.integers(0, 2**30 - 1),
+    st.randoms(),
+)
+def test_scores_over_segments_are_those_over_one(
+    texts: list[list[str]], words: list[str], cut: int, k: int, bits: int | None, shuffled: random.Random
+):
+    """Chunks are in any slots of two segments, others of which are of chunks that are gone."""
+    slots = np.array(shuffled.sample(range(len(texts) + 5), len(texts)), dtype=np.int32)
+    stored = [[shuffled.choice(WORDS[:9])] for _ in range(len(texts) + 5)]
+    gone = Counter(stored[slot][0] for slot in set(range(len(stored))) - set(slots.tolist()))
+    for slot, text in zip(slots.tolist(), texts, strict=True):
+        stored[slot] = text
+    numbers = {term: number for number, term in enumerate(sorted(gone))}
+    dead = GoneTerms(numbers, np.array([gone[term] for term in numbers]))
+    split = Postings([segment(stored[:cut]), segment(stored[cut:])], Slots(slots, len(stored)), dead)
+    allowed = None if bits is None else np.array([bits >> n & 1 for n in range(len(texts))], dtype=bool)
+    every = np.arange(len(texts))
+    found = []
+    for index in (split, postings(texts)):
+        scores = TermScores(words, index, weighed(index, ONE_FIELD), allowed)
+        best = [
+            scores.best(k).tolist(),
+            scores.best(len(texts)).tolist(),
+            scores.low,
+            scores.high,
+            scores.most,
+        ]
+        found.append((best, scores.of(every).tolist(), scores.support(every).tolist()))
+    assert found[0] == found[1]

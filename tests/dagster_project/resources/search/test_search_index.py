@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.arrays import FIRST, folder_of
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
@@ -85,22 +85,22 @@ def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_miss
     beside = folder_of(copied.path)
     assert beside.is_dir()
     hits = copied.search(QUERIES).hits
-    written = {path.name: path.read_bytes() for path in beside.glob("*.npy")}
+    written = {path.name: path.read_bytes() for path in beside.rglob("*.npy")}
     assert {"chunks.npy", "codes.npy", "counts.npy", "vectors.npy"} < written.keys()
     shutil.rmtree(beside)
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
     assert again.search(QUERIES).hits.equals(hits)
-    made = {path.name: path.read_bytes() for path in beside.glob("*.npy")}
+    made = {path.name: path.read_bytes() for path in beside.rglob("*.npy")}
     # The rows of hits stand in the order in which threads made them.
     assert {name for name in made if made[name] != written[name]} <= {"hit_chunks_row.npy"}
     assert made.keys() == written.keys()
 
 
-@pytest.mark.parametrize("name", ["hit_chunks.arrow", "hit_texts.arrow", "term_ends.npy"])
+@pytest.mark.parametrize("name", ["hit_chunks.arrow", "hit_texts.arrow", f"{FIRST}/term_ends.npy"])
 def test_damaged_arrays_are_named_with_the_way_out(copied: SearchIndex, name: str):
     damaged = folder_of(copied.path) / name
     data = damaged.read_bytes()
-    damaged.write_bytes(data[: len(data) // 2] if name == "term_ends.npy" else data[:-20])
+    damaged.write_bytes(data[: len(data) // 2] if name.endswith("term_ends.npy") else data[:-20])
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
     with pytest.raises(IndexUnavailableError, match=r"arrays.* is damaged .*delete"):
         again.search(QUERIES)
@@ -116,14 +116,14 @@ def test_arrays_that_cannot_be_made_are_no_damaged_folder(copied: SearchIndex):
 
 
 def test_arrays_of_which_one_is_missing_are_named(copied: SearchIndex):
-    (folder_of(copied.path) / "starts.npy").unlink()
+    (folder_of(copied.path) / FIRST / "starts.npy").unlink()
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
     with pytest.raises(IndexUnavailableError, match=r"starts\.npy is missing.*delete"):
         again.search(QUERIES)
 
 
 def test_arrays_that_the_system_does_not_give_are_no_damaged_folder(copied: SearchIndex):
-    refused = folder_of(copied.path) / "starts.npy"
+    refused = folder_of(copied.path) / FIRST / "starts.npy"
     refused.unlink()
     refused.mkdir()  # nobody can read a folder as a file, whatever their rights
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)

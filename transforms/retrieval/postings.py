@@ -1,0 +1,155 @@
+"""Segments of an index, of which the later ones hold what came after the first: where chunks stand, and postings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+GONE = -1
+_TERMS_KNOWN = 1 << 16
+"""Terms whose frequencies are remembered."""
+
+
+class Slots:
+    """The slot of each chunk: its place in the segments of an index, the first row of the first segment being 0.
+
+    `of` and `chunks` have the slot of each chunk number and the chunk number in each slot, GONE where a chunk is not there
+    any more, int32. Where every chunk has its own number for a slot (`are_numbers`), nothing is looked up.
+    """
+
+    def __init__(self, of: np.ndarray, count: int):
+        """`of` has the slot of each chunk by its number; there are `count` slots."""
+        self.count, self.chunk_count = count, len(of)
+        self.are_numbers = len(of) == count and bool((of == np.arange(count, dtype=of.dtype)).all())
+        self._of = of
+        self._chunks = np.full(0 if self.are_numbers else count, GONE, dtype=np.int32)
+        if not self.are_numbers:
+            self._chunks[of] = np.arange(len(of), dtype=np.int32)
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The slots of these chunks."""
+        return chunks if self.are_numbers else self._of.take(chunks)
+
+    def chunks(self, slots: np.ndarray) -> np.ndarray:
+        """The numbers of the chunks in these slots, or GONE."""
+        return slots if self.are_numbers else self._chunks.take(slots)
+
+    def mask(self, of_chunks: np.ndarray) -> np.ndarray:
+        """A mask of chunks as one of slots."""
+        if self.are_numbers:
+            return of_chunks
+        mask = np.zeros(self.count, dtype=bool)
+        mask[self._of] = of_chunks
+        return mask
+
+    def in_order(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slots of chunks that are there, by the numbers of these, and the numbers: ties break alike in every layout."""
+        if self.are_numbers:
+            return slots, slots
+        chunks = self._chunks.take(slots)
+        order = np.argsort(chunks)
+        return slots[order], chunks[order]
+
+
+def all_numbers(count: int) -> Slots:
+    """The slots of one segment in which nothing is gone."""
+    return Slots(np.arange(count, dtype=np.int32), count)
+
+
+class TermNumbers(Protocol):
+    """The numbers of the terms of a segment."""
+
+    def get(self, term: str, /) -> int | None:
+        """The number of a term, in the order of the terms; None if no chunk holds it."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The postings of some chunks, which have numbers of their own from 0, in the order of their slots.
+
+    The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
+    same slice of `codes`, the row of `counts` that says how often the term stands in each of `bm25.FIELDS`.
+    `lengths` has a row per field: the terms that each chunk holds in it.
+    """
+
+    numbers: TermNumbers
+    starts: np.ndarray
+    chunks: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+
+
+class Part(NamedTuple):
+    """Postings of a term: the slots of the chunks that hold it, ascending, and for each the row of `Postings.counts`."""
+
+    slots: np.ndarray
+    codes: np.ndarray
+
+
+class GoneTerms(NamedTuple):
+    """Of how many chunks that are gone each term has postings: the numbers of these terms, and the count of each."""
+
+    numbers: TermNumbers
+    counts: np.ndarray
+
+
+@dataclass(frozen=True)
+class Postings:
+    """The inverted index: its segments, the slots of its chunks, and what of the postings is of chunks that are gone."""
+
+    segments: Sequence[Segment]
+    slots: Slots
+    gone: GoneTerms = field(default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64)))
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks in the index."""
+        return self.slots.chunk_count
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """The rows of `counts` of all segments, one segment after the other."""
+        return np.concatenate([segment.counts for segment in self.segments])
+
+    @cached_property
+    def firsts(self) -> list[tuple[int, int]]:
+        """The first slot of each segment, and the first of its rows of `counts`."""
+        sizes = [(segment.lengths.shape[1], len(segment.counts)) for segment in self.segments]
+        slots, codes = zip((0, 0), *sizes[:-1], strict=True)
+        return list(zip(np.cumsum(slots).tolist(), np.cumsum(codes).tolist(), strict=True))
+
+    @cached_property
+    def df(self) -> Callable[[str], int]:
+        """How many chunks hold a term."""
+        return lru_cache(_TERMS_KNOWN)(self._df)
+
+    def _df(self, term: str) -> int:
+        gone = self.gone.numbers.get(term)
+        found = sum(rows.stop - rows.start for _, rows in self._rows(term))
+        return found if gone is None else found - int(self.gone.counts[gone])
+
+    def parts(self, term: str) -> list[Part]:
+        """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one."""
+        parts, later = [], []
+        for number, rows in self._rows(term):
+            segment, (slot, code) = self.segments[number], self.firsts[number]
+            if number:
+                later.append(
+                    (segment.chunks[rows] + np.int32(slot), segment.codes[rows].astype(np.int32) + code)
+                )
+            else:
+                parts.append(Part(segment.chunks[rows], segment.codes[rows]))
+        if later:
+            slots, codes = zip(*later, strict=True)
+            parts.append(Part(np.concatenate(slots), np.concatenate(codes)))
+        return parts
+
+    def _rows(self, term: str) -> list[tuple[int, slice]]:
+        """The segments that hold a term, and where its postings stand in each."""
+        found = ((n, s.starts, s.numbers.get(term)) for n, s in enumerate(self.segments))
+        return [(n, slice(int(starts[t]), int(starts[t + 1]))) for n, starts, t in found if t is not None]
