@@ -37,14 +37,15 @@ def mail_stages(
     block_settings: BlockSettings,
     chunk_settings: ChunkSettings,
     term_settings: TermSettings,
+    ocr: str | None = None,
 ) -> list[Stage]:
-    """The partitioned stages of mail, in order."""
+    """The partitioned stages of mail, in order; `ocr` names the languages by which attached scans are read."""
     return [
         Stage(
             "mail",
             {"messages": MESSAGES, "attachments": ATTACHMENTS, "quarantine": QUARANTINE},
             _read_mail,
-            messages.VERSION,
+            f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
             "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
             settings=settings,
             source_type=MAIL,
@@ -113,4 +114,5 @@ def _read_mail(sources: Sources, partition: SourcePartition, settings: MailSetti
         partition=partition.key,
         list_id=partition.list_id,
         settings=settings,
+        means=messages.Means(convert=sources.converted),
     )

@@ -1,4 +1,4 @@
-"""Measures of the mail of each list, which follow the lake at a distance: they read the text of all of it."""
+"""Measures of the mail of each list, which follow what is published: they read the text of the whole lake."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _INPUTS = (
     "chunk_context",
 )
 _ALWAYS = 5_000
-"""Mails up to which they are made with each publish, in a second."""
+"""Mails up to which they are made after each publish, in a second."""
 _DRIFT = 0.05
 """Share of a list's mails, and of all chunks, that may come or go before they are made again."""
 
@@ -29,7 +29,7 @@ def measures_stage() -> Stage:
         "Counts quotes, duplicates, parents, defects and kinds of discussion in each list. Of more than "
         f"{_ALWAYS:,} mails it counts again when {_DRIFT:.0%} of a list's mails came or went, or the code changed.",
         inputs=_INPUTS,
-        deps=("slow_chunks",),
+        deps=("slow_chunks", "search_index"),
         resources=("lake",),
         code=measures.measures_of_lake,
     )

@@ -206,7 +206,6 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
             "thread_tree",
             "message_links",
             "patch_series",
-            "corpus_measures",
             "inferred_quotes",
             "chunk_context",
             "context_terms",

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import ibis
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
 from assets.protocols.models import AnswerCache, LanguageModel
@@ -35,7 +36,6 @@ from transforms.settings.search import TermSettings
 from transforms.text import terms
 
 _MAILS = ("messages", "memberships")
-_STORED_AT = ("source", "partition", "message_id")
 _THREADED = ("in_reply_to", "refs", "subject", "effective_at")
 
 
@@ -75,8 +75,8 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             inputs=_MAILS,
             settings=settings,
             in_buckets={
-                "messages": Reads((*_STORED_AT, *_THREADED, "from_addr")),
-                "memberships": Reads(MEMBERSHIPS.names),
+                "messages": Reads(("message_id", *_THREADED, "from_addr")),
+                "memberships": Reads(("message_id", "list_id")),
             },
             kinds=(),
             code=threads_transforms.build_threads,
@@ -131,8 +131,7 @@ _CONTEXT_READS = {
         ),
         ("doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index", "title", "spans", "checksum"),
     ),
-    "memberships": Reads(MEMBERSHIPS.names),
-    "messages": Reads((*_STORED_AT, "body"), ("message_id", "content_hash", "raw_bytes")),
+    "messages": Reads(("message_id", "body"), ("message_id", "content_hash", "raw_bytes")),
     "thread_tree": Reads(("message_id", "parent_id")),
     "inferred_quotes": Reads(INFERRED_QUOTES.names),
 }
@@ -151,10 +150,8 @@ def _quote_stage() -> Stage:
         inputs=(*_MAILS, "message_chunks", "thread_tree"),
         in_buckets={
             "messages": Reads((*quotes.COMPARED, "body"), quotes.COMPARED),
-            "memberships": Reads(MEMBERSHIPS.names),
             "message_chunks": Reads(
-                ("source", "partition", "doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"),
-                ("doc_id", "chunk_id"),
+                ("doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"), ("doc_id", "chunk_id")
             ),
             "thread_tree": Reads(("message_id", "parent_id")),
         },
@@ -200,7 +197,7 @@ def chunk_context_stage(
         version,
         "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
         "those of the sources that want one.",
-        inputs=[field.name for field in fields(ContextTables)] if told else list(_CONTEXT_READS),
+        inputs=[field.name for field in fields(ContextTables)] if told else [*_CONTEXT_READS, "memberships"],
         in_buckets=None if told else _CONTEXT_READS,
         deps=("slow_chunks",),
         resources=("language_model", "answer_cache") if told else (),
@@ -228,10 +225,8 @@ def _mail_buckets(messages: ibis.Table, memberships: ibis.Table, settings: Threa
 
 
 def _threads(messages: ibis.Table, memberships: ibis.Table, settings: ThreadSettings) -> Sequence[pa.Table]:
-    """The tables `threads`, `thread_tree`."""
-    mails = _once(messages, memberships, "in_reply_to", "refs", "subject", "from_addr", "effective_at")
-    lists = memberships.select("message_id", "list_id")
-    return threads_transforms.build_threads(mails.to_pyarrow(), lists.to_pyarrow(), settings)
+    """The tables `threads`, `thread_tree`, of mails that are each present once."""
+    return threads_transforms.build_threads(messages.to_pyarrow(), memberships.to_pyarrow(), settings)
 
 
 def _patch_series(
@@ -257,64 +252,40 @@ def _document_links(
 ) -> Made:
     """The links of documents, with the number of those that lead nowhere."""
     named = documents.select("doc_id", "source", "path", "title", "aliases")
-    mails = memberships.select("message_id").distinct().to_pyarrow()
-    resolved = links.document_links(
-        document_references.to_pyarrow(),
-        named.to_pyarrow(),
-        document_nodes.to_pyarrow(),
-        set(mails.column("message_id").to_pylist()),
-    )
+    stored = document_references.to_pyarrow()
+    urls = stored.filter(pc.field("kind") == "url").column("target").to_pylist()
+    possible = pa.array({name for url in urls for name in links.ids_in_url(url)}, pa.string())
+    mails = memberships.semi_join(ibis.memtable(pa.table({"message_id": possible})), "message_id")
+    known = set(mails.message_id.to_pyarrow().to_pylist())
+    resolved = links.document_links(stored, named.to_pyarrow(), document_nodes.to_pyarrow(), known)
     return Made([resolved], {"broken": resolved.column("to_id").null_count})
 
 
 def _inferred_quotes(
-    messages: ibis.Table,
-    memberships: ibis.Table,
-    message_chunks: ibis.Table,
-    thread_tree: ibis.Table,
-    lake: OfBucket,
+    messages: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table, lake: OfBucket
 ) -> Sequence[pa.Table]:
-    """The tables `inferred_quotes`, `compared_replies`."""
-    mails = threads_transforms.canonical(messages.select(quotes.COMPARED), memberships)
+    """The tables `inferred_quotes`, `compared_replies`, of mails that are each present once."""
     chunks = message_chunks.filter(message_chunks.attachment_id.isnull())
-    named = chunks.select("source", "partition", "doc_id", "chunk_id")
     pairs = quotes.compared_replies(
-        mails.to_pyarrow(),
-        threads_transforms.canonical(named, memberships, "doc_id").to_pyarrow(),
+        messages.select(quotes.COMPARED).to_pyarrow(),
+        chunks.select("doc_id", "chunk_id").to_pyarrow(),
         thread_tree.to_pyarrow(),
     )
     before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
     known = lake.stored("compared_replies", COMPARED_REPLIES.names)
     again = quotes.pairs_to_compare(pairs, None if before is None else known)
-    found = quoted_in(again, messages, memberships, chunks)
+    found = quoted_in(again, messages, chunks)
     return (found if before is None else quotes.merged_quotes(before, pairs, again, found)), pairs
 
 
-def quoted_in(
-    pairs: pa.Table,
-    messages: ibis.Table,
-    memberships: ibis.Table,
-    chunks: ibis.Table,
-) -> pa.Table:
+def quoted_in(pairs: pa.Table, messages: ibis.Table, chunks: ibis.Table) -> pa.Table:
     """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are read."""
     if not pairs.num_rows:
         return INFERRED_QUOTES.empty()
-    named = pa.concat_tables(
-        [pairs.select(["message_id"]), pairs.select(["parent_id"]).rename_columns(["message_id"])]
-    )
-    wanted = ibis.memtable(named)
-    there = memberships.filter(memberships.is_canonical).semi_join(wanted, "message_id")
-    partitions = there.select("partition").distinct().to_pyarrow()["partition"].to_pylist()
-    columns = ["source", "partition", "message_id", "subject", "from_addr", "body"]
-    mails = threads_transforms.canonical(
-        messages.filter(messages.partition.isin(partitions)).select(columns), memberships
-    )
-    columns = ["source", "partition", "doc_id", "attachment_id", "spans", "has_patch_markers"]
-    own = threads_transforms.canonical(
-        chunks.filter(chunks.partition.isin(partitions)).select(columns), memberships, "doc_id"
-    )
+    parents = pairs.select(["parent_id"]).rename_columns(["message_id"])
+    wanted = ibis.memtable(pa.concat_tables([pairs.select(["message_id"]), parents]))
     return quotes.inferred_quotes(
-        mails.semi_join(wanted, "message_id").to_pyarrow(),
-        own.semi_join(wanted, own.doc_id == wanted.message_id).to_pyarrow(),
+        messages.semi_join(wanted, "message_id").to_pyarrow(),
+        chunks.semi_join(wanted, chunks.doc_id == wanted.message_id).to_pyarrow(),
         pairs,
     )

@@ -29,6 +29,7 @@ from pathlib import Path
 import ibis
 import mail_collections as collections
 import numpy as np
+import pyarrow as pa
 import tasks
 from conversations import locomo
 from printing import new_parser, new_table
@@ -222,7 +223,7 @@ def quota(state: Path) -> None:
         # A minute is twelve seconds here, and the client's margin of one second a fifth of one.
         embedder.service.quota = Quota(requests, settings.tokens_per_minute, window * 61 / 60)
         texts = [f"text {n}" for n in range(count)]
-        table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
+        table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
         embed_missing(table, embedder, ParquetEmbeddingCache(state / "cache"), LoggedProgress())
         first, last = gemini.times[0][0], gemini.times[-1][0]
     # What one window lets through at once is not limited by time: it is left out.

@@ -24,7 +24,7 @@ from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
-from transforms.mail.messages import read_mail, split_mbox
+from transforms.mail.messages import Means, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 
 Archives = dict[str, bytes]
@@ -66,7 +66,7 @@ def weft(archives: Archives, *, quick: bool) -> int:
             partition=name,
             list_id=None,
             settings=MailSettings(),
-            quick=quick,
+            means=Means(quick),
         )
         count += tables.messages.num_rows + tables.quarantine.num_rows
     return count

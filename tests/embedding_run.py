@@ -7,6 +7,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import ibis
+import pyarrow as pa
 
 from assets.embedding import EmbeddingReport, vectors_of
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
@@ -36,7 +37,7 @@ def embed(
         EmbeddingSettings.model_validate({"model": "gemini", "dimensions": dimensions}),
         GeminiSettings.model_validate({**quick, **settings}),
     )
-    table = ibis.memtable({"text_hash": [text_hash(t) for t in texts], "text": texts})
+    table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
     by_hash = {text_hash(t): t for t in texts}
     names = list(by_hash)
     found, report = vectors_of(table, names, embedder, ParquetEmbeddingCache(cache), LoggedProgress())

@@ -23,12 +23,10 @@ FORKS.set_forkserver_preload(
         "dagster._core.instance.factory",
         "dagster._core.remote_representation",
         "ibis.backends.duckdb",
-        "ibis.formats.pandas",
         "pyarrow.dataset",
         "requests",
         "structlog",
         "tokenizers",
-        "wordllama",
     ]
 )
 LONGEST = 300

@@ -90,7 +90,6 @@ LAZY = {
     "s3fs": "an extra",
     "aiohttp": "comes with s3fs",
     "botocore": "comes with s3fs",
-    "wordllama": "its import loads what only embedding needs",
     "tokenizers": "its import loads what only embedding and token counts need",
     "matplotlib": "half a second, for the report alone",
 }

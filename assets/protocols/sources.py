@@ -12,6 +12,7 @@ import pyarrow as pa
 # A search knows the protocols and nothing of what makes an index, which takes seconds to import.
 if TYPE_CHECKING:
     from transforms.documents.files import RawFile
+    from transforms.formats.converted import Converted
     from transforms.mail.messages import RawMail
 
 
@@ -77,6 +78,9 @@ class Sources(Protocol):
 
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
         """The files of a partition of documents in order; what cannot be read is a file with a fault."""
+
+    def converted(self, data: bytes, kind: str) -> Converted:
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
 
     def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
         """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""

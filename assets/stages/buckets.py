@@ -43,15 +43,16 @@ class OfBucket:
 
 
 class Buckets:
-    """The tables that a stage reads, by bucket."""
+    """The tables that a stage reads, by bucket: of mails and chunks those that are published, under their final ids."""
 
     def __init__(self, reads: Mapping[str, Reads], tables: Mapping[str, ibis.Table]):
-        self.reads = reads
-        self.mails, memberships = tables[BUCKETS], tables["memberships"]
-        canonical = memberships.filter(memberships.is_canonical)
-        joined = canonical.join(self.mails, "message_id")
-        self.stored = joined.select("source", "partition", "stored_message_id", "bucket").cache()
+        self.reads, self.mails = reads, tables[BUCKETS]
+        published = tables["memberships"].filter(tables["memberships"].is_canonical)
+        joined = published.join(self.mails, "message_id")
+        names = ("source", "partition", "stored_message_id", "bucket")
+        self.published = joined.select(*names, published_id=joined.message_id).cache()
         self.dealt = {name: self._dealt(name, tables[name]) for name in reads}
+        self.mail_counts: dict[str, int] = {}
 
     def _dealt(self, name: str, table: ibis.Table) -> ibis.Table:
         """A table with the bucket of each row; rows of copies that are not published, and of ghosts, are in none."""
@@ -59,40 +60,43 @@ class Buckets:
         if name not in _STORED:
             return table.view().join(self.mails, [(key, "message_id")])
         on = ["source", "partition", (key, "stored_message_id")]
-        return table.view().join(self.stored, on).drop("stored_message_id")
+        return table.view().join(self.published, on).mutate(**{key: lambda t: t.published_id})
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """By bucket, for each table a hash of the decisive columns of its rows, whatever their order."""
-        found: dict[str, dict[str, str]] = {
-            bucket: {} for bucket in self.mails.select("bucket").distinct().to_pyarrow()["bucket"].to_pylist()
-        }
+        rows = [self.mails.select("bucket", table=ibis.literal(""), row=ibis.literal(0, "int64"))]
         for name, reads in self.reads.items():
             table = self.dealt[name]
             row = ibis.struct({column: table[column] for column in reads.decisive or reads.columns}).hash()
-            rows = table.select("bucket", row=row)
-            # In halves, whose sums an integer holds.
-            sums = rows.group_by("bucket").agg(
-                rows=rows.count(), high=(rows.row >> 32).sum(), low=(rows.row & 0xFFFFFFFF).sum()
-            )
-            for bucket, *numbers in zip(*sums.to_pyarrow().to_pydict().values(), strict=True):
-                found[bucket][name] = "-".join(map(str, numbers))
+            rows.append(table.select("bucket", table=ibis.literal(name), row=row))
+        hashed = ibis.union(*rows)
+        # In halves, whose sums an integer holds.
+        sums = hashed.group_by("bucket", "table").agg(
+            rows=hashed.count(), high=(hashed.row >> 32).sum(), low=(hashed.row & 0xFFFFFFFF).sum()
+        )
+        found: dict[str, dict[str, str]] = {}
+        for bucket, table, *numbers in zip(*sums.to_pyarrow().to_pydict().values(), strict=True):
+            of_bucket = found.setdefault(bucket, {})
+            if table:
+                of_bucket[table] = "-".join(map(str, numbers))
+            else:
+                self.mail_counts[bucket] = numbers[0]
         return found
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[ibis.Table]]]:
-        """Each of `buckets` with the rows of its tables, in the order of `reads`."""
-        counts = self.mails.group_by("bucket").agg(mails=lambda t: t.count()).to_pyarrow().to_pydict()
-        mails = dict(zip(counts["bucket"], counts["mails"], strict=True))
-        for batch in _batches(buckets, mails.__getitem__):
-            cached = [self._of(name, batch).cache() for name in self.reads]
+        """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
+        for batch in _batches(buckets, self.mail_counts.__getitem__):
+            there = self.published.filter(self.published.bucket.isin(batch)).select("partition").distinct()
+            partitions = there.to_pyarrow()["partition"].to_pylist()
+            cached = [self._of(name, batch, partitions).cache() for name in self.reads]
             for bucket in batch:
                 yield bucket, [table.filter(table.bucket == bucket).drop("bucket") for table in cached]
 
-    def _of(self, name: str, buckets: Sequence[str]) -> ibis.Table:
+    def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
         """The rows of some buckets, read from the partitions alone that have their mails."""
         table = self.dealt[name]
         if name in _STORED:
-            there = self.stored.filter(self.stored.bucket.isin(buckets)).select("partition").distinct()
-            table = table.filter(table.partition.isin(there.to_pyarrow()["partition"].to_pylist()))
+            table = table.filter(table.partition.isin(partitions))
         return table.filter(table.bucket.isin(buckets)).select("bucket", *self.reads[name].columns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from dagster_project.resources.system.processes import end_started
 
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
 _ENDS = (*_OF_TERMINALS, signal.SIGTERM)
+_OBJECTS = 50_000
+"""New objects after which Python looks for cycles: by its default of 700 that is a tenth of a small build."""
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -28,6 +31,7 @@ def run(arguments: list[str] | None = None) -> None:
     them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads.
     """
     sys.excepthook = _unexpected
+    gc.set_threshold(_OBJECTS)
     # While a step runs, Dagster keeps in a file what is written to standard error.
     end = partial(_end, os.dup(sys.stderr.fileno()))
     for number in _ENDS:

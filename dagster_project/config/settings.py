@@ -20,6 +20,7 @@ from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
     DOCUMENT_FORMATS,
+    PICTURE_FORMATS,
     DocumentChunkSettings,
     DocumentSettings,
     GraphSettings,
@@ -134,6 +135,9 @@ class SourceSettings(NamedSource):
         return "mail"
 
 
+USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_chunks/", "All Tasks.md")
+
+
 class DocumentSourceSettings(NamedSource):
     """One folder of notes or of documentation."""
 
@@ -142,15 +146,19 @@ class DocumentSourceSettings(NamedSource):
     )
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
-        tuple(f"*.{ending}" for ending in DOCUMENT_FORMATS),
-        description="patterns of files that are read; without a slash at any depth",
+        tuple(f"*.{ending}" for ending in (*DOCUMENT_FORMATS, *PICTURE_FORMATS)),
+        description="patterns as in a .gitignore of files that are read",
     )
     exclude: tuple[str, ...] = Field(
-        ("node_modules/", "__pycache__/", "All Tasks.md"),
-        description="patterns of files, or with a last slash of folders, that are left out",
+        (),
+        description="patterns as in a .gitignore of files and folders that are left out, beside the usual ones",
     )
-    grain: Literal["whole", "folder"] = Field(
-        "whole", description="the whole folder, or each of its top-level folders"
+    exclude_defaults: bool = Field(
+        True, description=f"leave out what is usual: {', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}"
+    )
+    grain: Literal["auto", "whole", "folder"] = Field(
+        "auto",
+        description="what one partition holds; auto: parts of some hundred notes, or some dozen PDFs and office files",
     )
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
         None, description="how documents become chunks; none: `document_chunks.chunker`"
@@ -176,7 +184,7 @@ class ConversationSourceSettings(NamedSource):
 
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
-    format: Literal["auto", "whatsapp", "slack", "discord", "mbox", "table"] = Field(
+    format: Literal["auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table"] = Field(
         "auto",
         description="what the files are; auto: by name and content; all may be in a .zip",
     )

@@ -96,7 +96,7 @@ class _AsWritten:
 def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
     settings, tokens = key.settings, PackagedTokenCounter()
     stages = [
-        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms),
+        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms, settings.documents.ocr),
         *slow_stages(settings.chunks, settings.terms),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
         *conversation_stages(settings.conversations, settings.terms, tokens),

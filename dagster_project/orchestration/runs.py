@@ -67,14 +67,17 @@ def held_by_run(
         yield
 
 
+def refresh_of(run: dg.DagsterRun) -> str:
+    """The refresh that a run belongs to; a backfill, and a run that people asked for, is one of its own."""
+    return run.tags.get(REFRESH_TAG) or run.tags.get("dagster/backfill") or run.run_id[:8]
+
+
 def _join_refresh(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Tag a run that an automation condition asked for with the refresh whose runs it follows."""
     if REFRESH_TAG in run.tags or "dagster/from_automation_condition" not in run.tags:
         return
-    for record in instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]), limit=5):
-        if refresh := record.tags.get(REFRESH_TAG):
-            instance.add_run_tags(run.run_id, {REFRESH_TAG: refresh})
-            return
+    for before in instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1):
+        instance.add_run_tags(run.run_id, {REFRESH_TAG: refresh_of(before)})
 
 
 def others_at_work(instance: dg.DagsterInstance, root: Path, own: str | None = None) -> list[str]:

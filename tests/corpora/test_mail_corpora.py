@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.examples import FACTOR
-from transforms.mail.messages import MailTables, read_mail, split_mbox
+from transforms.mail.messages import MailTables, Means, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 from transforms.text.flowed import FLOWED_FORMATS, flowed_text
 
@@ -28,7 +28,12 @@ def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: i
         mails, garbage = split_mbox(data, name=file.name, dialect="mboxrd")
         raw = [*mails, *garbage]
         result = read_mail(
-            raw, source=source, partition=file.name, list_id=source, settings=MailSettings(), quick=quick
+            raw,
+            source=source,
+            partition=file.name,
+            list_id=source,
+            settings=MailSettings(),
+            means=Means(quick),
         )
         assert len(raw) == result.messages.num_rows + result.quarantine.num_rows
         results.append(result)

@@ -7,6 +7,7 @@ text twice, a citation for every passage, and a manifest that reproduces the sam
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,7 +39,8 @@ class Passage:
     """A chunk as it is displayed: its text and position.
 
     `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
-    stands in, with the bytes of that, where there is one. `tags` are the document's.
+    stands in, with the bytes of that, where there is one. `tags` are the document's, `page_starts` the bytes at which
+    its pages begin.
     """
 
     chunk_id: str
@@ -54,6 +56,7 @@ class Passage:
     around: str | None = None
     around_start: int = 0
     around_end: int = 0
+    page_starts: tuple[int, ...] = ()
     similarity: float | None = None
     score: float | None = None
     expanded: bool = False
@@ -180,7 +183,8 @@ def _render(passage: Passage) -> str:
     lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
     body = "\n".join(f"> {line}".rstrip() for line in lines)
     title, citation = (_escape_brackets(_one_line(line)) for line in (passage.title, passage.place))
-    return f"## {title}{date}\n\n{body}\n\n\u27e8{citation} bytes {start}-{end}\u27e9\n"
+    page = f" page {bisect_right(passage.page_starts, start)}" if passage.page_starts else ""
+    return f"## {title}{date}\n\n{body}\n\n\u27e8{citation}{page} bytes {start}-{end}\u27e9\n"
 
 
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import MAXYEAR, datetime, timedelta
 from typing import Literal, NamedTuple
 
+from transforms.conversations import whatsapp_lines
 from transforms.conversations.exports import Chat, Entry, Fault, in_utc
 from transforms.errors import ChatFormatError
 
@@ -28,26 +29,6 @@ _HEAD = re.compile(
     re.M,
 )
 _AUTHOR = re.compile(rf"[{_MARKS}]*(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*:(?:{_BLANK}|(?=\n|\Z))")
-# What stands in a line of the system before a colon, as in `Maud changed the subject to "Gauges: new"`.
-_ACTION = re.compile(
-    r'"|\b(?:created group|added|removed|left|joined|changed (?:the|this|their|to)|pinned a message|is now an admin)\b'
-)
-_MEDIA = re.compile(
-    rf"[{_MARKS}]*(?:<(?:Media omitted|Medien ausgeschlossen|Multimedia omitido|M\u00e9dias omis|Media omessi)>"
-    r"|(?:image|video|audio|sticker|GIF|document|Contact card) omitted|<attached: [^>\n]+>"
-    r"|[^\n]{1,200} \((?:file attached|Datei angeh\u00e4ngt|archivo adjunto|fichier joint)\)|null)[ \t]*"
-)
-_DELETED = re.compile(
-    rf"[{_MARKS}]*(?:This message was deleted|You deleted this message|Diese Nachricht wurde gel\u00f6scht)\.?[ \t]*"
-)
-_SYSTEM = re.compile(
-    rf"[{_MARKS}]*\u200e[{_MARKS}]*(?:Messages and calls are end-to-end|[^\n]*(?:created (?:this )?group|added|removed|left|"
-    r"joined using|changed (?:the|this|their)|pinned a message|Missed (?:voice|video) call))"
-)
-_MEMBERS = re.compile(
-    r"^(?P<who>.{1,80}?) (?:created group|added|removed|left|joined|changed|pinned|was (?:added|removed)|is now)\b"
-    r"(?: (?P<whom>[^\"\n]{1,80}))?"
-)
 _ODD_DATES = 0.05
 _OUT_OF_ORDER = timedelta(days=1)
 
@@ -100,6 +81,10 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
     for (head, at), following in zip(in_order, [*(h.start for h, _ in in_order[1:]), len(text)], strict=True):
         body = text[head.end : following].removesuffix("\n")
         entries.append(_entry(in_utc(at, timezone), body, names))
+    unknown = [e.text for e in entries if e.kind == "system" and not whatsapp_lines.is_understood(e.text)]
+    if unknown:
+        why = f"not_understood: {len(unknown)} lines of the program, kept as they are; names in them may stay"
+        faults.append(Fault(f"{name}:system", why, "\n".join(unknown).encode()))
     return Chat(name, entries, frozenset(names), faults)
 
 
@@ -192,20 +177,19 @@ def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime
 
 def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     match = _AUTHOR.match(body)
-    if match is None or _ACTION.search(match["author"]):
-        if members := _MEMBERS.match(body.lstrip("\u200e\u200f")):
-            names.update(
-                n.strip() for n in members.groups() if n and n.strip().lower() not in ("you", "this group")
-            )
+    if match is None or whatsapp_lines.ACTION.search(match["author"]):
+        names.update(whatsapp_lines.members(body))
         return Entry(at, "", body, "system")
-    author, text = match["author"].strip(), body[match.end() :]
-    if _SYSTEM.match(text):
-        return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
+    author, text = match["author"].strip(), whatsapp_lines.EDITED.sub("", body[match.end() :])
     first = text.split("\n", 1)[0]
-    if media := _MEDIA.fullmatch(first):
+    if media := whatsapp_lines.MEDIA.fullmatch(first):
         # A caption stands on the lines behind the mark.
         caption = text[media.end() :].strip("\n")
         return Entry(at, author, caption, "message" if caption else "media")
-    if _DELETED.fullmatch(text):
+    if whatsapp_lines.DELETED.fullmatch(text):
         return Entry(at, author, "", "deleted")
-    return Entry(at, author, text, "message")
+    if text.lstrip("\u2068\u2069").startswith("\u200e") and not whatsapp_lines.SHARED.match(text):
+        # iOS writes so what the program says, and before it who did it, or the name of the group.
+        names.update(whatsapp_lines.members(text))
+        return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
+    return Entry(at, author, whatsapp_lines.ATTACHED_BELOW.sub("", text), "message")

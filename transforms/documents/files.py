@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -16,20 +16,35 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms.documents.frontmatter import BOM, Frontmatter, frontmatter
-from transforms.documents.html_markdown import html_charset, html_markdown, html_title
 from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
+from transforms.formats.canvas import canvas_markdown
+from transforms.formats.converted import VERSION as FORMATS_VERSION
+from transforms.formats.converted import Converted
+from transforms.formats.html_markdown import html_charset, html_markdown, html_title
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.schemas.documents import DOCUMENTS
 from transforms.schemas.operations import QUARANTINE
-from transforms.settings.documents import DOCUMENT_FORMATS, DocumentSettings
+from transforms.settings.documents import (
+    CONVERTED_FORMATS,
+    DOCUMENT_FORMATS,
+    PICTURE_FORMATS,
+    DocumentSettings,
+)
 from transforms.text.charsets import decode_text
 
-VERSION = "2"
+VERSION = f"3.{FORMATS_VERSION}"
 
+WORD_LIST = "_keywords/words.md"
+"""Where a list of keywords of the folder around it stands; `graph.keywords` reads it, search does not."""
 _MAX_RST_BYTES = 1 << 20
 """Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
-_CONVERTERS = {"html": html_markdown, "rst": rst_markdown}
+_FORMATS = DOCUMENT_FORMATS | PICTURE_FORMATS
+_CONVERTERS: dict[str, Callable[[str], Converted | None]] = {
+    "html": html_markdown,
+    "rst": rst_markdown,
+    "canvas": canvas_markdown,
+}
 _TAG = re.compile(r"(?<!\S)#((?:[^\W\d]|[\d/-]+[^\W\d])[\w/-]*)")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -50,12 +65,14 @@ _SPACED_ZONE = re.compile(r"\s+(?=[+-]\d|Z$)")
 class RawFile:
     """The bytes of one file and its path below the root of the source, with forward slashes.
 
-    A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it.
+    A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it. `converted` is
+    what became of a file of `CONVERTED_FORMATS`.
     """
 
     path: str
     data: bytes
     fault: str | None = None
+    converted: Converted | None = None
 
 
 class DocumentTables(NamedTuple):
@@ -69,21 +86,13 @@ class _FileFaultError(Exception):
     """A file cannot become a document; the text is the reason, as `code: explanation`."""
 
 
-class _Text(NamedTuple):
-    """The stored text of a file, the defects of its decoding, and a title its format carries."""
-
-    text: str
-    defects: list[str]
-    title: str | None = None
-
-
 def read_documents(
     files: Iterable[RawFile], *, source: str, partition: str, settings: DocumentSettings
 ) -> DocumentTables:
     """The documents of one partition in the order of their paths, and the quarantined files.
 
     The stored text of Markdown and plain text is the file's own, byte order mark and line ends
-    included; that of reStructuredText and HTML is the Markdown it was converted to. Files that are
+    included; that of other formats is the Markdown it was converted to. Files that are
     not UTF-8 are decoded and say so in `defects`. Quarantined are files with a fault, of unknown
     format (`unknown_format`), over `max_document_bytes` (`too_large`), `binary`, `empty` or blank
     ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and reStructuredText
@@ -116,7 +125,7 @@ def file_name(path: str) -> str:
     """
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
-    return stem if dot and stem and extension.lower() in DOCUMENT_FORMATS else name
+    return stem if dot and stem and extension.lower() in _FORMATS else name
 
 
 def _check(file: RawFile, printable: str, seen: set[str], settings: DocumentSettings) -> None:
@@ -127,37 +136,44 @@ def _check(file: RawFile, printable: str, seen: set[str], settings: DocumentSett
         raise _FileFaultError("bad_path: the file name is not valid Unicode; rename the file")
     if file.path in seen:
         raise _FileFaultError("duplicate: the path was given twice")
-    if _format(file.path) is None:
-        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(DOCUMENT_FORMATS)}")
+    kind = document_format(file.path)
+    if kind is None:
+        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(_FORMATS)}")
     if len(file.data) > settings.max_document_bytes:
         raise _FileFaultError(
             f"too_large: {len(file.data)} bytes, documents.max_document_bytes is {settings.max_document_bytes}"
         )
-    if _format(file.path) == "rst" and len(file.data) > _MAX_RST_BYTES:
+    if kind == "rst" and len(file.data) > _MAX_RST_BYTES:
         raise _FileFaultError(
             f"too_large: {len(file.data)} bytes of reStructuredText, the cap is {_MAX_RST_BYTES}"
         )
 
 
-def _format(path: str) -> str | None:
+def document_format(path: str) -> str | None:
+    """The format of a file by the ending of its name; None for one that is not read.
+
+    >>> document_format("notes/Plan.MD"), document_format("notes/plan")
+    ('markdown', None)
+    """
     _, dot, extension = path.rpartition("/")[2].rpartition(".")
-    return DOCUMENT_FORMATS.get(extension.lower()) if dot else None
+    return _FORMATS.get(extension.lower()) if dot else None
 
 
 def _document(file: RawFile, source: str) -> dict[str, Any]:
     """The row of one file without the columns of its partition."""
-    kind = _format(file.path)
+    kind = document_format(file.path)
     assert kind is not None
-    stored = _stored_text(file.data, kind)
+    stored = _stored_text(file, kind)
     if not stored.text.strip("\ufeff \t\r\n\f\v"):
         raise _FileFaultError("empty: there is nothing but blanks in it")
     mark = len(BOM.encode()) if stored.text.startswith(BOM) else 0
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
-    fields = {name.lower(): value for name, value in front.fields.items()}
+    properties = {"created": stored.created, "modified": stored.modified}
+    fields = {name.lower(): value for name, value in (front.fields or properties).items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
-    title = _text_field(fields.get("title")) or _first_h1(parsed) or stored.title
+    title = _text_field(fields.get("title")) or _title(parsed, stored, is_converted=kind in CONVERTED_FORMATS)
     return {
         "doc_id": f"{source}:{file.path}",
         "path": file.path,
@@ -173,19 +189,26 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "modified_at": modified,
         "text": stored.text,
         "body_start": front.body_start,
+        "page_starts": stored.page_starts,
         "content_hash": text_hash(stored.text),
         "defects": defects,
     }
 
 
-def _stored_text(data: bytes, kind: str) -> _Text:
-    text, defects = _decoded(data, html_charset(data) if kind == "html" else None)
+def _stored_text(file: RawFile, kind: str) -> Converted:
+    if kind in CONVERTED_FORMATS:
+        if file.converted is None:
+            raise _FileFaultError(f"unreadable: nobody read the {kind}")
+        return file.converted
+    text, defects = _decoded(file.data, html_charset(file.data) if kind == "html" else None)
     if kind not in _CONVERTERS:
-        return _Text(text, defects)
+        return Converted(text, defects)
     converted = _CONVERTERS[kind](text.removeprefix(BOM))
     if converted is None:
         raise _FileFaultError(f"unreadable: it cannot be converted from {kind} to Markdown")
-    return _Text(converted.text, defects + converted.defects, html_title(text) if kind == "html" else None)
+    return Converted(
+        converted.text, defects + converted.defects, html_title(text) if kind == "html" else None
+    )
 
 
 def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
@@ -211,10 +234,12 @@ def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
     return decoded.text, [f"charset_{decoded.outcome}"]
 
 
-def _first_h1(parsed: Markdown | None) -> str | None:
-    if parsed is None:
-        return None
-    return next((b.text for b in parsed.headings if b.level == 1 and b.text), None)
+def _title(parsed: Markdown | None, stored: Converted, *, is_converted: bool) -> str | None:
+    """The first h1, or the title that the format carries; of several h1 of an office file the first may be a chapter."""
+    names = [] if parsed is None else [b.text for b in parsed.headings if b.level == 1 and b.text]
+    if is_converted and len(names) > 1 and stored.title:
+        return stored.title
+    return names[0] if names else stored.title
 
 
 def _text_field(value: Any) -> str | None:

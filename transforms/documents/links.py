@@ -22,7 +22,7 @@ from transforms.schemas.documents import DOCUMENT_REFERENCES
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import rows_of
 
-VERSION = "1"
+VERSION = "2"
 
 INDEX_NAMES = ("index", "readme", "_index")
 """File names that a link to their folder opens."""
@@ -90,7 +90,7 @@ def document_links(
         if kind == "block_id":
             continue
         if kind == "url":
-            to_id = _message(target, message_ids)
+            to_id = next((name for name in ids_in_url(target) if name in message_ids), None)
         else:
             to_id = vaults[source].resolve(doc_id, kind, target, outlines) if source in vaults else None
         link = (outlines.node_at(doc_id, start), "document", start, end, to_id, target, kind, text)
@@ -103,7 +103,7 @@ def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
     hidden_ranges: list[tuple[int, int]] = [(0, body_start)]
     if kind != "text":
-        markdown = parse(text, body_start, notes=kind == "markdown")
+        markdown = parse(text, body_start, notes=kind in ("markdown", "canvas"))
         hidden_ranges = sorted([*hidden_ranges, *markdown.opaque, *markdown.comments])
         for link in markdown.links:
             target = link.target
@@ -327,13 +327,10 @@ def _unquoted(text: str) -> str:
     return _ESCAPE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()).decode("utf-8", "replace")
 
 
-def _message(url: str, message_ids: Collection[str]) -> str | None:
-    """The known Message-ID that a URL names."""
-    if not message_ids:
-        return None
+def ids_in_url(url: str) -> Iterator[str]:
+    """What in a URL may be the Message-ID of the mail that it shows."""
     scheme, _, rest = url.partition(":")
     # A Message-ID may hold the signs that part the fields of a query.
     fields = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]
     segments = [rest.partition("/")[0]] if scheme.lower() == "mid" else fields
-    names = (_unquoted(segment).strip(_ID_EDGES) for segment in segments if segment)
-    return next((name for name in names if name in message_ids), None)
+    return (_unquoted(segment).strip(_ID_EDGES) for segment in segments if segment)

@@ -7,6 +7,7 @@ headings (`transforms.documents.markdown`) and turning nodes into chunks (`trans
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -16,12 +17,11 @@ from transforms.documents.markdown import Block, parse
 from transforms.schemas.documents import DOCUMENT_NODES
 from transforms.schemas.table import rows_of
 
-VERSION = "1"
+VERSION = "2"
 
 BREADCRUMB_START = "> "
 BREADCRUMB_JOINT = " › "
 
-_DROPPED = re.compile(r"[^A-Za-z0-9_ -]")
 MAX_CRUMB_CHARS = 200
 """Characters of one title in a breadcrumb, which every node below repeats."""
 MAX_SLUG_CHARS = 500
@@ -49,16 +49,19 @@ def document_nodes(documents: pa.Table) -> pa.Table:
 def slug_base(title: str) -> str:
     """The fragment identifier of a heading before duplicates get a number.
 
-    The slug has ASCII letters in lower case, digits and `_`; a run of blanks and hyphens becomes one
-    hyphen, none at either end; other characters are dropped. An empty slug becomes `heading`. The result
-    is GitHub's for ASCII titles, with runs collapsed, cut at 500 characters.
+    The slug has letters of all scripts with their marks in lower case, digits and `_`; a run of blanks and hyphens
+    becomes one hyphen, none at either end; other characters are dropped. An empty slug becomes `heading`. The result
+    is GitHub's with runs collapsed, cut at 500 characters.
 
     >>> slug_base("What's new in 2.0?")
     'whats-new-in-20'
+    >>> slug_base("Über C++")
+    'über-c'
     >>> slug_base("???")
     'heading'
     """
-    slug = _JOINTS.sub("-", _DROPPED.sub("", title)).strip("-").lower()
+    kept = "".join(c for c in title if c.isalnum() or c in "_ -" or unicodedata.category(c)[0] == "M")
+    slug = _JOINTS.sub("-", kept).strip("-").lower()
     return slug[:MAX_SLUG_CHARS].rstrip("-") or "heading"
 
 

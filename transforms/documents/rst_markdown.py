@@ -7,7 +7,8 @@ import re
 from docutils import nodes
 from docutils.core import publish_doctree, publish_from_doctree
 
-from transforms.documents.html_markdown import Converted, html_markdown
+from transforms.formats.converted import Converted
+from transforms.formats.html_markdown import html_markdown
 
 _SETTINGS = {
     "_disable_config": True,

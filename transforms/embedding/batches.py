@@ -12,7 +12,7 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
     """The rows of `texts` (text_hash, text) with one of `hashes`, one per hash, `size` a batch, the last fewer."""
     if not hashes:
         return
-    requested = ibis.memtable({"text_hash": list(hashes)})
+    requested = ibis.memtable(pa.table({"text_hash": pa.array(hashes, pa.string())}))
     rows_to_embed = texts.filter(texts.text_hash.isin(requested.text_hash)).select("text_hash", "text")
     waiting: list[pa.RecordBatch] = []
     seen: set[str] = set()

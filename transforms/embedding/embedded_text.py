@@ -20,21 +20,16 @@ _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
 def joined_context(
-    chunks: ibis.Table,
-    memberships: ibis.Table,
-    messages: ibis.Table,
-    tree: ibis.Table,
-    quotes: ibis.Table,
+    chunks: ibis.Table, messages: ibis.Table, tree: ibis.Table, quotes: ibis.Table
 ) -> tuple[pa.Table, pa.Table]:
-    """The table `chunk_context` without sentences, and the result of `quotes_moved`, of the lake's mail.
+    """The table `chunk_context` without sentences, and the result of `quotes_moved`, of mail that is published.
 
-    `chunks` and `messages` have a row for every copy of a mail; `quotes` is `inferred_quotes`.
+    `messages` needs message_id and body; `quotes` is `inferred_quotes`.
     """
-    published = threads.canonical(chunks, memberships, "doc_id")
-    parents = parent_texts(published, tree).to_pyarrow()
-    bodies = threads.canonical(messages.select("source", "partition", "message_id", "body"), memberships)
-    needed = bodies.semi_join(quotes, "message_id").to_pyarrow()
-    requoted_texts = quotes_moved(chunks_with_quotes(published, quotes).to_pyarrow(), needed)
+    parents = parent_texts(chunks, tree).to_pyarrow()
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    needed = messages.view().semi_join(quotes, "message_id").select("message_id", "body").to_pyarrow()
+    requoted_texts = quotes_moved(chunks_with_quotes(chunks, quotes).to_pyarrow(), needed)
     return chunk_context(parents, requoted_texts), requoted_texts
 
 

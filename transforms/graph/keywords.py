@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
+from transforms.documents.files import WORD_LIST
 from transforms.documents.markdown import outline
 from transforms.graph.prompt_hashes import is_question_list
 from transforms.hashing import parts_hash
@@ -22,7 +23,6 @@ from transforms.text.terms import stems
 
 VERSION = "1"
 
-LIST_PATH = "_keywords/words.md"
 MAX_WORDS = 4
 """Words of the longest keyword that is searched for."""
 MIN_COUNT = 3
@@ -117,9 +117,9 @@ def keywords_hash(words: pa.Table) -> str:
 
 def list_folder(path: str) -> str | None:
     """The folder that a document at this path lists the keywords of; None for every other document."""
-    if path == LIST_PATH:
+    if path == WORD_LIST:
         return ""
-    return path.removesuffix(f"/{LIST_PATH}") if path.endswith(f"/{LIST_PATH}") else None
+    return path.removesuffix(f"/{WORD_LIST}") if path.endswith(f"/{WORD_LIST}") else None
 
 
 def chunk_keywords(

@@ -6,9 +6,12 @@ import bz2
 import lzma
 import re
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple
 
+from transforms.formats.converted import Converted, FormatError
 from transforms.mail.html_text import html_text
+from transforms.settings.documents import CONVERTED_FORMATS, DOCUMENT_FORMATS
 from transforms.text.charsets import decode_text
 
 _MAX_RATIO = 250
@@ -31,6 +34,12 @@ _ARCHIVES = (
     (b"\x1f\x9d", "compress"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"MSCF", "cab"), (b"!<arch>\n", "ar"),
 )  # fmt: skip
 _DOCUMENT_TYPES = re.compile(r"opendocument|openxmlformats|epub|java-archive|android")
+_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0"
+_DECLARED = (
+    ("wordprocessingml", "docx"), ("presentationml", "pptx"), ("spreadsheetml", "sheet"), ("epub", "epub"),
+    ("opendocument.spreadsheet", "sheet"), ("opendocument", "opendocument"),
+)  # fmt: skip
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 _PATCH = re.compile(
@@ -73,6 +82,11 @@ class AttachmentText(NamedTuple):
     text: str | None
     reason: str | None
     had_nul: bool = False
+    page_starts: list[int] | None = None
+
+
+Convert = Callable[[bytes, str], Converted]
+"""The Markdown of a file of one of `CONVERTED_FORMATS`; FormatError with the reason if it has none."""
 
 
 def attachment_text(
@@ -114,6 +128,35 @@ def attachment_text(
         reason = None if text else "empty: the HTML shows no text"
         return AttachmentText("text", text or None, reason, decoded.had_nul)
     return AttachmentText(text_class(text, name), text, None, decoded.had_nul)
+
+
+def document_text(
+    data: bytes, filename: str | None, declared_type: str, convert: Convert
+) -> AttachmentText | None:
+    """The text of an attached document, or the reason for none; None if it is no document."""
+    kind = _document_kind(data, filename or "", declared_type)
+    if kind is None:
+        return None
+    try:
+        converted = convert(data, kind)
+    except FormatError as fault:
+        return AttachmentText("other", None, str(fault))
+    return AttachmentText("text", converted.text, None, page_starts=converted.page_starts)
+
+
+def _document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
+    """The format of an attached document by how it begins, of zip files also by name or declared type."""
+    if data.startswith(b"%PDF"):
+        return "pdf"
+    if data.startswith(_PICTURES):
+        return "picture"
+    named = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
+    if data.startswith(_OLD_OFFICE):
+        return named if named == "sheet" else None
+    if not data.startswith(b"PK\x03\x04"):
+        return None
+    declared = next((kind for mark, kind in _DECLARED if mark in declared_type), None)
+    return named if named in CONVERTED_FORMATS else declared
 
 
 def text_class(text: str, filename: str) -> str:

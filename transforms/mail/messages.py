@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from transforms.formats.converted import VERSION as FORMATS_VERSION
 from transforms.hashing import bytes_sha256
+from transforms.mail.attachments import Convert
 from transforms.mail.copies import Copies, Copy
 from transforms.mail.dates import envelope_time
 from transforms.mail.mbox import BOM, Dialect, mbox_layout, unescape
@@ -22,7 +24,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = "4"
+VERSION = f"5.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
@@ -42,6 +44,20 @@ class RawMail:
     data: bytes
     envelope_at: datetime | None = None
     fault: str | None = None
+
+
+class Means(NamedTuple):
+    """By what mails are read.
+
+    Without `quick` every header and every mail is parsed with the email package: slower, with equal tables; tests compare
+    both. `convert` makes texts of attached documents.
+    """
+
+    quick: bool = True
+    convert: Convert | None = None
+
+
+QUICK = Means()
 
 
 class MailTables(NamedTuple):
@@ -83,7 +99,7 @@ def read_mail(
     partition: str,
     list_id: str | None,
     settings: MailSettings,
-    quick: bool = True,
+    means: Means = QUICK,
 ) -> MailTables:
     """The three tables of one partition's mails.
 
@@ -94,8 +110,7 @@ def read_mail(
     the first eight digits of the content hash.
 
     `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
-    batch of rows and some 500 bytes per mail. `quick=False` parses every header and every mail with
-    the email package: slower, with equal tables; tests compare both.
+    batch of rows and some 500 bytes per mail.
     """
     shared = {"source": source, "partition": partition, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in TABLES)
@@ -103,7 +118,7 @@ def read_mail(
     for mail in raw:
         fault = mail.fault or _size_fault(mail, settings)
         data, envelope_at = _without_envelope(mail)
-        parsed = None if fault else parsed_mail(data, quick=quick)
+        parsed = None if fault else parsed_mail(data, quick=means.quick)
         if parsed is None:
             quarantine.add(_quarantine_row(mail, fault or "not_mail: no header that mails have"))
             continue
@@ -115,7 +130,7 @@ def read_mail(
             row["message_id"] = copies.free_id(row)
             if row["message_id"] != original_id:
                 parsed.note("message_id_reused")
-            for attached in attachment_rows(parsed, row, settings):
+            for attached in attachment_rows(parsed, row, settings, means.convert):
                 attachments.add(attached, attached["char_count"])
             messages.add(row, row["raw_bytes"])
         row_number, attached_rows = None if is_known else begin[0], range(begin[1], attachments.count)
@@ -171,7 +186,7 @@ class _Rows:
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     """The values as Arrow; lists become one flat array and offsets, ten times as fast as one by one."""
-    if not pa.types.is_list(kind):
+    if not pa.types.is_list(kind) or None in values:
         return pa.array(values, kind)
     offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
     flat = pa.array(list(chain.from_iterable(values)), kind.value_type)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from transforms.hashing import bytes_sha256, parts_hash
-from transforms.mail.attachments import AttachmentText, attachment_text
+from transforms.mail.attachments import AttachmentText, Convert, attachment_text, document_text
 from transforms.mail.dates import effective_time, received_times, sent_date
 from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
 from transforms.mail.mime import ParsedMail, Part
@@ -146,12 +146,13 @@ _MAX_LOG_CHARS = 500_000
 """Characters; a longer log or build output waits in the slow queue: it has many chunks and few readers."""
 
 
-def attachment_rows(mail: ParsedMail, row: dict[str, Any], settings: MailSettings) -> list[dict[str, Any]]:
+def attachment_rows(
+    mail: ParsedMail, row: dict[str, Any], settings: MailSettings, convert: Convert | None = None
+) -> list[dict[str, Any]]:
     """The rows of the parts of a mail whose own row has its final id; NULs in them are a defect of the mail."""
-    ident, content_hash = row["message_id"], row["content_hash"]
     rows = []
     for part in mail.parts:
-        attached, had_nul = _attachment_row(part, ident, content_hash, settings)
+        attached, had_nul = _attachment_row(part, row, settings, convert)
         rows.append(attached)
         if had_nul:
             mail.note("nul_removed")
@@ -159,7 +160,7 @@ def attachment_rows(mail: ParsedMail, row: dict[str, Any], settings: MailSetting
 
 
 def _attachment_row(
-    part: Part, ident: str, content_hash: str, settings: MailSettings
+    part: Part, mail: dict[str, Any], settings: MailSettings, convert: Convert | None
 ) -> tuple[dict[str, Any], bool]:
     data = _content(part)
     if part.text is not None:
@@ -174,16 +175,21 @@ def _attachment_row(
             charset=part.charset,
             max_bytes=settings.max_attachment_bytes,
         )
+        if convert is not None and content.text is None:
+            content = document_text(data, part.filename, part.declared_type, convert) or content
     chars = len(content.text) if content.text is not None else 0
     longest = _MAX_LOG_CHARS if content.content_class == "log" else _MAX_ATTACHMENT_CHARS
     row = {
-        "attachment_id": parts_hash((ident, content_hash, str(part.position), bytes_sha256(data))),
-        "message_id": ident,
+        "attachment_id": parts_hash(
+            (mail["message_id"], mail["content_hash"], str(part.position), bytes_sha256(data))
+        ),
+        "message_id": mail["message_id"],
         "part_index": part.position,
         "filename": part.filename,
         "declared_type": part.declared_type,
         "content_class": content.content_class,
         "text": content.text,
+        "page_starts": content.page_starts,
         "char_count": chars,
         "byte_count": len(data),
         "reason": content.reason,

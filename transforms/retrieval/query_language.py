@@ -23,7 +23,7 @@ FIELDS = {
     "dfn": "dfn", "dfhh": "dfhh", "dfa": "dfa", "dfb": "dfb",
     "f": "f", "from": "f", "l": "l", "list": "l", "d": "d", "date": "d", "m": "m", "id": "m",
     "path": "path", "tag": "tag", "kind": "kind", "has": "has", "source": "source",
-    "thread": "thread", "series": "series",
+    "thread": "thread", "series": "series", "type": "type",
 }  # fmt: skip
 """Field by the prefixes that name it."""
 
@@ -41,7 +41,8 @@ MAX_CONDITION_WORDS = 512
 """Words of all conditions of a query: each makes the pattern longer that a phrase is looked for with."""
 MAX_DEPTH = 32  # groups and negations inside of each other; each level calls the one below it
 
-_FIELD = re.compile(rf"({'|'.join(FIELDS)}):(?![\s:)\\]|//|\Z)")
+META = "meta."  # begins the prefix of a field of frontmatter, whose key is the rest
+_FIELD = re.compile(rf"({'|'.join(FIELDS)}|{re.escape(META)}[\w.-]+):(?![\s:)\\]|//|\Z)")
 # A short option of a command, a number and --option are not negations; -O2, -Wl,x and -n=1 neither.
 _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 # AND, OR and NOT are words of SQL, and of whoever writes in capitals.
@@ -310,10 +311,9 @@ class _Reader:
             prefix, value = node.children
             assert isinstance(prefix, Token)
             if name:
-                raise QuerySyntaxError(
-                    self.query, prefix.start_pos or 0, f"a field stands inside of {name}:( )"
-                )
-            return self.condition(value, FIELDS[str(prefix)], ranks, depth)
+                reason = f"a field stands inside of {name}:( )"
+                raise QuerySyntaxError(self.query, prefix.start_pos or 0, reason)
+            return self.condition(value, FIELDS.get(prefix, str(prefix)), ranks, depth)
         if node.data == "group":
             return self.condition(node.children[1], name, ranks, self.deeper(node, depth))
         parts = tuple(self.condition(part, name, ranks, depth) for part in node.children)

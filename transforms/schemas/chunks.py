@@ -93,8 +93,8 @@ EXCLUSIONS = Table(
             "reason",
             pa.string(),
             "empty, quote_only, too_little_text, deep_quote, unused_quote, signature, header, "
-            "no_text or binary; of documents frontmatter, comment, empty_section or lost_rest; slow_lane for what "
-            "waits to be made into chunks",
+            "no_text or binary; of documents frontmatter, comment, empty_section, lost_rest or word_list; slow_lane for "
+            "what waits to be made into chunks",
         ),
     ),
 )

@@ -83,6 +83,11 @@ ATTACHMENTS = Table(
             "content_class", pa.string(), "what the content is: patch, code, log, text, archive or other"
         ),
         Column("text", TEXT, "text of the attachment, null where there is none"),
+        Column(
+            "page_starts",
+            pa.list_(pa.int64()),
+            "first byte of each page or slide in the text; null without pages",
+        ),
         required("char_count", pa.int64(), "characters of the text, 0 where there is none"),
         required("byte_count", pa.int64(), "bytes of the decoded part"),
         Column("reason", pa.string(), "why there is no text"),

@@ -52,6 +52,11 @@ SEARCH_HITS = Table(
         Column("breadcrumb", pa.string(), "titles from the document down to the section"),
         Column("attachment_id", pa.string(), "attachment that the text comes from"),
         Column("filename", pa.string(), "name of that attachment"),
+        Column(
+            "page",
+            pa.int64(),
+            "page or slide of the file that most words found stand on, from 1; null without pages",
+        ),
         Column("block_index", pa.int64(), "block of the mail that the text begins in"),
         Column("byte_start", pa.int64(), "first byte of the hit in the stored text"),
         Column("byte_end", pa.int64(), "byte behind the last"),

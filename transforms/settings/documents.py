@@ -12,15 +12,35 @@ from transforms.settings.base import Internal, StageSettings, without_credential
 DOCUMENT_FORMATS = {
     "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
     "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
-    "xhtml": "html",
+    "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx",
+    "xlsx": "sheet", "xlsm": "sheet", "xlsb": "sheet", "xls": "sheet", "ods": "sheet", "odt": "opendocument",
+    "odp": "opendocument", "epub": "epub", "ipynb": "notebook", "canvas": "canvas",
 }  # fmt: skip
 """The format of a document by the extension of its file name; a source looks for these."""
+PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
+"""As DOCUMENT_FORMATS, of what is read by OCR alone."""
+CONVERTED_FORMATS = ("pdf", "docx", "pptx", "sheet", "opendocument", "epub", "notebook", "picture")
+"""Formats that are read in a process of their own, in the order of their names in the documentation."""
 
 
 class DocumentSettings(StageSettings):
     """How files become documents."""
 
-    max_document_bytes: int = Field(16 << 20, gt=0, description="bytes; a larger file is set aside")
+    max_document_bytes: int = Field(
+        16 << 20, gt=0, description="bytes of text; a file with more, or that becomes more, is set aside"
+    )
+    max_file_bytes: Internal[int] = Field(256 << 20, gt=0)
+    """Bytes of a PDF, office file, book, notebook or picture; a larger one is set aside."""
+    ocr: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z][A-Za-z_/]*(\+[A-Za-z][A-Za-z_/]*)*$",
+        description="languages of Tesseract, as `eng` or `deu+eng`, by which pictures and scanned pages are read; none: "
+        "they are not",
+    )
+    read_seconds: Internal[float] = Field(120, gt=0)
+    """Seconds in which such a file, or one scanned page of it, is read."""
+    read_memory_bytes: Internal[int] = Field(1 << 30, gt=0)
+    """Bytes of memory for reading it."""
 
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {

@@ -22,8 +22,10 @@ class MailSettings(StageSettings):
 class BlockSettings(StageSettings):
     """How a body becomes blocks."""
 
-    unmarked_history: bool = Field(
-        False, description="text below an Outlook header is a quote though no line is marked"
+    unmarked_history: Literal["unlisted", "always", "never"] = Field(
+        "unlisted",
+        description="in which mails the text below an Outlook, Gmail or mobile header is a quote though no line "
+        "is marked; unlisted: those that name no mailing list, whose parents are often not in the lake",
     )
 
 

@@ -13,7 +13,7 @@ from dagster_project.orchestration.alerts import alert_interrupted, alert_source
 from dagster_project.orchestration.asset_graph import around_graph
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.freshness import report_freshness
-from dagster_project.orchestration.names import LATER, REFRESH_TAG, SCOPE_TAG, WHOLE
+from dagster_project.orchestration.names import LATER, SCOPE_TAG, WHOLE
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import (
     Plan,
@@ -23,7 +23,7 @@ from dagster_project.orchestration.plan import (
     stale_slow,
 )
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
+from dagster_project.orchestration.runs import close_dead_runs, partitions_of, refresh_of, under_way
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.system.dagster_internals import partitions_of_backfills
 from transforms.errors import SourceError
@@ -73,7 +73,7 @@ def embedded_requests(settings: Settings, instance: dg.DagsterInstance, run: dg.
 
     Of the graph, runs of the stale partitions; of what is made of them only where none is stale.
     """
-    lake, refresh = make_lake(settings), run.tags.get(REFRESH_TAG) or run.run_id[:8]
+    lake, refresh = make_lake(settings), refresh_of(run)
     _, after = around_graph(settings)
     left = set(_whole(settings).keys) - set(run.asset_selection or ())
     if any(lake.footer(key.path[-1]) is None for key in left if key.path[-1] in lake.tables):
@@ -117,7 +117,7 @@ def publishing_request(settings: Settings, instance: dg.DagsterInstance, refresh
         return dg.SkipReason("what follows is asked for by the conditions of the assets")
     if others := [run for run in under_way(instance) if "dagster/backfill" not in run.tags]:
         return dg.SkipReason(f"run {others[0].run_id[:8]} is under way")
-    return [_whole(settings).request(f"{refresh}/beside-backfill", {SCOPE_TAG: WHOLE})]
+    return [_whole(settings).request(refresh, {SCOPE_TAG: WHOLE})]
 
 
 def in_backfills(settings: Settings, instance: dg.DagsterInstance) -> set[str]:

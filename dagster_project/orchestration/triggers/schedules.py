@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC
 
 import dagster as dg
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from assets.fetch import fetched_key
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
-from dagster_project.orchestration.runs import FINISHED, under_way
+from dagster_project.orchestration.runs import FINISHED, refresh_of, under_way
 from dagster_project.orchestration.triggers.asking import (
     embedded_requests,
     later_requests,
@@ -24,6 +24,7 @@ CRON = "0 * * * *"
 INTERVAL_SECONDS = 60
 """Seconds between two looks at what Dagster's history says."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
+Following = Callable[[Settings, dg.DagsterInstance, dg.DagsterRun], Asked]
 
 
 def hourly_schedule(settings: Settings, asset_job: str) -> dg.ScheduleDefinition:
@@ -83,19 +84,26 @@ def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
         context.update_cursor(now.model_dump_json())
         if before is None or before == now:
             return dg.SkipReason("nothing was fetched, made or published since the last look")
-        if now.fetched != before.fetched and (run := _run(instance, now.fetched)):
-            return refresh_requests(settings, instance, _refresh_of(run))
-        if now.embedded != before.embedded and (run := _run(instance, now.embedded)):
-            asked = embedded_requests(settings, instance, run)
-            if not isinstance(asked, dg.SkipReason):
-                return asked
-        if now.published != before.published and (run := _run(instance, now.published)):
-            return later_requests(settings, instance, _refresh_of(run))
-        if now.made != before.made and (run := _run(instance, now.made)):
-            return publishing_request(settings, instance, _refresh_of(run))
-        return dg.SkipReason("what follows runs in the process of the command")
+        skipped = dg.SkipReason("what follows runs in the process of the command")
+        for ended, was, requests in (
+            (now.fetched, before.fetched, _of_refresh(refresh_requests)),
+            (now.embedded, before.embedded, embedded_requests),
+            (now.published, before.published, _of_refresh(later_requests)),
+            (now.made, before.made, _of_refresh(publishing_request)),
+        ):
+            if ended != was and (run := _run(instance, ended)):
+                asked = requests(settings, instance, run)
+                if not isinstance(asked, dg.SkipReason):
+                    # Another run of the same refresh is followed by others, and Dagster makes one run of a key.
+                    return [r.with_replaced_attrs(run_key=f"{r.run_key}/{run.run_id}") for r in asked]
+                skipped = asked
+        return skipped
 
     return sensor
+
+
+def _of_refresh(requests: Callable[[Settings, dg.DagsterInstance, str], Asked]) -> Following:
+    return lambda settings, instance, run: requests(settings, instance, refresh_of(run))
 
 
 def _seen(cursor: str | None) -> Seen | None:
@@ -124,11 +132,6 @@ def _run(instance: dg.DagsterInstance, run_id: str | None) -> dg.DagsterRun | No
     """A run that the process of a command does not go on with."""
     run = instance.get_run_by_id(run_id) if run_id else None
     return run if run and COMMAND_TAG not in run.tags else None
-
-
-def _refresh_of(run: dg.DagsterRun) -> str:
-    """The refresh that a run belongs to; one that people asked for begins one of its own."""
-    return run.tags.get(REFRESH_TAG) or run.run_id[:8]
 
 
 def whole_lake_sensor(assets: Sequence[dg.AssetKey]) -> dg.AutomationConditionSensorDefinition:

@@ -54,9 +54,9 @@ class HitRows:
         """The row of each of these chunks, by its number.
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
-        `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of. Of a mail
-        `answered_name` and `answered_text` are the author and, for a short reply, words of the mail it answers, and
-        `inferred_quotes` the bytes of unmarked quotes.
+        `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_no`, the number of the
+        text that its bytes are of. Of a mail `answered_name` and `answered_text` are the author and, for a short reply,
+        words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
         """
         numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
         places = self._row[numbers]
@@ -246,6 +246,10 @@ ends AS (
   SELECT doc_id, list(byte_end) AS block_ends FROM (SELECT message_id AS doc_id, byte_end FROM blocks) WHERE {scope}
   GROUP BY doc_id
 ),
+pages AS (
+  SELECT doc_id AS key, page_starts AS starts FROM documents WHERE page_starts IS NOT NULL
+  UNION ALL SELECT attachment_id, page_starts FROM attachments WHERE page_starts IS NOT NULL
+),
 own AS (
   SELECT *, list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
     list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end
@@ -271,6 +275,8 @@ SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.ch
   w.name AS answered_name, nullif(k.context, '') AS answered_text, i.ranges AS inferred_quotes,
   CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL
     THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END AS block_index,
+  CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END AS page,
+  [s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end] AS page_breaks,
   coalesce(x.text_no, o.text_no) AS text_no
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
@@ -282,6 +288,7 @@ LEFT JOIN chunk_context k USING (chunk_id)
 LEFT JOIN threads t USING (thread_id)
 LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
 LEFT JOIN nodes n ON n.node_id = c.parent_id
+LEFT JOIN pages g ON g.key = coalesce(c.attachment_id, c.doc_id)
 LEFT JOIN hit_texts x ON x.key = coalesce(c.attachment_id, c.doc_id)
 LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
 """

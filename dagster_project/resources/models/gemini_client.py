@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -255,6 +256,8 @@ class GeminiService:
             from google.genai.types import HttpOptions
         except ImportError as error:
             raise not_installed(error, "gemini") from error
+        # The client would print what the service says in place of a word that it does not know.
+        warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\.")
         name, key = _key()
         connections = bounded_connections(self.settings)
         # The client would make connections of its own for the calls that do not wait, which are not used.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import string
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from assets.protocols.models import Embedded
 from dagster_project.resources.models.piece_tokens import PieceTokenizer
@@ -26,7 +26,9 @@ _BATCH_TEXTS = 2048
 """Texts per batch; each batch is stored when it is done."""
 _MOST_AT_ONCE = 8
 """Batches in memory at once, some 30 MB each."""
-_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_WEIGHTS = "weights/l2_supercat_{}.safetensors"
+TOKENIZER = "l2_supercat_tokenizer_config.json"
+"""The tokenizer's file; manifests of contexts carry the name."""
 
 
 class StaticEmbedder:
@@ -89,31 +91,31 @@ class StaticEmbedder:
 
 @cache
 def _model(dimensions: int) -> tuple[PieceTokenizer, np.ndarray]:
-    """The tokenizer and the vectors of its tokens, read once per process."""
-    level = logging.root.level
-    handlers = list(logging.root.handlers)
-    import wordllama
-
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-    folder = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(dim=dimensions, cache_dir=folder, disable_download=True)
-    model.tokenizer.no_padding()
-    model.tokenizer.no_truncation()
-    return PieceTokenizer(model.tokenizer), model.embedding
+    """The tokenizer and the vectors of its tokens, float32, read once per process."""
+    # Not by wordllama itself, whose import loads what downloads models.
+    weights = load_file(_in_package(_WEIGHTS.format(dimensions)))
+    return PieceTokenizer(read_tokenizer), weights["embedding.weight"].astype(np.float32)
 
 
-@cache
-def load_tokenizer() -> Any:
-    """The tokenizer alone, without weights."""
+def read_tokenizer() -> Any:
+    """The tokenizer alone, without weights; it adds and cuts nothing."""
     from tokenizers import Tokenizer
 
-    package = importlib.util.find_spec("wordllama")
-    assert package is not None and package.origin is not None
-    tokenizer = Tokenizer.from_file(str(Path(package.origin).parent / _TOKENIZER))
+    tokenizer = Tokenizer.from_file(str(_in_package(f"tokenizers/{TOKENIZER}")))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+load_tokenizer = cache(read_tokenizer)
+"""`read_tokenizer`, once per process."""
+
+
+def _in_package(file: str) -> Path:
+    """A file of the wordllama package."""
+    package = importlib.util.find_spec("wordllama")
+    assert package is not None and package.origin is not None
+    return Path(package.origin).parent / file
 
 
 def _cased(text: str) -> str:

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
-TOKENIZER = "l2_supercat_tokenizer_config.json"
-"""The tokenizer's file; manifests of contexts carry the name."""
+from dagster_project.resources.models.static import TOKENIZER, load_tokenizer
 
 
 class PackagedTokenCounter:
@@ -17,18 +12,7 @@ class PackagedTokenCounter:
 
     name = TOKENIZER.removesuffix("_tokenizer_config.json")
 
-    @cached_property
-    def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-
-        spec = find_spec("wordllama")
-        assert spec and spec.origin
-        tokenizer = Tokenizer.from_file(str(Path(spec.origin).parent / "tokenizers" / TOKENIZER))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        return tokenizer
-
     def counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without those that a model adds at its ends."""
-        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encoded = load_tokenizer().encode_batch_fast(list(texts), add_special_tokens=False)
         return [len(e.ids) for e in encoded]

@@ -16,6 +16,8 @@ from transforms.settings.search import SearchSettings, TermSettings
 
 WHOLE = lake_wide_inputs()
 """The lake's tables without partitions that each version is built from; the graph's tables are added if it is enabled."""
+FOLLOWING = {"corpus_measures"}
+"""Those of them that are made after a publish: a version shows what the lake had before it, and is no other for them."""
 TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 """The tables of the partitions of each source type."""
 

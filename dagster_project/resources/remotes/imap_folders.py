@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -133,14 +133,11 @@ class ImapFolder:
         watch.start()
         try:
             client = self._asked("connecting", lambda: self._greeted(context))
-            try:
-                self._asked("login", lambda: self._log_in(client))
-                yield client
-            finally:
-                with suppress(OSError):
-                    client.shutdown()
+            self._asked("login", lambda: self._log_in(client))
+            yield client
         finally:
             watch.cancel()
+            self.wire.close()
 
     def _greeted(self, context: ssl.SSLContext) -> IMAPClient:
         client = WiredClient(

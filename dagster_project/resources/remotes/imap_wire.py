@@ -57,6 +57,12 @@ class Wire:
             with suppress(OSError):  # closed already
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Close the connection, also one whose server never greeted."""
+        if self._connection:
+            with suppress(OSError):  # closed already
+                self._connection.shutdown()
+
 
 class WiredClient(IMAPClient):
     """An IMAPClient whose bytes a `Wire` counts, from the greeting on."""

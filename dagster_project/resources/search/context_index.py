@@ -283,6 +283,7 @@ def _passage(row: dict[str, Any]) -> Passage:
         around=around,
         around_start=start,
         around_end=end,
+        page_starts=tuple(row["page_starts"] or ()),
     )
 
 
@@ -296,10 +297,12 @@ SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
   list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS start_byte,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
   n.heading_start, n.body_end, decode(encode(d.text)[n.heading_start + 1 : n.body_end]) AS section,
-  CASE WHEN c.attachment_id IS NULL THEN m.body END AS body
+  CASE WHEN c.attachment_id IS NULL THEN m.body END AS body,
+  CASE WHEN c.attachment_id IS NULL THEN d.page_starts ELSE a.page_starts END AS page_starts
 FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
 LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
-LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
+LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
+LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
 ORDER BY c.chunk_id
 """
 

@@ -18,6 +18,7 @@ from dagster_project.resources.search.text_conditions import TextConditions
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval.query_language import (
     MAX_CONDITION_WORDS,
+    META,
     TEXT_FIELDS,
     Both,
     Condition,
@@ -31,6 +32,7 @@ from transforms.retrieval.query_language import (
 )
 from transforms.settings.search import TermSettings
 from transforms.text import phrases
+from transforms.text.properties import documents_with
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,9 @@ _STATEMENTS = {
     "tag": _CHUNKS_OF.format(
         "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
     ),
+    "type": _CHUNKS_OF.format(
+        "SELECT doc_id FROM documents WHERE doc_type IN (SELECT unnest($names)) OR format IN (SELECT unnest($names))"
+    ),
     "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
     "f": _CHUNKS_OF.format(
         "SELECT message_id FROM messages "
@@ -146,6 +151,10 @@ _NAMES = {
     "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
     "source": ("source", "SELECT DISTINCT source FROM chunks ORDER BY ALL"),
     "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
+    "type": (
+        "type",
+        "SELECT doc_type FROM documents WHERE doc_type IS NOT NULL UNION SELECT format FROM documents ORDER BY ALL",
+    ),
 }
 
 
@@ -297,6 +306,8 @@ class Conditions:
         """The chunks whose mail, document or own row has the value of a leaf."""
         if leaf.field in _NAMES:
             return self._numbered(_STATEMENTS[leaf.field], names=self._names(leaf))
+        if leaf.field.startswith(META):
+            return self._numbered(_CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
         if leaf.field == "has":
             return self._numbered(_HAS[leaf.value])
         if leaf.field == "f":
@@ -309,6 +320,16 @@ class Conditions:
             return self._numbered(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
         return self._numbered(_STATEMENTS[leaf.field], value=bare)
+
+    def _with_metadata(self, leaf: Leaf) -> list[str]:
+        """The documents whose frontmatter has a value; a fault names the known keys if none has the key."""
+        rows = self.connection.execute(
+            "SELECT doc_id, frontmatter FROM documents WHERE frontmatter <> ''"
+        ).fetchall()
+        try:
+            return documents_with(rows, leaf.field.removeprefix(META), f"(?is)^{_wildcards(leaf.value)}$")
+        except KeyError as fault:
+            raise _refused(leaf, fault.args[0]) from None
 
     def _names(self, leaf: Leaf) -> list[str]:
         """The known lists, sources or tags that a value names; a fault names the known ones if it names none.

@@ -19,7 +19,7 @@ from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
 from transforms.retrieval import bm25
-from transforms.retrieval.citations import citation
+from transforms.retrieval.citations import citation, page_of_words
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
@@ -97,8 +97,10 @@ def described(
         words = matching[hit["query"]]
         snippet = _snippet(passage, words)
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
+        page = page_of_words(hit["page"], hit["page_breaks"], ranges)
         row = hit | {
-            "citation": citation(hit),
+            "page": page,
+            "citation": citation({**hit, "page": page}),
             "snippet": snippet.text,
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
@@ -315,7 +317,8 @@ def _with_facts(
             hit |= {"from_name": speaker or None, "effective_at": at or hit["effective_at"]}
         if hit["stands_for"]:
             hit["node_id"] = hit["stands_for"]
-            hit["breadcrumb"], hit["byte_start"], hit["byte_end"] = sections[hit["stands_for"]]
+            names = ("breadcrumb", "byte_start", "byte_end", "page", "page_breaks")
+            hit |= dict(zip(names, sections[hit["stands_for"]], strict=True))
     return hits
 
 
@@ -361,6 +364,8 @@ _FEW_WORDS = 25
 _SAYS_LITTLE = 80
 """Characters below which a chunk without a word of the query is not shown if there is a longer one."""
 _SECTIONS = """
-SELECT node_id, breadcrumb, heading_start, byte_end FROM nodes
-WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
+SELECT node_id, breadcrumb, heading_start, byte_end,
+  CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,
+  [s FOR s IN page_starts IF s > heading_start AND s < nodes.byte_end] AS page_breaks
+FROM nodes JOIN documents USING (doc_id) WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
 """

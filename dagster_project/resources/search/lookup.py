@@ -16,9 +16,9 @@ from transforms.retrieval.query_language import storable
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
 
-# As hits print it: a place, perhaps the attachment or block in it, and bytes.
+# As hits print it: a place, perhaps the attachment or block in it, the page, and bytes.
 _CITATION = re.compile(
-    r"(?P<place>.+?)(?: attachment (?P<attachment>[0-9a-f]+)| block \d+)? bytes (?P<start>\d+)-(?P<end>\d+)"
+    r"(?P<place>.+?)(?: attachment (?P<attachment>[0-9a-f]+)| block \d+)?(?: page \d+)? bytes (?P<start>\d+)-(?P<end>\d+)"
 )
 _NEAREST_COUNT = 3
 COMPARED = 200

@@ -21,7 +21,10 @@ from dagster_project.config.settings import ConversationSourceSettings
 from dagster_project.resources.sources.reading_files import TooLargeError, bounded
 from dagster_project.resources.sources.zip_exports import ZippedExport
 from dagster_project.resources.system.globs import is_file, is_folder
-from transforms.conversations.exports import Chat, Entry, Fault, read_discord, read_slack, read_table
+from transforms.conversations.discord import read_discord
+from transforms.conversations.exports import Chat, Entry, Fault, read_table
+from transforms.conversations.slack import read_slack
+from transforms.conversations.telegram import looks_like_telegram, read_telegram
 from transforms.conversations.whatsapp import read_whatsapp
 from transforms.errors import ChatFormatError
 from transforms.mail import messages
@@ -150,6 +153,10 @@ class ExportReader:
         source = export.source
         if format_ == "whatsapp":
             yield read_whatsapp(decoded(data), name, source.timezone, source.date_order)
+        elif format_ == "telegram" or (
+            source.format == "auto" and format_ == "discord" and looks_like_telegram(data)
+        ):
+            yield from read_telegram(data, name, source.timezone)
         elif format_ == "discord":
             yield read_discord(data, name)
         elif format_ == "mbox":

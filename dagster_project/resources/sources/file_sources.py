@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -19,6 +20,7 @@ from dagster_project.config.settings import (
 )
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.sources.chats import ChatFiles
+from dagster_project.resources.sources.document_readers import DocumentReaders, refuse_missing_ocr
 from dagster_project.resources.sources.mail_places import (
     mail_partition,
     mail_paths,
@@ -34,7 +36,7 @@ from dagster_project.resources.sources.reading_files import (
     opened,
     why_unreadable,
 )
-from dagster_project.resources.sources.trees import tree_files
+from dagster_project.resources.sources.trees import parts_of, tree_files
 from dagster_project.resources.system.globs import (
     fixed_folder,
     is_folder,
@@ -45,27 +47,36 @@ from dagster_project.resources.system.globs import (
     sweep,
     valid_text,
 )
-from transforms.documents.files import RawFile
+from dagster_project.resources.system.prefetch import ordered_map
+from transforms.documents.files import RawFile, document_format
 from transforms.errors import SourceError
+from transforms.formats.converted import Converted, FormatError
 from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date
 from transforms.mail.header_block import MIME_FAULTS, read_headers
 from transforms.mail.messages import RawMail, split_mbox
-from transforms.settings.documents import DocumentSettings
+from transforms.settings.documents import CONVERTED_FORMATS
 from transforms.settings.mail import MailSettings
 
+_FILES_AT_ONCE = 4
+_SMALL_PICTURE = 20_000
+"""Bytes of an attached picture below which it is taken for a logo or a sign."""
 _HEAD_BYTES = 1 << 16
 _TYPICAL_MAIL_BYTES = 11_000
+_COUNT = re.compile(rb"[ \t]*(\d{1,12})[ \t]*\r?\n")
+# Thunderbird's mark of a mail that is deleted and waits for the folder to be compacted (bit 0x8).
+_EXPUNGED = re.compile(rb"^X-Mozilla-Status: [0-9A-Fa-f]{3}[89A-Fa-f]\r?$", re.M)
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read."""
+    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read, its folder."""
 
     path: Path
     name: str
     digest: str
     fault: str | None = None
+    folder: str = ""
 
 
 class FileSources:
@@ -89,6 +100,7 @@ class FileSources:
         self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
         self._inboxes: dict[str, list[InboxMail]] = {}
         self._seen: dict[str, list[object]] = {}
+        self._readers = DocumentReaders(settings.documents, memory.parent / "documents")
         self.broken: dict[str, str] = {}
         """Sources that cannot be read at all, and why; their partitions are those that earlier builds read."""
 
@@ -226,9 +238,35 @@ class FileSources:
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
         """The files of a partition of documents in order of name, those that are not read with the reason."""
         assert self._partitions is not None
-        for file in self._partitions[partition.key][1]:
-            yield _read_file(file, self.settings.documents)
+        files = self._partitions[partition.key][1]
+        for file, raw in zip(files, ordered_map(self._read_file, files, _FILES_AT_ONCE), strict=True):
+            yield raw
             self._note_change(partition, file)
+
+    def _read_file(self, file: _File) -> RawFile:
+        """One file of a tree with what is in it, or with the reason why it is not read."""
+        if file.fault:
+            return RawFile(file.name, b"", file.fault)
+        settings, kind = self.settings.documents, document_format(file.name)
+        is_converted = kind in CONVERTED_FORMATS
+        cap = settings.max_file_bytes if is_converted else settings.max_document_bytes
+        try:
+            data = bounded(file.path, cap, "the cap" if is_converted else "documents.max_document_bytes")
+        except (TooLargeError, OSError) as error:
+            return RawFile(file.name, b"", why_unreadable(error))
+        if kind is None or kind not in CONVERTED_FORMATS:
+            return RawFile(file.name, data)
+        try:
+            return RawFile(file.name, b"", converted=self._readers.read(data, kind))
+        except FormatError as error:
+            return RawFile(file.name, data, str(error))
+
+    def converted(self, data: bytes, kind: str) -> Converted:
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
+        settings = self.settings.documents
+        if kind == "picture" and (settings.ocr is None or len(data) < _SMALL_PICTURE):
+            raise FormatError("binary: image")
+        return self._readers.read(data, kind)
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
@@ -248,14 +286,11 @@ class FileSources:
         return self.chats.window(partition)
 
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
-        grouped: dict[str, list[_File]] = {}
-        root = self.settings.place(source)
-        for file in tree_files(source, root, self.settings.root):
-            folder, slash, _ = file.name.partition("/")
-            partition = "all" if source.grain == "whole" else partition_name(folder) if slash else "top"
-            digest = file.fault or self._identify(file.path)[0]
-            grouped.setdefault(partition, []).append(_File(file.path, file.name, digest, file.fault))
-        for partition, files in sorted(grouped.items()):
+        root, has_ocr = self.settings.place(source), self.settings.documents.ocr is not None
+        refuse_missing_ocr(self.settings.documents)
+        found = tree_files(source, root, self.settings.root, has_ocr=has_ocr)
+        for partition, part in sorted(parts_of(found, source.grain).items()):
+            files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
             names = (part for file in files for part in (file.name, file.digest))
             yield (
                 SourcePartition(
@@ -267,15 +302,15 @@ class FileSources:
     def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         assigned: list[tuple[_File, str | None]] = []
-        for path, name, fault in mail_paths(source, self.settings):
+        for path, name, fault, folder in mail_paths(source, self.settings):
             digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
             assigned.append(
-                (_File(path, name, digest, fault), month_of(name) if source.kind == "mbox" else month)
+                (_File(path, name, digest, fault, folder), month_of(name) if source.kind == "mbox" else month)
             )
         youngest = youngest_year(month for _, month in assigned if month)
         for file, month in assigned:
             period = month and period_of(month, source.grain, youngest)
-            grouped.setdefault(mail_partition(source, file.name, period), []).append(file)
+            grouped.setdefault(mail_partition(source, file.name, file.folder, period), []).append(file)
         keys: set[str] = set()
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
@@ -305,13 +340,13 @@ class FileSources:
                     digest.update(block)
         except OSError as error:
             return f"unreadable: {error.strerror}", None
-        month = _month(head) if dated else None
+        month = _month(_stored_mail(path, head)) if dated else None
         self._seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep(self._memory_file) + self.chats.sweep()
+        return sweep(self._memory_file) + self.chats.sweep() + self._readers.kept.sweep()
 
 
 def _state(path: Path) -> list[object] | str:
@@ -321,6 +356,12 @@ def _state(path: Path) -> list[object] | str:
     except OSError as error:
         return f"unreadable: {error.strerror}"
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _stored_mail(path: Path, data: bytes) -> bytes:
+    """The mail in a file; `.emlx` has the count of its bytes above, and a property list below."""
+    count = _COUNT.match(data) if path.suffix == ".emlx" else None
+    return data[count.end() : count.end() + int(count[1])] if count else data
 
 
 def _month(head: bytes) -> str | None:
@@ -347,20 +388,9 @@ def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterat
         yield RawMail(file.name, b"", fault="empty_file: the file has no bytes")
     elif source.kind == "mbox":
         mails, refused = split_mbox(data, name=file.name, dialect=source.dialect)
-        yield from mails
+        yield from (mail for mail in mails if not _EXPUNGED.search(mail.data, 0, _HEAD_BYTES))
         yield from refused
     elif data:
-        yield RawMail(file.name, data)
+        yield RawMail(file.name, _stored_mail(file.path, data))
     if fault:
         yield RawMail(f"{file.name}:{len(data)}", b"", fault=fault)
-
-
-def _read_file(file: _File, settings: DocumentSettings) -> RawFile:
-    """One file of a tree with its bytes, or with the reason why it has none."""
-    if file.fault:
-        return RawFile(file.name, b"", file.fault)
-    try:
-        data = bounded(file.path, settings.max_document_bytes, "documents.max_document_bytes")
-    except (TooLargeError, OSError) as error:
-        return RawFile(file.name, b"", why_unreadable(error))
-    return RawFile(file.name, data, None)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from wcmatch import glob
+from pathspec import GitIgnoreSpec
 
-from dagster_project.config.settings import DocumentSourceSettings
-from dagster_project.resources.system.globs import is_folder, is_there
+from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
+from dagster_project.resources.system.globs import is_folder, is_there, partition_name
+from transforms.documents.files import document_format
 from transforms.errors import SourceError
-from transforms.settings.documents import DOCUMENT_FORMATS
+from transforms.hashing import text_hash
+from transforms.settings.documents import CONVERTED_FORMATS
 
 _PATH_BYTES = 1024
-_GLOB = glob.GLOBSTAR | glob.DOTGLOB | glob.IGNORECASE
+_TEXTS_OF_PART = 500
+"""Notes that a partition holds at most, on average; half as many at least."""
+_FILES_OF_PART = 40
+"""As _TEXTS_OF_PART, of files that take a hundred times as long to read."""
+_PARTS_OF_TEXTS = ("all", "part-{number:03}-of-{count}")
+_PARTS_OF_FILES = ("files", "files-{number:03}-of-{count}")
+"""Names of partitions: of the only one, and of one of several."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +37,13 @@ class TreeFile:
     fault: str | None = None
 
 
-def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> list[TreeFile]:
+def tree_files(
+    source: DocumentSourceSettings, root: Path, generated: Path, *, has_ocr: bool = False
+) -> list[TreeFile]:
     """The files below `root` in order of name, each to be read or with its reason; nothing below `generated`.
 
-    Folders that are hidden, excluded or links out of the root are one entry and are not entered.
-    SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
+    Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are one entry and
+    are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
     not empty the index.
     """
     if not is_folder(root):
@@ -40,7 +51,7 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
-    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated))
+    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated), has_ocr)
     files = sorted(walk.files(), key=lambda file: file.name)
     if all(file.fault for file in files):
         raise SourceError(
@@ -50,17 +61,45 @@ def tree_files(source: DocumentSourceSettings, root: Path, generated: Path) -> l
     return files
 
 
+def parts_of(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile]]:
+    """The files by the name of their partition.
+
+    `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to
+    read apart from the others, both dealt by a hash of the path into as many parts as hold at most some hundred, a power
+    of two: an edit reads one part, and the parts do not depend on what was there before.
+    """
+    if grain == "whole":
+        return {"all": list(files)}
+    parts: dict[str, list[TreeFile]] = {}
+    if grain == "folder":
+        for file in files:
+            folder, slash, _ = file.name.partition("/")
+            parts.setdefault(partition_name(folder) if slash else "top", []).append(file)
+        return parts
+    slow = {file.name for file in files if not file.fault and document_format(file.name) in CONVERTED_FORMATS}
+    for names, most, is_slow in (
+        (_PARTS_OF_TEXTS, _TEXTS_OF_PART, False),
+        (_PARTS_OF_FILES, _FILES_OF_PART, True),
+    ):
+        dealt = [file for file in files if (file.name in slow) == is_slow]
+        count = 1 << max(math.ceil(len(dealt) / most) - 1, 0).bit_length()
+        for file in dealt:
+            number = int(text_hash(file.name)[:8], 16) % count
+            parts.setdefault(names[count > 1].format(number=number, count=count), []).append(file)
+    return parts
+
+
 class _Walk:
     """One walk over a tree; a folder is entered once, so that links cannot lead in circles.
 
     Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
     """
 
-    def __init__(self, source: DocumentSourceSettings, root: str, generated: str):
-        self.root, self.generated = root, generated
+    def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
+        self.root, self.generated, self.has_ocr = root, generated, has_ocr
         self.included = _matcher(source.include)
-        self.excluded = _matcher([p for p in source.exclude if not p.endswith("/")])
-        self.excluded_folders = _matcher([p.removesuffix("/**").rstrip("/") for p in source.exclude])
+        usual = USUALLY_EXCLUDED if source.exclude_defaults else ()
+        self.excluded = _matcher((*usual, *source.exclude))
         self.entered: set[str] = set()
 
     def files(self) -> Iterator[TreeFile]:
@@ -96,7 +135,7 @@ class _Walk:
         is_tree = entry.is_dir()
         if entry.name.startswith("."):
             return f"hidden: the {'folder' if is_tree else 'file'}'s name begins with a dot"
-        if (self.excluded_folders if is_tree else self.excluded)(name):
+        if self.excluded(f"{name}/" if is_tree else name):
             return "excluded: a pattern of `exclude` matches"
         if len(os.fsencode(name)) > _PATH_BYTES:
             return f"path_too_long: more than {_PATH_BYTES} bytes"
@@ -111,9 +150,12 @@ class _Walk:
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        ending = PurePosixPath(_as_text(entry.name)).suffix
-        if ending.lower().removeprefix(".") not in DOCUMENT_FORMATS:
+        kind = document_format(_as_text(entry.name))
+        if kind is None:
+            ending = PurePosixPath(_as_text(entry.name)).suffix
             return f"no_format: files ending in {ending or 'nothing'} are not read"
+        if kind == "picture" and not self.has_ocr:
+            return "needs_ocr: it is a picture; set documents.ocr to read it"
         return None
 
 
@@ -132,12 +174,21 @@ def _why(error: OSError) -> str:
 
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a path below the root matches one of the patterns.
+    """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
-    One without a slash is compared with the last part alone: on a long path, patterns for any depth are slow.
+    A pattern without a slash is compared with the last part alone, unless one takes back what others match: on a long
+    path, patterns for any depth are slow.
     """
-    of_paths, of_parts = (
-        glob.compile([p for p in patterns if ("/" in p) == has_slash], flags=_GLOB)
-        for has_slash in (True, False)
+    lowered = [pattern.lower() for pattern in patterns]
+    is_ordered = any(pattern.startswith("!") for pattern in lowered)
+    of_parts, of_paths = (
+        GitIgnoreSpec.from_lines(p for p in lowered if (is_ordered or "/" in p) == is_path)
+        for is_path in (False, True)
     )
-    return lambda name: bool(of_parts.match(name.rpartition("/")[2]) or of_paths.match(name))
+
+    def matches(name: str) -> bool:
+        name = name.lower()
+        part = name[name.rstrip("/").rfind("/") + 1 :]
+        return bool(of_parts.match_file(part) or of_paths.match_file(name))
+
+    return matches

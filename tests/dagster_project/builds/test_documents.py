@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from tests.archives import Workspace, differences, discussion, embedded, rebuilt
+from tests.format_files import Text, pdf
 from transforms.schemas.registry import GRAPH_TABLES
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
@@ -161,6 +162,31 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     assert result.plan.vanished == ("docs/guide", "journal/all")
     assert result.published and result.published["built_on_previous"]
     assert differences(made.index, rebuilt(made, tmp_path / "anew").index) == {}
+
+
+@pytest.mark.exhaustive
+def test_an_edit_of_a_large_vault_reads_one_part_and_any_growth_equals_full(
+    workspace: Workspace, tmp_path: Path
+):
+    workspace.configure({"name": "notes", "kind": "vault", "path": "notes"})
+    for number in range(510):
+        workspace.put(
+            f"notes/{number}.md", f"# Note {number}\n\nAbout the number {number}, see [[{number + 1}]].\n"
+        )
+    (workspace.folder / "notes/paper.pdf").write_bytes(pdf([[Text("Primes are rare.")]]))
+    first = workspace.build()
+    assert sorted(first.plan.stale) == ["notes/files", "notes/part-000-of-2", "notes/part-001-of-2"]
+    workspace.put("notes/7.md", "# Note 7\n\nChanged.\n")
+    (workspace.folder / "notes/8.md").rename(workspace.folder / "notes/7.5.md")
+    assert [p for p in workspace.build().plan.stale if p == "notes/files"] == []
+    assert differences(workspace.index, rebuilt(workspace, tmp_path / "moved").index) == {}
+    for number in range(400, 510):
+        (workspace.folder / f"notes/{number}.md").unlink()
+    (workspace.folder / "notes/paper.pdf").unlink()
+    result = workspace.build()
+    assert result.plan.vanished == ("notes/files", "notes/part-000-of-2", "notes/part-001-of-2")
+    assert list(result.plan.stale) == ["notes/all"]
+    assert differences(workspace.index, rebuilt(workspace, tmp_path / "shrunk").index) == {}
 
 
 def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):

@@ -203,3 +203,8 @@ def test_the_difference_of_two_manifests():
         "resized": ["b"],
     }
     assert not any(difference(before, before).values())
+
+
+def test_a_passage_of_a_file_with_pages_is_cited_with_its_page():
+    block = compile_block([passage("a", "text", start=30, end=34, page_starts=(0, 20, 40))], 500, words).block
+    assert block.rstrip().endswith("\u27e8doc-a page 2 bytes 30-34\u27e9")

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
+from transforms.conversations.windows import masked_chat
 from transforms.errors import ChatFormatError
 
 ANDROID_US = "3/27/25, 6:02 PM - Maud: "
@@ -128,3 +130,74 @@ def test_no_text_of_a_message_is_lost(texts: list[str]):
     lines = [f"27.03.25, 18:{n:02d} - A: {body}" for n, body in enumerate(bodies)]
     entries = read_whatsapp("\n".join(lines), "chat", "UTC").entries
     assert [e.text for e in entries] == bodies
+
+
+SAID_BY_THE_PROGRAM = [
+    "Maud added Jo Pires and +49 170 1234567",
+    "Maud hat Jo Pires und +49 170 1234567 hinzugefügt",
+    "Maud añadió a Jo Pires y +49 170 1234567",
+    "Maud adicionou Jo Pires e +49 170 1234567",
+    "Maud a ajouté Jo Pires et +49 170 1234567",
+    "Maud ha aggiunto Jo Pires e +49 170 1234567",
+    "Maud heeft Jo Pires en +49 170 1234567 toegevoegd",
+    "Maud, Jo Pires ve +49 170 1234567 kişilerini ekledi",
+    "Maud dodał(a) Jo Pires i +49 170 1234567",
+    "Maud добавила Jo Pires и +49 170 1234567",
+    "Maud menambahkan Jo Pires dan +49 170 1234567",
+    "Maud lade till Jo Pires och +49 170 1234567",
+    "Jo Pires left",
+    "Jo Pires hat die Gruppe verlassen",
+    "Jo Pires hat den Betreff geändert: neu",
+    "Jo Pires salió del grupo",
+    "Jo Pires saiu do grupo",
+    "Jo Pires a quitté le groupe",
+    "Jo Pires ha abbandonato il gruppo",
+    "Jo Pires heeft de groep verlaten",
+    "Jo Pires покинул группу",
+    "Your security code with Jo Pires changed. Tap to learn more.",
+    "Deine Sicherheitsnummer für Jo Pires hat sich geändert.",
+]
+
+
+@pytest.mark.parametrize("said", SAID_BY_THE_PROGRAM)
+@pytest.mark.parametrize("form", ["27.03.25, 18:02 - {}\n", "[27.03.25, 18:02:33] Weir watch: \u200e{}\n"])
+def test_no_name_of_a_member_is_left_in_lines_of_the_program(said: str, form: str):
+    text = form.format(said) + "27.03.25, 18:03 - Eve: I met Jo Pires\n"
+    if form.startswith("["):
+        text = form.format(said) + "[27.03.25, 18:03:01] Eve: I met Jo Pires\n"
+    chat = masked_chat(read_whatsapp(text, "chat", "UTC"), keyed_pseudonym(b"key"))
+    line, reply = chat.entries
+    assert (line.kind, line.author) == ("system", "")
+    shown = line.text + reply.text
+    assert not [name for name in ("Jo", "Pires", "1234567") if name in shown], shown
+    assert "Maud" not in line.text and not chat.faults
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("<Medien ausgeschlossen>", "media"),
+        ("<Без медиафайлов>", "media"),
+        ("\u200eBild weggelassen", "media"),
+        ("\u200e<adjunto: 0001-PHOTO.jpg>", "media"),
+        ("plan.pdf (archivo adjunto)", "media"),
+        ("Du hast diese Nachricht gelöscht.", "deleted"),
+        ("\u200eCe message a été supprimé.", "deleted"),
+        ("\u200ePOLL:\nOpen?\nOPTION: Yes (2 votes)", "message"),
+        ("\u200eStandort: https://maps.google.com/?q=1,2", "message"),
+        ("<b>", "message"),
+    ],
+)
+def test_media_and_deletions_of_many_languages(text: str, kind: str):
+    (entry,) = read_whatsapp(f"[27.03.25, 18:02:33] Maud: {text}\n", "chat", "UTC").entries
+    assert (entry.kind, entry.author) == (kind, "Maud")
+
+
+def test_the_mark_of_an_edited_message_is_no_text():
+    line = "27.03.25, 18:02 - Maud: at noon <Diese Nachricht wurde bearbeitet.>\n"
+    assert read_whatsapp(line, "chat", "UTC").entries[0].text == "at noon"
+
+
+def test_lines_of_the_program_that_are_not_understood_are_counted():
+    chat = read_whatsapp("27.03.25, 18:02 - Maud qrsw zumbo\n27.03.25, 18:03 - Maud: hi\n", "chat", "UTC")
+    assert [f.reason.split(",")[0] for f in chat.faults] == ["not_understood: 1 lines of the program"]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.documents import read
 from transforms.documents.files import RawFile, file_name, read_documents
+from transforms.formats.converted import Converted
 from transforms.settings.documents import DocumentSettings
 
 
@@ -172,7 +173,7 @@ FAULTS = [
     ("NUL", "n.md", b"a\0b", {}, "binary"),
     ("control characters", "n.md", b"\x01\x02\xff\xfe\x03 abc", {}, "binary"),
     ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"),
-    ("picture", "n.png", b"\x89PNG", {}, "unknown_format"),
+    ("program", "n.exe", b"MZ", {}, "unknown_format"),
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
     ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
@@ -245,3 +246,25 @@ def test_what_lies_too_deep_in_a_page_is_missing_and_named():
     made = row("n.html", "<p>shown</p>" + "<div>" * 20_000 + "lost")
     assert made["text"] == "shown\n"
     assert [defect.partition(":")[0] for defect in made["defects"]] == ["nesting_too_deep"]
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "expected"),
+    [
+        ("# One\n\n# Two\n", "Book", "Book"),
+        ("# One\n", "Book", "One"),
+        ("# One\n\n# Two\n", None, "One"),
+        ("text", None, "a"),
+    ],
+)
+def test_a_converted_file_has_title_times_and_pages_of_its_properties(
+    text: str, title: str | None, expected: str
+):
+    converted = Converted(text, ["x"], title, [0, 3], created="2024-05-06T07:08:09+02:00", modified="no time")
+    made = read_documents(
+        [RawFile("a.pdf", b"", converted=converted)], source="s", partition="u", settings=DocumentSettings()
+    )
+    (row,) = made.documents.to_pylist()
+    assert (row["title"], row["text"], row["page_starts"], row["format"]) == (expected, text, [0, 3], "pdf")
+    assert row["created_at"] == datetime(2024, 5, 6, 5, 8, 9, tzinfo=UTC) and row["modified_at"] is None
+    assert row["defects"] == ["x", "time_unreadable: modified"]

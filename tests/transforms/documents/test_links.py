@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -112,7 +114,7 @@ MARKDOWN = [
     ("[a](other)", "other/README.md"),
     ("[a](sub/../Note.md)", "Note.md"),
     ("[a](note.md)", "Note.md"),
-    ("[a](a%20b/%C3%9Cn%C3%AF.md#Ünï-cödé)", "a b/Ünï.md#n-cd"),
+    ("[a](a%20b/%C3%9Cn%C3%AF.md#Ünï-cödé)", "a b/Ünï.md#ünï-cödé"),
     ("[a][r]\n\n[r]: Note.md", "Note.md"),
     ("[a](../Note.md)", None),
     ("[a](../../../../etc/passwd)", None),
@@ -189,6 +191,27 @@ def test_a_url_with_a_known_message_id_leads_to_the_mail(target: str):
     assert leads(f"<{target}>", message_ids=frozenset({"b@c.org"})) == [("url", None)]
 
 
+def test_a_canvas_has_cards_embeds_groups_and_arrows():
+    def card(name: str, kind: str, x: int, y: int, size: int = 10, **given: str) -> dict[str, object]:
+        return {"id": name, "type": kind, "x": x, "y": y, "width": size, "height": size, **given}
+
+    nodes = [
+        card("g", "group", 100, 0, 50, label="Later"),
+        card("a", "text", 0, 20, text="# First\ncard"),
+        card("b", "file", 110, 10, file="Note.md", subpath="#Sub Heading"),
+        card("c", "link", 0, 0, url="https://example.org/"),
+    ]
+    edges = [{"id": "e", "fromNode": "a", "toNode": "b", "label": "leads to"}]
+    canvas = json.dumps({"nodes": nodes, "edges": edges})
+    assert read({"x.canvas": canvas}).documents["text"].to_pylist() == [
+        "<https://example.org/>\n\n# First\ncard\n\n## Later\n\n![[Note.md#Sub Heading]]\n\nFirst → leads to → Note.md\n"
+    ]
+    assert leads(canvas, "x.canvas") == [("url", None), ("embed", "Note.md#sub-heading")]
+    assert read({"x.canvas": "[]"}).quarantine["reason"].to_pylist() == [
+        "unreadable: it cannot be converted from canvas to Markdown"
+    ]
+
+
 def test_wiki_links_of_the_frontmatter_count():
     text = "---\nup: '[[Note#Sub Heading|é]]'\nmore: [ '[[Hub]]', \"[[\" ]\n---\nx"
     assert leads(text) == [("wiki", "Note.md#sub-heading"), ("wiki", "Home.md")]
@@ -205,7 +228,7 @@ def test_columns_of_a_link():
     assert references["kind"].to_pylist() == ["wiki", "block_id"]
     links = document_links(references, made, document_nodes(made)).to_pylist()
     assert links == [
-        {"from_id": "s:é.md#heading", "source_kind": "document", "byte_start": 8, "byte_end": 16,
+        {"from_id": "s:é.md#ä", "source_kind": "document", "byte_start": 8, "byte_end": 16,
          "to_id": "s:n.md", "target": "N", "kind": "wiki", "text": "ü"}
     ]  # fmt: skip
     assert "# Ä\nö [[N|ü]] x ^id\n".encode()[8:16].decode() == "[[N|ü]]"

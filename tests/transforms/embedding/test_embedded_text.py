@@ -45,7 +45,7 @@ def table(chunks: list[dict[str, Any]]) -> ibis.Table:
     return ibis.memtable(pa.Table.from_pylist(chunks, schema=fields))
 
 
-TREE = ibis.memtable({"message_id": ["reply"], "parent_id": ["asked"]})
+TREE = ibis.memtable(pa.table({"message_id": ["reply"], "parent_id": ["asked"]}))
 NONE = quotes_moved(
     pa.table({n: pa.array([], pa.string()) for n in ("chunk_id", "doc_id", "text_lex")}),
     pa.table({"message_id": pa.array([], pa.string()), "body": pa.array([], pa.string())}),
@@ -113,7 +113,7 @@ def test_a_chunk_is_embedded_by_its_text_with_context_where_it_has_one():
 
 
 BODY = "Agreed.\n\nWhat the other said,\nin two lines.\n"
-QUOTE = {"message_id": ["reply"], "byte_start": [9], "byte_end": [len(BODY)]}
+QUOTE = pa.table({"message_id": ["reply"], "byte_start": [9], "byte_end": [len(BODY)]})
 
 
 def restatements(*chunks: dict[str, Any]) -> list[dict[str, Any]]:

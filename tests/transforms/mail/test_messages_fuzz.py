@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.mail.messages import MailTables, RawMail, read_mail, split_mbox
+from transforms.mail.messages import MailTables, Means, RawMail, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 
 FUZZ = examples(
@@ -28,7 +28,7 @@ CORPORA = Path(os.environ.get("WEFT_CORPORA", ROOT.parent / "shared" / "corpora"
 
 
 def tables(raw: list[RawMail], *, quick: bool) -> MailTables:
-    return read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings(), quick=quick)
+    return read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings(), means=Means(quick))
 
 
 def assert_sound(raw: list[RawMail]) -> MailTables:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms.chunks.table import ChunkTables
 from transforms.documents.chunks import headings, sections, semantic
+from transforms.documents.files import WORD_LIST
+from transforms.schemas.chunks import EXCLUSIONS
+from transforms.schemas.table import rows_of
 from transforms.settings.documents import DocumentChunkSettings
 
-VERSION = f"{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
+VERSION = f"2.{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
 
 
 def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
@@ -16,8 +20,25 @@ def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
 
     Chunks are ordered by document and position. `parent_id` is the node that holds the chunk, for
     expansion to its surroundings; spans are UTF-8 bytes of the stored text, those with the role
-    overlap repeat the end of the previous chunk.
+    overlap repeat the end of the previous chunk. A list of keywords has no chunks.
     """
+    is_list = _are_word_lists(documents)
+    chunks, exclusions = _chunks(documents.filter(pc.invert(is_list)), nodes, settings)
+    lists = documents.filter(is_list)
+    rows = [
+        (doc_id, None, source, partition, 0, len(text.encode()), "word_list")
+        for doc_id, source, partition, text in rows_of(lists, "doc_id", "source", "partition", "text")
+    ]
+    excluded = EXCLUSIONS.from_rows([dict(zip(EXCLUSIONS.names, row, strict=True)) for row in rows])
+    return ChunkTables(chunks, pa.concat_tables([exclusions, excluded]))
+
+
+def _are_word_lists(documents: pa.Table) -> pa.Array:
+    paths = documents.column("path")
+    return pc.or_(pc.equal(paths, WORD_LIST), pc.ends_with(paths, f"/{WORD_LIST}"))
+
+
+def _chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     if settings.chunker == "tree":
         return headings.tree_chunks(documents, nodes)
     chunker = sections.section_chunks if settings.chunker == "sections" else semantic.semantic_chunks

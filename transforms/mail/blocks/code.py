@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.mail.blocks import rules
+from transforms.mail.blocks import code_rules
 from transforms.mail.blocks.lines import (
     AUTHOR,
     CODE,
@@ -57,6 +57,7 @@ def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask) -> None:
     count = counts_before(code)
     enough = count[stop] - count[np.maximum(group, 0)] >= _MIN_CODE_LINES
     selected = inside & (neutral | code) & (enough | (lines.kind == CODE))
+    selected &= ~lines.matches(code_rules.TRAILER, selected & author)
     weak = selected & (author | (lines.blank & ~diff))
     lines.mark(selected & (author | lines.blank), CODE)
     lines.inferred[weak] = True
@@ -70,12 +71,12 @@ def _shaped(lines: Lines, words: Words, prose: Mask, author: Mask, python: Mask)
     rich = author & (words.symbols > 0)
     worded = (words.gaps >= 4) & (words.gaps > 2 * words.symbols)
     arrow = worded & (lines.pair == ARROW)
-    shaped = python | lines.matches(rules.CODE_SIGNS, author & ~arrow)
-    shaped &= ~lines.matches(rules.REFERENCE, shaped)
-    shaped |= lines.matches(rules.CODE_WORDS, rich & ~worded & ~shaped)
-    shaped |= lines.matches(rules.WORD_PAIR, author & (words.columns > 0) & ~shaped)
-    ended = lines.matches(rules.TAIL, author & CODE_END[lines.last] & ~shaped, tail=True)
-    shaped |= ended & ~lines.matches(rules.BULLET, ended)
+    shaped = python | lines.matches(code_rules.CODE_SIGNS, author & ~arrow)
+    shaped &= ~lines.matches(code_rules.REFERENCE, shaped)
+    shaped |= lines.matches(code_rules.CODE_WORDS, rich & ~worded & ~shaped)
+    shaped |= lines.matches(code_rules.WORD_PAIR, author & (words.columns > 0) & ~shaped)
+    ended = lines.matches(code_rules.TAIL, author & CODE_END[lines.last] & ~shaped, tail=True)
+    shaped |= ended & ~lines.matches(code_rules.BULLET, ended)
     table = author & (words.columns >= 2)
     shaped |= table & (lines.shifted(table, 1) | lines.shifted(table, -1))
     return (shaped | _shortlogs(lines, author) | (_sessions(lines, words, author, rich) & ~prose)) & author
@@ -84,7 +85,9 @@ def _shaped(lines: Lines, words: Words, prose: Mask, author: Mask, python: Mask)
 def _shortlogs(lines: Lines, author: Mask) -> Mask:
     """Commit subjects under the name of their author, as git shortlog writes them."""
     indented = author & (lines.indent >= 2)
-    names = lines.matches(rules.SHORTLOG, author & (lines.last == ord(":")) & lines.shifted(indented, -1))
+    names = lines.matches(
+        code_rules.SHORTLOG, author & (lines.last == ord(":")) & lines.shifted(indented, -1)
+    )
     rows = np.flatnonzero(names)
     stops = np.minimum(next_at(~(indented | names), rows), lines.message_end[rows])
     return rows_within(rows, stops, lines.n)
@@ -92,7 +95,7 @@ def _shortlogs(lines: Lines, author: Mask) -> Mask:
 
 def _sessions(lines: Lines, words: Words, author: Mask, rich: Mask) -> Mask:
     """Rows from a prompt to the end of its paragraph."""
-    prompts = lines.matches(rules.PROMPT, rich & ((words.symbols >= 2) | PROMPT_SIGN[lines.byte]))
+    prompts = lines.matches(code_rules.PROMPT, rich & ((words.symbols >= 2) | PROMPT_SIGN[lines.byte]))
     prompt = last_true(prompts)
     return (prompt >= 0) & (prompt > last_true(~author | lines.first & ~prompts))
 

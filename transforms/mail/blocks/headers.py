@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from transforms.mail.blocks import rules
 from transforms.mail.blocks.lines import (
-    AUTHOR,
-    CODE,
     HEADER,
     QUOTE,
     Lines,
@@ -24,19 +24,29 @@ FOLDS = 3
 # Rows of a pasted header block, blank ones included.
 BLOCK_LINES = 24
 NOTES_LINES = 12
+# Fields that may stand above the sender's in a pasted header block.
+SENDER_LINES = 2
 
 
-def mark_headers(lines: Lines, supercite: Mask, diff: Mask, unmarked_history: bool) -> None:
-    """Marks header lines, and as inferred quotes what stands below them if `unmarked_history`."""
+class Openings(NamedTuple):
+    """Rows where history may begin: the ends of attributions, and the first rows of header blocks."""
+
+    dated: Mask
+    blocks: Mask
+
+
+def mark_headers(lines: Lines, supercite: Mask) -> Openings:
+    """Marks header lines; where unmarked history may begin below them."""
     header, dated = _attributions(lines)
     blocks, openings = _field_blocks(lines)
     header |= _trackers(lines) | supercite | lines.matches(rules.SCISSORS, lines.author())
     openings |= _notes_blocks(lines, blocks) | _spread_blocks(lines, blocks)
+    lone = _lone_openings(lines) | lines.matches(rules.GROUPWISE, supercite)
+    header, openings = header | lone, openings | lone
     author = lines.author()
     lines.mark((header | blocks) & author | supercite, HEADER)
     _mark_other_quotes(lines, dated)
-    if unmarked_history:
-        _mark_history(lines, dated, openings, diff)
+    return Openings(dated, openings)
 
 
 def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
@@ -116,6 +126,8 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     original = lines.matches(rules.ORIGINAL, author)
     sender = lines.matches(rules.FIELD_FROM, author)
     git = lines.matches(rules.GIT_FROM, author)
+    above_sender = lines.shifted(sender, -1) | lines.shifted(sender & lines.shifted(lines.blank, 1), -2)
+    original |= lines.matches(rules.TITLE, author & above_sender)
     if not (original | sender | git).any():
         return openings, openings.copy()
     mails = np.zeros(lines.n, dtype=bool)
@@ -135,10 +147,19 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     origin = (original | lines.shifted(original, 1))[rows]
     top = last_true(~lines.blank & lines.first)[rows] == rows
     addressed = counts_before(lines.matches(rules.FIELD_TO, field))
-    outlook = original[rows] | (sender[rows] & (fields >= 3) & (addressed[stop] > addressed[rows]))
+    named = next_at(sender, rows)
+    near = (named < stop) & (named <= rows + SENDER_LINES)
+    outlook = original[rows] | (near & (fields >= 3) & (addressed[stop] > addressed[rows]))
     selected = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
     openings[rows[outlook & ~top]] = True
     return rows_within(rows[selected], stop[selected], lines.n) & author, openings
+
+
+def _lone_openings(lines: Lines) -> Mask:
+    """Single lines that open history: a banner with a name or a date in it, or all fields in one line."""
+    return lines.matches(rules.WROTE_BANNER, lines.author()) | lines.matches(
+        rules.FIELDS_IN_LINE, lines.author()
+    )
 
 
 def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
@@ -188,20 +209,3 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
         blocks[begin : topic + 1] |= author[begin : topic + 1]
         dates[row] = True
     return dates
-
-
-def _mark_history(lines: Lines, dated: Mask, openings: Mask, diff: Mask) -> None:
-    """Marks text below an Outlook header, or below an attribution that nothing quoted follows.
-
-    An attribution counts only below two lines of text, in a mail that marks no quotes behind it.
-    """
-    quote = lines.kind == QUOTE
-    above = counts_before(lines.author())
-    rows = np.arange(lines.n)
-    quoteless = np.minimum(next_true(quote), next_true(diff)) >= lines.message_end
-    late = dated & quoteless & (above[rows] - above[lines.message_start] >= 2)
-    opening = np.flatnonzero(late | (openings & ~quote[lines.next_filled] & quoteless))
-    text = rows_within(opening, lines.message_end[opening], lines.n)
-    text &= (lines.kind == AUTHOR) | (lines.kind == CODE)
-    lines.mark(text, QUOTE, inferred=True)
-    lines.depth[text] = 1

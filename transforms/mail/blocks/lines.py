@@ -264,6 +264,12 @@ class Lines:
         if inferred:
             self.inferred[rows] = True
 
+    def in_mails(self, rows: Mask) -> Mask:
+        """All rows of the mails that have one of `rows`."""
+        mails = np.zeros(self.n, dtype=bool)
+        mails[self.message_start[rows]] = True
+        return mails[self.message_start]
+
     @cached_property
     def next_filled(self) -> Rows:
         """For each row, the next row of the same mail that is not blank; its own row if none."""

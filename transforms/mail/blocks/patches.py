@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.mail.blocks import rules
+from transforms.mail.blocks import code_rules, rules
 from transforms.mail.blocks.lines import CODE, SPACE, Lines, Mask, byte_table, next_at, rows_within
 
 STAT_END = byte_table(b"0123456789+-)s")
@@ -16,10 +16,10 @@ CONTEXT_MARK = byte_table(b" !+-")
 def mark_patches(lines: Lines) -> Mask:
     """Marks the lines of diffs; the rows of them, blank ones inside included."""
     author = lines.author()
-    head = lines.matches(rules.DIFF, author & (lines.indent <= 1))
-    head |= lines.matches(rules.DIFFSTAT, author & (lines.indent == 1) & STAT_END[lines.last])
+    head = lines.matches(code_rules.DIFF, author & (lines.indent <= 1))
+    head |= lines.matches(code_rules.DIFFSTAT, author & (lines.indent == 1) & STAT_END[lines.last])
     adjacent = lines.shifted(head, 1) | lines.shifted(head, -1) | lines.shifted(head, 2)
-    head |= lines.matches(rules.DOUBLE_RULE, author & adjacent)
+    head |= lines.matches(code_rules.DOUBLE_RULE, author & adjacent)
     diff = head | _hunks(lines, head & (lines.pair == ord("@") * 257)) | _context_hunks(lines, head)
     cut = lines.matches(rules.CUT, author)
     diff |= cut & (lines.shifted(head, -1) | lines.shifted(head, -2))
@@ -35,7 +35,7 @@ def _hunks(lines: Lines, heads: Mask) -> Mask:
     rows = np.flatnonzero(heads & (lines.indent == 0))
     if not len(rows):
         return heads
-    counts = pc.extract_regex(lines.head_texts.take(pa.array(2 * rows)), rules.HUNK)
+    counts = pc.extract_regex(lines.head_texts.take(pa.array(2 * rows)), code_rules.HUNK)
     valid = counts.is_valid().to_numpy(zero_copy_only=False)
     rows, counts = rows[valid], counts.drop_null()
     if not len(rows):
@@ -61,7 +61,7 @@ def _line_counts(texts: pa.Array, most: int) -> np.ndarray[tuple[int], np.dtype[
 
 def _context_hunks(lines: Lines, head: Mask) -> Mask:
     """Rows of context diffs: what follows their rules and line numbers and carries their marks."""
-    context = lines.matches(rules.CONTEXT_HUNK, head)
+    context = lines.matches(code_rules.CONTEXT_HUNK, head)
     if not context.any():
         return context
     second = lines.data[np.minimum(lines.starts + 1, len(lines.data) - 1)]
@@ -75,11 +75,11 @@ def _context_hunks(lines: Lines, head: Mask) -> Mask:
 
 def _binary_patches(lines: Lines, diff: Mask) -> Mask:
     """The base-85 lines of a GIT binary patch."""
-    heads = lines.matches(rules.BINARY_PATCH, diff)
+    heads = lines.matches(code_rules.BINARY_PATCH, diff)
     if not heads.any():
         return heads
     rows = np.flatnonzero(heads)
-    body = lines.matches(rules.BINARY_LINE, lines.author()) | lines.blank
+    body = lines.matches(code_rules.BINARY_LINE, lines.author()) | lines.blank
     following = np.minimum(rows + 1, lines.n - 1)
     return rows_within(rows, np.minimum(next_at(~body, following), lines.message_end[rows]), lines.n)
 

@@ -26,7 +26,7 @@ SENTENCE_END = byte_table(b".?!:;>")
 
 
 class Marks(NamedTuple):
-    """What looks like a quote and is none: `>>>>> "XY" == …` headings, and Python sessions."""
+    """What looks like a quote and is none: `>>>>> "XY" == …` headings, and sessions of Python and R."""
 
     supercite: Mask
     python: Mask
@@ -36,12 +36,14 @@ def mark_quotes(lines: Lines) -> Marks:
     """Marks lines that begin with `>`, with the depth their marks say."""
     marked = (lines.byte == ord(">")) & (lines.indent <= 8)
     supercite = lines.matches(rules.SUPERCITE_HEADER, marked & (lines.last == ord(":")))
+    supercite |= lines.matches(rules.GROUPWISE, marked & (lines.last == ord(">")))
     marked &= ~supercite
     marked &= ~lines.matches(rules.CLOSED_TAG, marked)
     near = lines.shifted(marked, 1) | lines.shifted(marked, -1)
     marked &= ~(lines.matches(rules.FROM_LINE, marked) & ~near)
     marked &= ~lines.matches(rules.GNATS, marked & LETTER[lines.pair & 255])
     python = _python_sessions(lines, marked)
+    python |= _r_sessions(lines, marked & ~python)
     marked &= ~python
     lines.mark(marked, QUOTE)
     _count_marks(lines, np.flatnonzero(marked))
@@ -57,6 +59,22 @@ def _python_sessions(lines: Lines, marked: Mask) -> Mask:
         plain = counts_before(marked & (lines.pair != ord(">") * 257))
         python &= plain[lines.message_end] == plain[lines.message_start]
     return python
+
+
+def _r_sessions(lines: Lines, marked: Mask) -> Mask:
+    """Statements behind `> ` in runs of which one is right above what R printed, unmarked."""
+    printed = lines.matches(rules.R_OUTPUT, lines.author() & ~marked & lines.shifted(marked, 1))
+    if not printed.any():
+        return printed
+    prompts = lines.matches(rules.R_PROMPT, marked & lines.in_mails(printed))
+    printed &= lines.shifted(prompts, 1)
+    session = lines.in_mails(printed) & prompts
+    opening = marked & ~lines.shifted(marked, 1)
+    starts = np.flatnonzero(opening & session)
+    stops = np.minimum(next_at(~marked, starts), lines.message_end[starts])
+    other = counts_before(marked & ~session)
+    pure = other[stops] == other[starts]
+    return rows_within(starts[pure], stops[pure], lines.n)
 
 
 def _count_marks(lines: Lines, rows: Rows) -> None:

@@ -45,8 +45,18 @@ PYTHON_PROMPT = Rule(
     r">>> (?:import |from [\w.]+ import|print\b|[\w.\[\]]+ ?= ?|[\w.]+\(.*\)$|for .*:|def |class |with )",
     ">>",
 )
+R_PROMPT = Rule(
+    r"> ?(?:#.*|[\w.$\[\]\",]+ ?<<?-.*|[\w.]+ ?= ?[\w\"(].*|(?:if|for|while) ?\(.*|[A-Za-z.][\w.:$]*\(.*|"
+    r"[A-Za-z.][\w.$]*(?:\[.*\])?|[\d(][\d :+*/^()-]*)$",
+    ">",
+)
+R_OUTPUT = Rule(
+    r"\[\d+\] |Error(?: in .*)?:|Warning messages?:|Call:$|NULL$|List of \d|'data.frame':|"
+    r"\s*(?:Min\.|Estimate|Df|\[,1\])\s|\S+(?:\s+-?[\d.]+){2,}$|\+ "
+)
 CLOSED_TAG = Rule(r"></", "></")
 SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
+GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)")
 PROMPT_NAMES = {
     b"SQL",
@@ -110,13 +120,30 @@ ORIGINAL = Rule(
     r"début du message réexpédié|inizio messaggio inoltrato|inicio del mensaje reenviado):)",
     "-- __ Be be An D I",
 )
+# Any words between dashes, and forms with the date or the name of the writer in the line.
+TITLE = Rule(r"[-_]{3,} ?[^-_\n]{3,60} ?[-_]{3,}$", "-- __")
+WROTE_BANNER = Rule(
+    rf"-{{2,}} ?(?:On .*\d.*|[A-Z][^-]{{2,60}}) (?:{_VERBS}) ?:?-*$",
+    "--",
+)
+FORWARDED = Rule(
+    r"(?i:.*(?:forward|weitergeleitet|transf(?:é|e)r|r(?:é|e)exp|reenvia|inoltrat|encaminhad|doorgestuurd|"
+    r"vidarebefordra|videresend|välitetty|przekazan|přeposlan|továbbított|пересыл|пересл|転送|转发|轉寄|전달))"
+)
 _FIELDS = "|".join(_words(field) for field in ("sender", "sent", "to", "copy", "subject"))
 FIELD = Rule(
-    rf"[*]?(?:{_FIELDS}|Reply-To|Newsgroups|Importance|Organization|Message-I[dD]|Attachments?|"
+    rf"[*_]{{0,2}}(?:{_FIELDS}|Reply-To|Newsgroups|Importance|Organization|Message-I[dD]|Attachments?|"
     r"In-Reply-To|References|X-[A-Za-z-]+|User-Agent|Priority)[*]?[ \t]?" + COLON
 )
-FIELD_FROM = Rule(rf"[*]?(?:{_words('sender')})[*]?[ \t]?{COLON}", "* " + _starts("sender"))
-FIELD_TO = Rule(rf"[*]?(?:{_words('to')}|{_words('sent')})[*]?[ \t]?{COLON}")
+FIELD_FROM = Rule(rf"[*_]{{0,2}}(?:{_words('sender')})[*]?[ \t]?{COLON}", "* _ " + _starts("sender"))
+# The whole block in one line, as some programs flatten it.
+_AFTER_FIELD = rf"[*_]{{0,2}}[ \t]?{COLON}"
+FIELDS_IN_LINE = Rule(
+    rf"[*_]{{0,2}}(?:{_words('sender')}){_AFTER_FIELD}.*\s[*_]{{0,2}}(?:{_words('sent')}){_AFTER_FIELD}.*"
+    rf"\s[*_]{{0,2}}(?:{_words('subject')}){_AFTER_FIELD}",
+    "* _ " + _starts("sender"),
+)
+FIELD_TO = Rule(rf"[*_]{{0,2}}(?:{_words('to')}|{_words('sent')})[*]?[ \t]?{COLON}")
 GIT_FROM = Rule(r"From [0-9a-f]{7,40} " + WEEKDAY + " ", "Fr")
 # Lotus Notes: a name, a date line, then fields that are indented or alone on their lines.
 NOTES_DATE = Rule(
@@ -136,6 +163,21 @@ SCISSORS = Rule(
 )
 OTHER_MARK = Rule(r"[|:%](?: |$)")
 
+# What a mail of a list says somewhere: its footer, its address, its name in the subject.
+LISTED = Rule(
+    r"(?i:mailing[ -]?list|maillist|listinfo|mailman|googlegroups|google groups|yahoo.{0,2}groups|majordomo|listserv|"
+    r"discussion list|lists?\.|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
+    r"help|bugs?|commits?|patches|request|bounces?|owner|group|forum|talk)@|gmane\.org|vger\.|freelists|"
+    r"nabble\.com|subscribed to|liste de diffusion|lista de (?:correo|discus)|mailingliste)|"
+    r"(?:Subject|Betreff|Objet|Asunto|Oggetto) ?: .*\[[A-Za-z][\w .:-]*\]",
+    search=True,
+)
+HELLO = Rule(
+    r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
+    r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"
+    r"olá|bom dia|prezad[oa]s?|beste|geachte|hei|cześć|witam|dobrý den|ahoj|здравствуйте|привет)\b[^.?!]*[,.!:]?$)"
+)
+
 # Signatures and footers
 DASHES = Rule(r"-- ?$", "--")
 GIT_VERSION = Rule(r"\d+\.\d+[\w.+-]*(?: \([^)]*\))?$")
@@ -144,39 +186,84 @@ SHORT_RULE = Rule(r"_{2,7}$", "__")
 UNDERLINE = byte_table(b"-=~*#")
 SPOKEN_END = byte_table(b".?!:;,")
 FOOTER_WORDS = Rule(
-    r"(?i:mailing[ -]?list|unsubscribe|listinfo|p\.sf\.net|sourceforge\.net/lists|groups\.google|"
+    r"(?i:mailing[ -]?list|maill?inglist|maillist|unsubscribe|listinfo|p\.sf\.net|sourceforge\.net/lists|groups\.google|"
     r"yahoo.{0,12}groups|groups\.yahoo|majordomo|list archive|archives? (?:at|and|is)|archives?: +http|listserv|"
-    r"automatically generated|do you yahoo|never miss a thing|mail\.yahoo|hotmail|msn\.com|"
-    r"view this thread|pipermail|mail-archive\.com|d(?:é|e)sabonn|currently subscribed|receiv(?:ed|"
-    r"ing) this (?:message|mail|e-?mail)|intended only for|abmelden|afmelden|info/terms)",
+    r"automatically (?:generated|sent)|do you yahoo|never miss a thing|mail\.yahoo|hotmail|msn\.com|freelists\.org|"
+    r"view this (?:thread|message|discussion|topic)|pipermail|mail-archive\.com|d(?:é|e)s(?:abonn|inscr)|"
+    r"(?:currently|are) subscribed|to (?:un)?subscribe|receiv(?:ed|ing) this (?:message|mail|e-?mail|bug|notification)|"
+    r"intended only for|abmelden|afmelden|uitschrijven|info/terms|reply to this (?:e-?mail|message) directly|"
+    r"posted (?:via|from|with) |sent (?:from|by) the .* (?:list|forum)|nabble\.com|windows live|web\.de/|gmx\.(?:net|de)|"
+    r"sponsored by|this sf\.net|darse de baja|cancelar (?:la )?(?:su(?:b)?scri|inscri)|(?:para|per) cancellarti|"
+    r"per cancellar|disiscriv|cancellazione|descadastr|sair d[oa] (?:lista|grupo)|odhl(?:á|a)s|odjav|odsubskryb|"
+    r"wypisa(?:ć|c) si|feliratkoz|leiratkoz|отписа(?:ть|ться)|рассылк|berhenti berlangganan|"
+    r"manage (?:your )?(?:subscription|notifications|preferences)|notification (?:settings|preferences)|"
+    r"(?:email|e-mail) preferences|(?:change|edit) your (?:settings|options|preferences|subscription)|"
+    r"scanned (?:by|for|with)|virus[ -]?(?:free|scan|check|database)|checked by (?:avg|avast)|mailscanner|"
+    r"liste de (?:diffusion|discussion)|lista de (?:correo|discus|distribu)|mailinglisten?\b|list-?help|"
+    r"-(?:un)?subscribe@|-request@|-help@|mailto:.*[?]subject=unsub|listar|ezmlm|sympa)",
     search=True,
 )
 DISCLAIMER = Rule(
     r"(?i:(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.*"
     r"(?:confidential|privileged|intended (?:only|solely|for)|addressee)|intended recipient|"
     r"confidentiality notice|diese e-?mail enth(?:ä|ae)lt vertrauliche|ce message .*confidentiel|"
-    r"este (?:mensaje|correo) .*confidencial|esta mensagem .*confidencial|"
+    r"este (?:mensaje|correo|e-?mail) .*confidencial|(?:received|sent) (?:this|to you|it) .{0,40}in error|"
+    r"(?:views?|opinions?|statements?) (?:or opinions )?(?:expressed|presented|contained)|consider the environment|"
+    r"before printing this|do you really need to print|pensez à l'environnement|avant d'imprimer|antes de imprimir|"
+    r"denken sie an die umwelt|denk aan het milieu|diese (?:e-?mail|nachricht) (?:ist|kann|und)|irrtümlich erhalten|"
+    r"(?:ce|cet|le présent) (?:message|courriel|e-?mail) (?:et|est|peut|ainsi)|la información contenida|"
+    r"le informazioni contenute|de informatie in dit|denna? (?:e-post|mail).*konfidenti|"
+    r"esta mensagem .*confidencial|"
     r"questo messaggio .*(?:riservat|confidenzial))",
+    search=True,
+)
+# Who owns the company that sends, as law wants it below business mail.
+LEGAL = Rule(
+    r"(?:Gesch(?:ä|ae)ftsf(?:ü|ue)hr(?:er|ung)|Handelsregister|Amtsgericht|Registergericht|Sitz der Gesellschaft|"
+    r"Aufsichtsrat|Vorstand(?:svors)?|USt-?Id|HR[AB][ :]*\d|Reg(?:istered|\.) (?:in|[Oo]ffice|[Aa]ddress|[Nn]o)|"
+    r"Company (?:[Rr]eg|[Nn]o|[Nn]um)|VAT (?:[Rr]eg|[Nn]o|ID)|SIRET|RCS \w|Capital social|P\. ?IVA|Y-tunnus|Org\. ?nr)\b",
     search=True,
 )
 AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
 BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
-TIP = Rule(r"TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)", "TI ht")
-DEVICE = Rule(
-    r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|"
-    r"Sent from (?:my|Mail|a|Yahoo|Outlook)\b|Sent (?:via|with) .*(?:mailing list|mail|mobile|phone|device|http)|"
-    r"Sendt fra min|Von meinem .+ gesendet|"
-    r"Envoyé de(?:puis)? mon|Enviado desde mi|Enviado do meu|Get Outlook for|Inviato da |Verzonden vanaf|"
-    r"Skickat från|Lähetetty |Wysłane z |Отправлено (?:с|из) |从我的|发自我的|iPhoneから送信",
-    "To Yo Se Vo En Ge In Ve Sk Lä Wy От 从 发 iP",
+TIP = Rule(
+    r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)",
+    "TI ht To Yo",
 )
+DEVICE = Rule(rf"(?:{_words('device')})")
+DEVICE_BYTES = 110
+# Links below a post of a web forum or a tracker, and the words before them.
+FORUM_LINK = Rule(
+    r"(?i:(?:view|reply|show|read|answer|respond|go|zobrazit|odpov(?:ě|e)d(?:ě|e)t|voir|r(?:é|e)pondre|ver|responder|"
+    r"ansehen|antworten|anzeigen|bekijk|beantwoord|visualizza|rispondi|посмотреть|ответить)\b[^:]{0,40}:\s*"
+    r"(?:https?://\S+)?$)"
+)
+LINK_BEHIND = Rule(r":\s*https?://", search=True)
+LINK = Rule(r"<?https?://\S+>?$", "ht <h")
 CUT = Rule(r"---$", "--")
+LONE_RULE = Rule(r"[-_=~*#+. ]{3,}$", "-- -· __ == =· ~~ *· ** ## ++")
+SHORT_MARK = Rule(
+    r"[-_=*~+#.]{2,7}$|(?:[-=*_~] ){3,}[-=*_~]?$|-=-=?[-=]*$", "-- __ == ** ~~ ++ ## .. -· =· *· _· ~· -="
+)
 COLUMN_MARK = Rule(r"[|]", search=True)
 CONTACT = Rule(
     r"https?://|www\.|\S@\S|(?i:\b(?:phone|tel|fax|mobile|cell|voice|telefon|handy|office|ext)\b[^a-z]{0,4}[:.+(]? ?[\d(+])",
     search=True,
 )
-NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?$")
+# Ways to reach somebody that stand alone in their lines.
+REACH = Rule(
+    r"(?i:(?:(?:phone|tel|telephone|telefon|telefono|t(?:é|e)l|fax|mobile?|cell|voice|handy|office|direct|work|home|ph|"
+    r"e-?mail|mail|web|www|icq|aim|jabber|skype|irc|gpg|pgp|homepage|url|blog|twitter|msn|xmpp|sip|linkedin)"
+    r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfew]:)\s{0,9}"
+    r"(?:[+(\d][\d ().+/x-]{5,}|\S*[@.]\S+|\w+$)|"
+    r"[(+][\d ().+/-]{7,}$|<?[\w.+-]+@[\w.-]+\.\w+>?$|"
+    r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
+)
+SIGNED_LINE = Rule(
+    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
+    r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$"
+)
+NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?(?:$|(?:  |\t)[^|]*$)")
 FULL_NAME = Rule(r"(?:[A-Z]|[\xc3][\x80-\x9e])[\w.'-]*(?: [A-Z][\w.'-]*\.?){1,3}$")
 GREETING = Rule(
     r"(?i:(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
@@ -189,73 +276,3 @@ PGP_SIGNED = Rule(r"-----BEGIN PGP SIGNED MESSAGE-----", "--")
 PGP_HASH = Rule(r"Hash: [A-Z0-9, -]+$", "Ha")
 PGP_BEGIN = Rule(r"-----BEGIN PGP (?:SIGNATURE|PUBLIC KEY BLOCK|MESSAGE)-----", "--")
 PGP_END = Rule(r"-----END PGP (?:SIGNATURE|PUBLIC KEY BLOCK|MESSAGE)-----", "--")
-
-# Diffs
-HUNK = r"^@@ -\d+(?:,(?P<old>\d{1,9}))? \+\d+(?:,(?P<new>\d{1,9}))? @@"
-DIFF = Rule(
-    r"diff (?:-|a/|\w)|Index: \S+|index [0-9a-f]{4,}|--- (?:a/|/dev/null|\S+\t|\S+[./]\S* +\S)|"
-    r"--- [\w./-]+/[\w.-]+$|\+\+\+ (?:b/|\S)|@@ -|@@@ |RCS file: |retrieving revision|Binary files? |"
-    r"(?:new|deleted) file mode |old mode |new mode |(?:dis)?similarity index |(?:rename|copy) (?:from|to) |"
-    r"GIT binary patch|\*{15}|\*\*\* [\w./-]+(?:,\d+ \*{4}|\s+(?:"
-    + WEEKDAY
-    + r"|\d{4}[-/]))|--- \d+,\d+ ----|"
-    r"\*\*\* \d+,\d+ \*{4}|(?:create|delete) mode \d{6}|\\ No newline at end|"
-    r"(?:Modified|Added|Deleted): \S+/\S+$",
-    r"di In in -- ++ @@ == RC re Bi ne de ol si co GI ** cr \· Mo Ad De",
-)
-DIFFSTAT = Rule(
-    r"\S[^|]*\|  *(?:\d+ [+-]*|Bin(?: .*)?|\d+ \+*-*|\d+)$|\d+ files? changed|rename .*\(\d+%\)|"
-    r"(?:create|delete) mode \d{6}"
-)
-DOUBLE_RULE = Rule(r"={8,}$", "==")
-SHORTLOG = Rule(r"[A-Z].+ \(\d+\):$")
-CONTEXT_HUNK = Rule(r"\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|--- \d+(?:,\d+)? ----", "** --")
-BINARY_PATCH = Rule(r"GIT binary patch", "GI")
-BINARY_LINE = Rule(r"(?:literal|delta) \d+|[A-Za-z][!-~]{5,}$")
-
-# What code, logs and sessions look like, by the bytes that lines of that shape begin with.
-CODE_SIGNS = Rule(
-    r"#[ \t]*(?:include|define|ifdef|ifndef|endif|undef|pragma)\b|/\*|\*/|//|\} ?(?:else|while|catch|;)|"
-    r"[,`]-{4}|<[/!?]?[A-Za-z][A-Za-z0-9_:.-]*(?:/?>| [^<>:@]*/?>| [A-Za-z0-9_:-]+=)|"
-    r"\[[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,20}\] {1,4}\S|[-=]{2,}\+[-=+]+|\+[-=]{2,}|\|.*\|$|->  ?[A-Za-z0-9_]|"
-    r"\([0-9]+ rows?\)|\.\.\. [0-9]+ more|\[ *[0-9]+\.[0-9]{3,}\]|\[<[0-9a-f]+>\]|\^[ \t~]*$|"
-    r"[$%] [A-Za-z0-9_]|#[0-9]+ +(?:0x|[A-Za-z0-9_]+ \()|[=\-(*'\"^!][#>] |# [A-Za-z0-9_][A-Za-z0-9_./-]* |"
-    r"\[[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*\]?[$#] |[{}]$|[+-]\t|[+-] {2,}\S|[+-][#}{/*]|[+-]$",
-    "# / * } , ` < [ - = + | ( . ^ $ % { \" ' !",
-)
-REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
-CODE_WORDS = Rule(
-    # statements, declarations, assignments, attributes, lists of files, pairs of words
-    r"(?:if|for|while|switch|foreach|elif|elsif) ?\(.*[){;]|else\b ?[{:]?$|return\b[^.]*;|"
-    r"(?:static|struct|const|unsigned|typedef|enum|extern|public|private|protected|virtual|inline)\b.*[;{(,)=]$|"
-    r"(?:void|int|char|bool|long|float|double|size_t)[ *]+[A-Za-z0-9_]+[^.]*[;{(,)=]$|"
-    r"(?:def|class) [A-Za-z0-9_]+.*:$|from [A-Za-z0-9_.]+ import |import [A-Za-z0-9_.]+;?$|"
-    r"[a-z][A-Za-z0-9_]*[ \t]*\([^)]*\);?[ \t]*\{?$|[A-Za-z0-9_.>\[\]-]+[ \t]*[-+*/|&:]?=[ \t]*[^= ].*[;,]$|"
-    r"[A-Za-z0-9_:.-]+=\"[^\"]*\"|(?:[A-Za-z0-9_+-]+\.(?:o|c|h|so|a|lo) ?){3,}|"
-    # SQL and what a database server says
-    r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER|EXPLAIN|ORDER BY|GROUP BY|VALUES ?\(|"
-    r"WHERE|BEGIN;|COMMIT;) ?[A-Za-z0-9_*(]|QUERY PLAN|Total runtime: |"
-    r"(?:select|insert into|delete from|create (?:table|index|function|unique|view)|drop table|alter table|"
-    r"explain|grant) .*[;,(*]|"
-    r"(?:NOTICE|ERROR|WARNING|LOG|DEBUG|FATAL|HINT|DETAIL|CONTEXT|STATEMENT|PANIC|INFO):  ?\S|"
-    # stack traces, dumps, time stamps, prompts, compilers
-    r"[A-Za-z0-9_.$]+(?:Error|Exception)(?::|$)|at [A-Za-z0-9_.$<>/]+\(|Caused by: |Traceback \(most|"
-    r"File \".*\", line [0-9]+|(?:0x)?[0-9a-f]{4,16}:? (?:[0-9a-f]{2,8} ){3}|"
-    r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9]|"
-    r"[A-Z][a-z]{2} +[0-9]+ [0-9][0-9]:[0-9][0-9]:[0-9][0-9] |[0-9][0-9]:[0-9][0-9]:[0-9][0-9][.,][0-9]|"
-    r"[A-Za-z0-9_]+[=\-(*'\"^!][#>] |[A-Za-z0-9_.-]{2,12}> (?:select|insert|update|create|ls|cd|make|"
-    r"SELECT|\\)|"
-    r"[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*[$#] |"
-    r"[A-Za-z0-9_./+-]+\.(?:c|h|cc|cpp|y|l|java|py|pl|go|rs|sh|S):[0-9]+[:,]|"
-    r"(?:cd|ls|cat|mkdir|rm|cp|mv|chmod|chown|sudo|tar|mount|apt-get|yum|make|svn|git|cvs|ssh|scp|wget|curl) "
-    r"(?:-|[~/.]|[A-Za-z0-9_-]+[/:]|install$|clean$|update$|upgrade$)|"
-    # calls of names with dots or underscores
-    r"[A-Za-z_][A-Za-z0-9_]*(?:[._][A-Za-z0-9_]+)+ ?\(.*[,;)]$|"
-    r"make(?:\[[0-9]+\])?: |(?:gcc|cc|g\+\+|ld|ar) .*-|In file included|[bcdl-][rwxsStT-]{9}[ +.@]"
-)
-WORD_PAIR = Rule(r"\S+\t\S+$")
-TAIL = Rule(
-    r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$", search=True
-)
-BULLET = Rule(r"(?:[-*+o]|•|\d+[.)])[ \t]+[A-Za-z]")
-PROMPT = Rule(r"[$#%] [a-z./~][A-Za-z0-9_./-]*(?: |$)|[A-Za-z0-9_]*[=\-(*'^!][#>] ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.mail.blocks import rules
+from transforms.mail.blocks.last_paragraphs import last_paragraphs
 from transforms.mail.blocks.lines import (
     BLANK,
     HEADER,
@@ -28,12 +29,13 @@ FOOTER_WORD_LINES = 9
 # Lines below a closing rule, at the end of the mail and above a quote.
 CLOSING_LINES = 8
 CLOSING_LINES_ABOVE_QUOTE = 4
-# Lines of a notice between two rules, and of a paragraph that says who wrote.
+# Lines of a notice between two rules, and below a short mark.
 BOX_LINES = 6
-NAME_LINES = 6
-# Lines of text that may follow a disclaimer, and how wide the lines of a name and its title are.
+SHORT_MARK_LINES = 8
+# Small words from which a line below a short mark is prose; a motto may have one such line.
+PROSE_WORDS = 5
+# Lines of text that may follow a disclaimer.
 DISCLAIMER_LINES = 12
-NAME_BYTES = 64
 _MAX_SIGNATURE_LINES = 12
 """Lines behind a signature mark; a longer tail is not a signature."""
 
@@ -57,10 +59,13 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     dashes &= (next_footer == ends) | footer[np.minimum(next_footer, lines.n - 1)]
     marks = np.flatnonzero((dashes | footer) & ~lines.first)
     signature = rows_within(marks, np.where(dashes, ends, reach)[marks], lines.n)
-    signature |= lines.matches(rules.DEVICE, author) | lines.matches(rules.TIP, author)
+    short = author & (lines.stops - lines.heads <= rules.DEVICE_BYTES)
+    short &= ~(lines.shifted(author, 1) & lines.shifted(author, -1))
+    signature |= lines.matches(rules.DEVICE, short) | lines.matches(rules.TIP, author)
     signature |= _armour(lines, author) | _boxes(lines, drawn)
     signature |= _disclaimers(lines, author & ~signature, ends)
-    signature |= _last_paragraphs(lines, words, author, signature & author)
+    signature |= _below_short_marks(lines, words, author & ~signature, ends, remaining)
+    signature |= last_paragraphs(lines, words, author, signature & author)
     signature &= author | lines.blank | (lines.kind == QUOTE)
     lines.mark(signature, SIGNATURE)
     lines.depth[signature] = 0
@@ -113,7 +118,8 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
 def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
     """Paragraphs near the end of a text that say who may read it, with a short rule above."""
     long = author & (lines.stops - lines.heads >= 40)
-    rows = np.flatnonzero(lines.matches(rules.DISCLAIMER, long & _near_end(lines, author, ends)))
+    near = _near_end(lines, author, ends)
+    rows = np.flatnonzero(lines.matches(rules.DISCLAIMER, long & near))
     if not len(rows):
         return np.zeros(lines.n, dtype=bool)
     starts = last_true(~author | lines.first)[rows] + 1
@@ -130,46 +136,21 @@ def _near_end(lines: Lines, author: Mask, ends: Rows) -> Mask:
     return total[ends] - total[np.arange(lines.n)] <= DISCLAIMER_LINES
 
 
-def _last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -> Mask:
-    """Last paragraphs, of a mail or above a header, that are a list footer or say who wrote.
-
-    Those are a name with the ways to reach its owner, or a full name with a title below it.
-    """
-    open_text = author & ~signature
-    text_behind = lines.behind(~lines.blank & ~signature)
-    final = text_behind >= lines.message_end
-    header = lines.kind[np.minimum(text_behind, lines.n - 1)] == HEADER
-    opening = open_text & ~lines.shifted(open_text, 1)
-    lasts = np.flatnonzero(open_text & (final | header))
-    starts = last_true(opening)[lasts]
-    if not len(starts):
-        return np.zeros(lines.n, dtype=bool)
-    stops = lasts + 1
-    paragraph = rows_within(starts, stops, lines.n)
-    footer = counts_before(lines.matches(rules.FOOTER_WORDS, paragraph & final))
-    short = stops - starts <= NAME_LINES
-    selected = short & (footer[stops] > footer[starts])
-    greeting = lines.matches(rules.GREETING, paragraph & opening)[starts]
-    starts = np.where(greeting & (stops - starts > 1), starts + 1, starts)
-    selected |= short & _names_writer(lines, words, starts, stops)
-    return rows_within(starts[selected], stops[selected], lines.n)
-
-
-def _names_writer(lines: Lines, words: Words, starts: Rows, stops: Rows) -> Mask:
-    """For each paragraph, whether it is a name and how to reach its owner, or a full name and a title."""
-    paragraph = rows_within(starts, stops, lines.n)
-    opening = np.zeros(lines.n, dtype=bool)
-    opening[starts] = True
-    contact = counts_before(lines.matches(rules.CONTACT, paragraph & (words.symbols > 0)))
-    prose = counts_before(paragraph & (words.small > 3))
-    plain = (stops - starts > 1) & (prose[stops] == prose[starts]) & (starts > lines.message_start[starts])
-    reached = lines.matches(rules.NAME, opening)[starts] & (contact[stops] > contact[starts])
-    talk = paragraph & (
-        (lines.stops - lines.heads > NAME_BYTES) | (words.gaps > 6) | rules.SPOKEN_END[lines.last]
-    )
-    talking = counts_before(talk)
-    titled = lines.matches(rules.FULL_NAME, opening)[starts] & (talking[stops] == talking[starts])
-    return plain & (reached | titled)
+def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: Rows, remaining: Rows) -> Mask:
+    """A few lines below a short rule at the end, the first of which names somebody or how to reach them."""
+    size = lines.stops - lines.heads
+    title = lines.shifted(author, 1) & (np.abs(np.append(0, size[:-1]) - size) <= 3)
+    mark = author & (remaining >= 1) & (remaining <= SHORT_MARK_LINES) & ~title & ~lines.first
+    at_end = (ends == lines.message_end) | np.isin(lines.kind[np.minimum(ends, lines.n - 1)], (QUOTE, HEADER))
+    rows = np.flatnonzero(lines.matches(rules.SHORT_MARK, mark & at_end))
+    below = lines.next_filled[rows]
+    named = np.zeros(len(rows), dtype=bool)
+    for rule in (rules.NAME, rules.REACH, rules.SIGNED_LINE):
+        named |= lines.matching(rule, below)
+    named &= ~lines.matching(rules.GREETING, below)
+    prose = counts_before(author & (words.small > PROSE_WORDS))
+    rows = rows[named & author[below] & (prose[ends[rows]] - prose[rows] <= 1)]
+    return rows_within(rows, ends[rows], lines.n)
 
 
 def _mottos(lines: Lines, author: Mask, filled: Counts) -> Mask:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from transforms.mail.blocks.code import mark_code
 from transforms.mail.blocks.headers import mark_headers
+from transforms.mail.blocks.history import mark_history
 from transforms.mail.blocks.lines import KINDS, Lines
 from transforms.mail.blocks.patches import mark_patches
 from transforms.mail.blocks.quotes import mark_initials, mark_quotes
@@ -25,7 +26,7 @@ from transforms.mail.blocks.words import read_words
 from transforms.schemas.mail import MESSAGE_BLOCKS
 from transforms.settings.mail import BlockSettings
 
-VERSION = "5"
+VERSION = "6"
 
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
@@ -76,7 +77,9 @@ def _classify(lines: Lines, settings: BlockSettings) -> None:
     marks = mark_quotes(lines)
     diff = mark_patches(lines)
     mark_initials(lines, marks.supercite)
-    mark_headers(lines, marks.supercite, diff, settings.unmarked_history)
+    openings = mark_headers(lines, marks.supercite)
+    if settings.unmarked_history != "never":
+        mark_history(lines, openings, diff, lists_too=settings.unmarked_history == "always")
     words = read_words(lines)
     mark_signatures(lines, words, diff)
     mark_code(lines, words, diff, marks.python)

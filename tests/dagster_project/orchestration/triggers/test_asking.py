@@ -183,6 +183,23 @@ def test_after_a_fetch_what_changed_is_asked_for(
     assert "nothing was fetched" in reason(following(built, instance, cursor)[0])
 
 
+def test_every_run_of_a_refresh_is_followed(built: Workspace, instance: dg.DagsterInstance):
+    built.write("dev/dev.2004-03.mbox", [Mail(600)])
+    _, cursor = following(built, instance, None)
+    keys = set()
+    for _ in range(2):
+        begun_run(
+            built,
+            instance,
+            sorted(READ),
+            tags={FETCH_TAG: "all", REFRESH_TAG: ID},
+            status=dg.DagsterRunStatus.SUCCESS,
+        )
+        (request,), cursor = following(built, instance, cursor)
+        keys.add(request.run_key)
+    assert len(keys) == 2, "Dagster makes one run of a key"
+
+
 def test_after_a_publish_what_waits_for_it_is_asked_for(workspace: Workspace):
     limits = {"slow_at_once_bytes": 0, "slow_at_once_share": 0, "slow_at_first_share": 0}
     workspace.configure(chunks={"slow_body_chars": 2000}, operations=limits)
@@ -234,7 +251,7 @@ def test_beside_a_backfill_partitions_that_were_made_are_published(
     )
     before, _ = around_graph(built.settings)
     answer, _ = following(built, instance, cursor)
-    assert asked_for(answer) == [(set(before), {REFRESH_TAG: f"{ID}/beside-backfill", SCOPE_TAG: WHOLE})]
+    assert asked_for(answer) == [(set(before), {REFRESH_TAG: ID, SCOPE_TAG: WHOLE})]
     run = begun_run(built, instance, MAIL.tables, FEBRUARY)
     assert reason(following(built, instance, cursor)[0]) == f"run {run.run_id[:8]} is under way"
 
@@ -255,6 +272,8 @@ def test_after_vectors_the_graph_is_asked_for_and_what_is_made_of_it_when_it_is_
         run_of_dagster(workspace, instance, sorted(tables), partition)
         answer, _ = following(workspace, instance, cursor)
         assert asked_for(answer) == [(set(after), {REFRESH_TAG: ID, SCOPE_TAG: WHOLE})]
+        run_of_dagster(workspace, instance, plan.stale[partition], partition)
+        assert reason(following(workspace, instance, cursor)[0]).startswith("partitions were made since")
 
 
 def test_context_is_asked_for_by_window(

@@ -98,7 +98,12 @@ def test_what_the_conditions_ask_for_joins_the_refresh_that_it_follows(ticks: Ti
     work, instance = ticks.work, ticks.instance
     run_of_dagster(work, instance, MAIL.tables, MARCH, tags={REFRESH_TAG: "2026-03-01T02:00"})
     asked = {"dagster/from_automation_condition": "true"}
-    for tags, refresh in (({}, None), (asked, "2026-03-01T02:00"), ({**asked, REFRESH_TAG: "own"}, "own")):
+    for tags, refresh in (
+        (asked, "2026-03-01T02:00"),
+        ({**asked, REFRESH_TAG: "own"}, "own"),
+        ({"dagster/backfill": "years"}, None),
+        (asked, "years"),
+    ):
         result = run_of_dagster(work, instance, ["corpus_measures"], tags=tags)
         run = instance.get_run_by_id(result.run_id)
         assert run and run.tags.get(REFRESH_TAG) == refresh

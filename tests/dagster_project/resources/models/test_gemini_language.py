@@ -89,6 +89,7 @@ def test_an_answer_of_another_shape_is_asked_for_again(gemini: Loopback, text: s
     [
         ({"promptFeedback": {"blockReason": "SAFETY"}}, "blocks the prompt (SAFETY)"),
         (candidate('{"score": 1, "rea', "MAX_TOKENS"), "no whole answer (MAX_TOKENS)"),
+        (candidate("{}", "A_NEW_WORD"), "no whole answer (A_NEW_WORD)"),
         ({}, "no whole answer (no candidate)"),
     ],
 )

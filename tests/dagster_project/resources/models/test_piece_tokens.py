@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.resources.models.piece_tokens import PieceTokenizer, pieces
-from dagster_project.resources.models.static import load_tokenizer
+from dagster_project.resources.models.static import load_tokenizer, read_tokenizer
 from tests.examples import examples
 
 WHOLE = load_tokenizer()
-PIECES = PieceTokenizer(WHOLE)
+PIECES = PieceTokenizer(read_tokenizer)
 
 
 def by_text(texts: list[str]) -> list[list[int]]:

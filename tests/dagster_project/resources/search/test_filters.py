@@ -40,6 +40,10 @@ It wakes at noon, says pg_stat_activity; C++ and CVE-2024-0001 are other matters
 NOTE = """---
 tags: [engine/storage, Idea]
 modified: 2004-01-07
+type: design
+status: [In Progress, 2.0]
+review:
+  done: true
 ---
 # Collector
 
@@ -283,6 +287,12 @@ def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Wo
         ("s:(garbage collector) f:countess", {"m51@example.org"}),
         ("tag:#ENGINE", {"notes:deep/Collector.md"}),
         ("path:deep/", {"notes:deep/Collector.md"}),
+        ("type:design", {"notes:deep/Collector.md"}),
+        ("type:MARKDOWN engine", {"notes:deep/Collector.md", "notes:Empty room.md"}),
+        ('meta.status:"in progress"', {"notes:deep/Collector.md"}),
+        ("meta.Status:2.* collector", {"notes:deep/Collector.md"}),
+        ("meta.status:done", set()),
+        ("meta.review.done:true -meta.status:done", {"notes:deep/Collector.md"}),
         ("shell OR \"C++\" l:d*", {"m51@example.org"}),
         ("-collector kind:document", set()),
     ],
@@ -315,7 +325,10 @@ def test_plain_text_holds_no_syntax(index: SearchIndex):
     assert result.hits.num_rows and result.understood[0].conditions == []
 
 
-@pytest.mark.parametrize(("query", "at"), [("x l:nowhere", 4), ("tag:none", 4), ("a -source:'x'", 10)])
+@pytest.mark.parametrize(
+    ("query", "at"),
+    [("x l:nowhere", 4), ("tag:none", 4), ("a -source:'x'", 10), ("x meta.state:a", 2 + len("meta.state:"))],
+)
 def test_an_unknown_name_is_pointed_at_and_the_known_ones_are_named(index: SearchIndex, query: str, at: int):
     with pytest.raises(QuerySyntaxError, match="the index holds") as caught:
         index.search([query])

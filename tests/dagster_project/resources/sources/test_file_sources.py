@@ -299,3 +299,61 @@ def test_a_name_that_is_too_long_for_a_partition_is_cut(workspace: Workspace):
     assert max(map(len, found)) < 160
     workspace.build()
     assert workspace.column("SELECT count(*) FROM messages") == [2]
+
+
+def lists(workspace: Workspace) -> dict[str, str | None]:
+    """The list of each partition of a workspace, and how many mails it has."""
+    found = make_sources(workspace.settings)
+    return {u.key: f"{u.list_id}: {len(list(found.mails(u)))}" for u in found.discover()}
+
+
+def test_folders_of_a_maildir_are_lists_and_loose_mails_are_read(workspace: Workspace):
+    workspace.configure(source(kind="maildir", path="mail/box"))
+    for number, place in enumerate(
+        (
+            "cur/1:2,S",
+            ".Sent/new/2",
+            ".Work.Doors/cur/3",
+            "Nested/Deep/cur/4",
+            ".Entw&APw-rfe/cur/5",
+            "loose",
+            "Nested/6",
+        )
+    ):
+        workspace.write(f"box/{place}", Mail(number).text().encode())
+    workspace.write("box/dovecot-uidlist", b"3 V1 N2\n")
+    workspace.write("box/.Sent/tmp/7", Mail(7).text().encode())
+    assert lists(workspace) == {
+        "dev/2004-01": "dev: 2",
+        "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
+        "dev/Nested%2fDeep.2004-01": "dev/Nested/Deep: 1",
+        "dev/Nested.2004-01": "dev/Nested: 1",
+        "dev/Sent.2004-01": "dev/Sent: 1",
+        "dev/Work%2fDoors.2004-01": "dev/Work/Doors: 1",
+    }
+
+
+def test_a_folder_that_holds_only_folders_is_a_maildir(workspace: Workspace):
+    workspace.configure(source(kind="maildir", path="mail/box"))
+    workspace.write("box/Inbox/cur/1", Mail(1).text().encode())
+    assert lists(workspace) == {"dev/Inbox.2004-01": "dev/Inbox: 1"}
+
+
+def test_folders_of_thunderbird_are_lists_and_deleted_mails_are_left_out(workspace: Workspace):
+    workspace.configure(source(kind="mbox", path="mail/Local Folders"))
+    inbox = workspace.write("Local Folders/Inbox", [Mail(1), Mail(2)])
+    inbox.write_bytes(inbox.read_bytes().replace(b"\nSubject:", b"\nX-Mozilla-Status: 0009\nSubject:", 1))
+    workspace.write("Local Folders/Inbox.sbd/Doors", [Mail(3)])
+    workspace.write("Local Folders/Inbox.msf", b"// <!-- <mdb:mork:z v=1.4/> -->")
+    assert lists(workspace) == {"dev/Inbox": "dev/Inbox: 1", "dev/Inbox%2fDoors": "dev/Inbox/Doors: 1"}
+
+
+def test_mails_of_apple_mail_are_read_by_their_count(workspace: Workspace):
+    workspace.configure(source(kind="eml", path="mail/V10"))
+    mail = Mail(1).text().encode()
+    plist = b'<?xml version="1.0" encoding="UTF-8"?>\n<plist version="1.0"><dict/></plist>\n'
+    workspace.write("V10/A1/INBOX.mbox/B2/Data/Messages/7.emlx", b"%d      \n" % len(mail) + mail + plist)
+    found = make_sources(workspace.settings)
+    (partition,) = found.discover()
+    assert (partition.key, partition.list_id) == ("dev/INBOX.2004-01", "dev/INBOX")
+    assert [raw.data for raw in found.mails(partition)] == [mail]

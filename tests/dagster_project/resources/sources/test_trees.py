@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import DocumentSourceSettings
-from dagster_project.resources.sources.trees import tree_files
+from dagster_project.resources.sources.trees import TreeFile, parts_of, tree_files
 from tests.broken_files import UNREADABLE, a_folder, empty
 from tests.timing import seconds
 from transforms.errors import SourceError
@@ -49,7 +49,7 @@ def test_files_of_all_depths_are_read_in_order_of_name(root: Path):
         ("node_modules/left-pad/README.md", {"node_modules": "excluded"}),
         ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
         ("All Tasks.md", {"All Tasks.md": "excluded"}),
-        ("image.png", {"image.png": "not_included"}),
+        ("image.png", {"image.png": "needs_ocr"}),
         ("state/cache/note.md", {}),
     ],
 )
@@ -68,10 +68,24 @@ def test_what_is_not_read_is_one_entry_with_its_reason(root: Path, name: str, fa
         ({"include": ["*.md"], "exclude": ["b/"]}, {"Index.md"}),
         ({"include": ["*.md"], "exclude": ["b/c/**"]}, {"Index.md", "b/Deep.md"}),
         ({"include": ["*.md"], "exclude": []}, {"Index.md", "b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["*.md"], "exclude": ["c"]}, {"Index.md", "b/Deep.md"}),
+        ({"include": ["*.md"], "exclude": ["/deep.md", "INDEX.*"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["*.md"], "exclude": ["*.md", "!deep*.md"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
+        ({"include": ["b/"]}, {"b/Deep.md", "b/c/Deeper.MD"}),
     ],
 )
 def test_patterns_choose_files(root: Path, given: dict[str, object], read: set[str]):
     assert {name for name, fault in found(root, **given).items() if fault is None} == read
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [({}, False), ({"exclude": ["x.md"]}, False), ({"exclude_defaults": False}, True)],
+)
+def test_patterns_of_exclude_are_beside_the_usual_ones(root: Path, given: dict[str, object], read: bool):
+    (root / "_chunks").mkdir()
+    (root / "_chunks" / "a.md").write_text("x")
+    assert (found(root, **given).get("_chunks/a.md", "excluded") is None) == read
 
 
 def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root: Path, tmp_path_factory):
@@ -144,3 +158,33 @@ def test_a_file_a_hundred_times_as_deep_takes_little_more_time(tmp_path: Path):
         return seconds(lambda: tree_files(source(), top, top / "state"))
 
     assert taken(400) / taken(4) < 6
+
+
+def listed(texts: int, slow: int) -> list[TreeFile]:
+    """Files of a tree, one of which is not read."""
+    names = [*(f"a/{n}.md" for n in range(texts)), *(f"a/{n}.pdf" for n in range(slow))]
+    return [TreeFile(Path(name), name) for name in names] + [TreeFile(Path("x.pdf"), "x.pdf", "hidden: x")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "slow", "parts"),
+    [
+        (3, 0, {"all": 4}),
+        (0, 1, {"all": 1, "files": 1}),
+        (499, 40, {"all": 500, "files": 40}),
+        (500, 41, {"part-000-of-2": 247, "part-001-of-2": 254, "files-000-of-2": 20, "files-001-of-2": 21}),
+    ],
+)
+def test_what_takes_long_is_apart_and_many_files_are_dealt_into_parts(
+    texts: int, slow: int, parts: dict[str, int]
+):
+    made = parts_of(listed(texts, slow), "auto")
+    assert {name: len(files) for name, files in made.items()} == parts
+
+
+def test_a_file_that_comes_or_goes_changes_its_own_part_alone():
+    before, after = (parts_of(listed(count, 90), "auto") for count in (2900, 2901))
+    changed = {name for name in before if before[name] != after[name]}
+    assert len(before) == len(after) == 8 + 4 and len(changed) == 1
+    assert max(map(len, after.values())) < 500
+    assert parts_of(listed(2900, 90)[::-1], "auto").keys() == before.keys()

@@ -33,7 +33,7 @@ def test_every_node_is_one_chunk():
     chunks, _ = chunked(made)
     nodes = document_nodes(made).to_pylist()
     assert [c["parent_id"] for c in chunks] == [n["node_id"] for n in nodes]
-    assert [c["parent_id"] for c in chunks] == ["s:d.md", "s:d.md#th", "s:d.md#had", "s:d.md#code"]
+    assert [c["parent_id"] for c in chunks] == ["s:d.md", "s:d.md#thé", "s:d.md#héad", "s:d.md#code"]
     assert [(c["chunk_index"], c["chunk_count"]) for c in chunks] == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert {c["doc_id"] for c in chunks} == {"s:d.md"}
     assert [c["title"] for c in chunks] == ["Thé", "Thé", "Thé › Héad", "Thé › Héad › Code"]

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.documents import read
 from tests.examples import examples
 from tests.transforms.documents.document_tables import chunks_of, exclusions_of, tables
 from transforms.documents.chunks.table import document_chunks
+from transforms.documents.nodes import document_nodes
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.documents import DocumentChunkSettings
 
@@ -185,3 +187,15 @@ def test_ten_times_the_text_is_about_ten_times_the_work(chunker: str, as_one: bo
         return min(taken)
 
     assert seconds(1000) / max(seconds(100), 1e-3) < 25
+
+
+def test_a_list_of_keywords_has_no_chunks():
+    listed = {"a/_keywords/words.md": "| b | 1 |", "_keywords/words.md": "é", "my_keywords/words.md": "c d"}
+    documents = read(listed).documents
+    made = document_chunks(documents, document_nodes(documents), DocumentChunkSettings())
+    assert made.chunks["doc_id"].to_pylist() == ["s:my_keywords/words.md"]
+    rows = [(r["doc_id"], r["byte_start"], r["byte_end"], r["reason"]) for r in made.exclusions.to_pylist()]
+    assert rows == [
+        ("s:_keywords/words.md", 0, 2, "word_list"),
+        ("s:a/_keywords/words.md", 0, 9, "word_list"),
+    ]

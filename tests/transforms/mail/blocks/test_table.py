@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.mail.blocks.languages import LANGUAGES, Language
+from transforms.mail.blocks.language import Language
+from transforms.mail.blocks.languages import LANGUAGES
 from transforms.mail.blocks.table import message_blocks
 from transforms.schemas.mail import MESSAGE_BLOCKS
 from transforms.settings.mail import BlockSettings
@@ -146,9 +147,10 @@ def test_pasted_header_blocks_of_each_language(language: Language) -> None:
     for sender in names(language.sender):
         for sent, to in zip(names(language.sent), names(language.to) * 9, strict=False):
             block = f"{sender}: Ann\n{sent}: 6.7.2018 10:00\n{to}: Bob\n{names(language.subject)[0]}: x"
-            assert kinds(f"Yes.\n\n{block}\n\nOld.\n") == "a.hhhh.a"
+            assert kinds(f"Yes.\n\n{block}\n\nOld.\n") == "a.hhhh.1"
             for banner in names(language.banners):
-                assert kinds(f"Yes.\n\n-----{banner}-----\n{block}\n\nOld.\n") == "a.hhhhh.a"
+                body = f"Yes.\n\n-----{banner}-----\n{block}\n\nOld.\n"
+                assert kinds(body, unmarked_history="never") == "a.hhhhh.a"
 
 
 @pytest.mark.parametrize(
@@ -178,14 +180,99 @@ def test_pasted_header_blocks_of_each_language(language: Language) -> None:
     ],
 )
 def test_headers(body: str, expected: str) -> None:
-    assert kinds(body) == expected
+    assert kinds(body, unmarked_history="never") == expected
+
+
+OUTLOOK = "From: Ann Example <ann@example.org>\nSent: Monday, 5 January 2015\nTo: Bob\nSubject: Doors\n"
+GMAIL = "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example <ann@example.org> wrote:\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        pytest.param(OUTLOOK, "hhhh", id="Outlook"),
+        pytest.param(f"{'_' * 32}\n{OUTLOOK}", "ahhhh", id="Outlook below a rule"),
+        pytest.param(f"-----Antwort-----\n{OUTLOOK}", "hhhhh", id="any words between dashes"),
+        pytest.param(f"-------- Original message --------\n{OUTLOOK}", "hhhhh", id="a phone"),
+        pytest.param(
+            "Date: Mon, 5 Jan 2015\nSubject: Doors\nFrom: a@b.org\nTo: c@d.org\n", "hhhh", id="Hotmail"
+        ),
+        pytest.param("*From:* Ann\n*Sent:* Monday\n*To:* Bob\n*Subject:* Doors\n", "hhhh", id="bold fields"),
+        pytest.param("From: Ann Sent: Monday, 5 Jan To: Bob Subject: Doors\n", "h", id="fields in one line"),
+        pytest.param('>>> "Ann Example" <ann@example.org> 5/1/2015 4:50 PM >>>\n', "h", id="GroupWise"),
+        pytest.param("---- On Mon, 05 Jan 2015 10:00:00 Ann <a@b.org> wrote ----\n", "h", id="Zoho"),
+        pytest.param("---- Ann Example wrote ----\n", "h", id="Android"),
+        pytest.param(
+            "Ann Example\n05/01/2015 10:00 AM\n\tTo: Bob\n\tcc:\n\tSubject: Doors\n", "hhhhh", id="Notes"
+        ),
+        pytest.param(GMAIL, "h", id="Gmail"),
+    ],
+)
+def test_history_below_the_header_of_office_mail(header: str, expected: str) -> None:
+    body = f"Yes, on Friday.\n\n{header}\nShall we?\n\nBob\n"
+    assert kinds(body).replace("s", "a") == f"a.{expected}.1.1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(f"{OUTLOOK}\nA mail that is sent on alone.\n", id="nothing above the header"),
+        pytest.param(f"Hi Ann,\n\n{GMAIL}\nShall we?\n", id="a salutation alone above an attribution"),
+        pytest.param(f"Yes.\n\n{GMAIL}Shall we?\n\n> the day\n\nFriday.\n", id="marked quotes below"),
+        pytest.param(f"Yes.\n\n{OUTLOOK}\n> Shall we?\n\nOn Friday.\n", id="a marked quote below the fields"),
+        pytest.param(f"FYI.\n\n----- Forwarded message -----\n{OUTLOOK}\nText.\n", id="a forwarded mail"),
+        pytest.param(f"Yes.\n\n{OUTLOOK}\nOld.\n{'_' * 47}\ndoors mailing list\n", id="a list's footer"),
+        pytest.param(
+            f"Yes.\n\n{OUTLOOK.replace('Bob', 'doors-devel@example.org')}\nOld.\n", id="a list's address"
+        ),
+        pytest.param(f"Yes.\n\n{OUTLOOK.replace('Doors', '[doors] Keys')}\nOld.\n", id="a list's tag"),
+    ],
+)
+def test_no_history(body: str) -> None:
+    assert not any(row["inferred"] for row in blocks_of(body)[0])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Sent from my iPhone",
+        "Von meinem iPad gesendet",
+        "Envoyé de mon téléphone",
+        "Enviado desde mi iPhone",
+        "Inviato da iPad",
+        "Enviado do meu celular",
+        "Verstuurd vanaf mijn iPhone",
+        "Skickat från min iPad",
+        "Sendt fra min telefon",
+        "Lähetetty iPhonesta",
+        "Wysłane z mojego telefonu",
+        "Odesláno z iPhonu",
+        "iPhone-ról küldve",
+        "Trimis de pe iPhone",
+        "iPhone'umdan gönderildi",
+        "Отправлено с iPhone",
+        "Надіслано з iPhone",
+        "Στάλθηκε από το iPhone μου",
+        "iPhoneから送信",
+        "发自我的iPhone",
+        "나의 iPhone에서 보냄",
+        "Dikirim dari iPhone saya",
+        "Đã gửi từ iPhone của tôi",
+        "Poslano z iPhona",
+        "Изпратено от моя iPhone",
+        "Get Outlook for Android",
+    ],
+)
+def test_lines_of_devices(line: str) -> None:
+    assert kinds(f"Yes, on Friday.\n\n{line}\n") == "a.s"
 
 
 def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
     body = "Yes.\n\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\nOld text.\n"
-    blocks = blocks_of(body, unmarked_history=True)[0]
+    blocks = blocks_of(body, unmarked_history="always")[0]
     assert [(r["kind"], r["inferred"]) for r in blocks][-1] == ("quote", True)
-    assert kinds(body)[-1] == "a"
+    assert kinds(body)[-1] == "1"
+    assert kinds(body, unmarked_history="never")[-1] == "a"
 
 
 @pytest.mark.parametrize(
@@ -392,7 +479,7 @@ def test_blocks_in_order_are_the_body(bodies: list[str]) -> None:
 @given(st.lists(BODIES, min_size=1, max_size=4))
 @examples(100)
 def test_no_two_neighbours_are_one_block(bodies: list[str]) -> None:
-    for rows in blocks_of(*bodies, unmarked_history=True):
+    for rows in blocks_of(*bodies, unmarked_history="always"):
         marks = [(r["kind"], r["quote_depth"], r["inferred"]) for r in rows]
         assert all(a != b for a, b in zip(marks, marks[1:], strict=False))
 

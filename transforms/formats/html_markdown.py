@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from html_to_markdown import ConversionError, ConversionOptions, convert
 from selectolax.lexbor import LexborHTMLParser
 
+from transforms.formats.converted import Converted
+
 _OPTIONS = ConversionOptions(extract_metadata=False, bullets="-")
+_WITHOUT_PICTURES = ConversionOptions(extract_metadata=False, bullets="-", skip_images=True)
 _CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _PRESCAN_BYTES = 1024
 """Bytes in which a page says its charset (WHATWG HTML, 13.2.3.2)."""
 
 
-class Converted(NamedTuple):
-    """The Markdown of a text, and its defects as short codes with an explanation."""
-
-    text: str
-    defects: list[str]
-
-
-def html_markdown(markup: str) -> Converted | None:
+def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None:
     """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped."""
     try:
-        result = convert(markup, _OPTIONS)
+        result = convert(markup, _OPTIONS if has_pictures else _WITHOUT_PICTURES)
     except ConversionError:
         return None
     defects = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]

@@ -1,0 +1,84 @@
+"""The process that reads PDF, office, book, notebook and picture files: what is in a file can harm it and nothing else.
+
+It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `seconds`), and answers each
+with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with what else is known
+(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process
+ends over it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import signal
+import subprocess
+import sys
+from types import TracebackType
+
+from transforms.formats.converted import FormatError
+from transforms.formats.pdf import Ocr
+from transforms.formats.read import read_format
+
+_OPEN_FILES = 64
+
+
+def main() -> None:
+    """Read files until there are no more."""
+    memory = int(sys.argv[1])
+    for what, limit in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+    ):
+        resource.setrlimit(what, (limit, limit))
+    sys.excepthook = _tell
+    while line := sys.stdin.buffer.readline():
+        asked = json.loads(line)
+        data = sys.stdin.buffer.read(asked["bytes"])
+        # If nobody is there any more to end this process.
+        signal.alarm(math.ceil(asked["seconds"]) + 10)
+        try:
+            converted = read_format(data, asked["kind"], _ocr(asked["ocr"], asked["seconds"]))
+        except FormatError as fault:
+            _say({"fault": str(fault)})
+            continue
+        _say(converted._asdict())
+
+
+def _ocr(languages: str | None, seconds: float) -> Ocr | None:
+    """What gives a picture to Tesseract; None without languages."""
+    if languages is None:
+        return None
+
+    def text(picture: bytes) -> str:
+        _say({"page": True})
+        signal.alarm(math.ceil(seconds) + 10)
+        command = ["tesseract", "stdin", "stdout", "-l", languages, "--dpi", "300"]
+        done = subprocess.run(command, input=picture, capture_output=True, timeout=seconds, check=False)
+        if done.returncode:
+            complaint = done.stderr.decode(errors="replace").strip().splitlines()
+            raise FormatError(
+                f"ocr_failed: tesseract says: {complaint[-1] if complaint else done.returncode}"
+            )
+        return done.stdout.decode(errors="replace").replace("\f", "").strip()
+
+    return text
+
+
+def _say(answer: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say what ends this process; it is started again for the next file."""
+    if issubclass(kind, MemoryError):
+        _say({"fault": "out_of_memory: reading it takes more memory than a file may take", "ends": True})
+    else:
+        _say({"fault": f"unreadable: reading it fails ({kind.__name__}: {str(error)[:200]})", "ends": True})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The processes that read documents: what a hostile file can do, how long it can take, and that the next is read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dagster_project.resources.sources.document_readers import DocumentReaders, refuse_missing_ocr
+from tests import format_files as made
+from tests.format_files import Text, paragraph, pdf, picture
+from transforms.errors import SourceError
+from transforms.formats.converted import FormatError
+from transforms.settings.documents import DocumentSettings
+
+HAS_TESSERACT = shutil.which("tesseract") is not None
+
+
+Open = Callable[..., DocumentReaders]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Readers with some settings; all keep what they made in one folder."""
+    all_opened: list[DocumentReaders] = []
+
+    def open_readers(**settings: object) -> DocumentReaders:
+        all_opened.append(DocumentReaders(DocumentSettings.model_validate(settings), tmp_path / "kept"))
+        return all_opened[-1]
+
+    yield open_readers
+    for readers in all_opened:
+        readers.close()
+
+
+@pytest.fixture
+def readers(opened: Open) -> DocumentReaders:
+    return opened(read_seconds=20, ocr="eng")
+
+
+def compressed_pdf(content: bytes) -> bytes:
+    """A PDF of one page whose content is compressed."""
+    packed = zlib.compress(content, 9)
+    plain = b"<<  /Length 0 >>\nstream\n\nendstream"
+    stream = b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(packed), packed)
+    return pdf([[]]).replace(plain, stream)
+
+
+def bomb_png(side: int) -> bytes:
+    """A black picture of that many pixels a side, a bit each."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress(bytes((side // 8 + 1) * side), 9)
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def reason(readers: DocumentReaders, data: bytes, kind: str) -> str:
+    with pytest.raises(FormatError) as fault:
+        readers.read(data, kind)
+    return str(fault.value)
+
+
+def test_bombs_end_with_a_reason_and_the_next_file_is_read(readers: DocumentReaders):
+    bomb = made.zipped({"word/document.xml": bytes(257 << 20)})
+    assert reason(readers, bomb, "docx").startswith("compression_bomb: ")
+    assert reason(readers, bomb_png(20_000), "picture").startswith("compression_bomb: ")
+    assert readers.read(pdf([[Text("Still here")]]), "pdf").text == "Still here\n\n"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("megabytes", "seconds"), [(300, 60), (2000, 1)], ids=["memory", "time"])
+def test_a_page_of_millions_of_texts_ends_with_a_reason_and_the_next_file_is_read(
+    opened: Open, megabytes: int, seconds: int
+):
+    endless = compressed_pdf(b"BT /F 9 Tf 1 1 Td (aaaaaaaa) Tj ET\n" * 1_000_000)
+    tight = opened(read_seconds=seconds, read_memory_bytes=megabytes << 20)
+    assert reason(tight, endless, "pdf").startswith(
+        "too_slow: " if seconds == 1 else ("ended: ", "out_of_memory: ")
+    )
+    assert tight.read(pdf([[Text("Still here")]]), "pdf").text == "Still here\n\n"
+
+
+def test_a_file_that_takes_too_long_is_ended_with_its_process(opened: Open):
+    slow = opened(read_seconds=0.05)
+    assert reason(slow, pdf([[Text("x")]]), "pdf") == ("too_slow: reading it takes more than 0.05 seconds")
+    assert slow._idle == []
+
+
+def test_text_over_the_cap_is_not_taken(opened: Open):
+    small = opened(max_document_bytes=1000)
+    assert reason(small, made.docx(paragraph("abc " * 1000)), "docx").startswith("too_large: its text")
+    assert reason(small, made.docx(paragraph("abc " * 100_000)), "docx").startswith("too_large: its text")
+    assert small.read(made.docx(paragraph("abc")), "docx").text.strip() == "abc"
+
+
+def test_one_process_reads_many_files(readers: DocumentReaders):
+    started = time.monotonic()
+    texts = [readers.read(pdf([[Text(f"page {n}")]]), "pdf").text.strip() for n in range(50)]
+    assert texts == [f"page {n}" for n in range(50)]
+    assert time.monotonic() - started < 10 and len(readers._idle) == 1
+
+
+@pytest.mark.skipif(not HAS_TESSERACT, reason="needs the program tesseract")
+def test_a_picture_and_a_scanned_page_are_read(readers: DocumentReaders):
+    print_ = picture("The compactor keeps its pace", "by looking at the queue.", kind="JPEG")
+    assert "keeps its pace\n\nby looking" in readers.read(print_, "picture").text
+    scanned = readers.read(pdf([[Text("This page has a text layer.")], print_]), "pdf")
+    assert scanned.page_starts == [0, 29] and "queue" in scanned.text[29:]
+
+
+def test_languages_that_tesseract_has_not_stop_the_build():
+    with pytest.raises(
+        SourceError, match=r"'xyz', and Tesseract has no xyz here; install it .* tesseract-ocr-xyz"
+    ):
+        refuse_missing_ocr(DocumentSettings(ocr="xyz"))
+
+
+def test_what_became_of_a_file_is_kept_and_a_fault_of_the_day_is_not(opened: Open, tmp_path: Path):
+    paper, broken = pdf([[Text("Primes are rare.")]]), b"%PDF-1.4 "
+    first = opened()
+    made = first.read(paper, "pdf")
+    assert reason(first, broken, "pdf").startswith("unreadable: ")
+    again = opened(read_seconds=0.01)  # no process can start in that time
+    assert again.read(paper, "pdf") == made
+    assert reason(again, broken, "pdf").startswith("unreadable: ")
+    assert reason(again, pdf([[Text("Other")]]), "pdf").startswith("too_slow: ")
+    assert opened().read(pdf([[Text("Other")]]), "pdf").text == "Other\n\n"
+    assert len([*(tmp_path / "kept").glob("*/*")]) == 3 and first.kept.sweep() == 0
+    for file in (tmp_path / "kept").glob("*/*"):
+        file.write_bytes(b"damaged")
+        os.utime(file, (0, 0))
+    assert opened().read(paper, "pdf") == made
+    assert first.kept.sweep() == 2
+
+
+def test_a_file_after_one_that_ends_the_process_is_read(opened: Open):
+    readers = opened(read_memory_bytes=200 << 20)
+    huge = made.zipped({"content.xml": b"<a>" + b"<b/>" * 8_000_000 + b"</a>"})
+    for number in range(3):
+        assert reason(readers, huge + bytes(number), "opendocument").startswith("out_of_memory: ")
+        assert readers.read(pdf([[Text(f"Page {number}")]]), "pdf").text == f"Page {number}\n\n"
+
+
+def test_a_process_that_somebody_killed_costs_no_file(readers: DocumentReaders):
+    readers.read(pdf([[Text("One")]]), "pdf")
+    (idle,) = readers._idle
+    os.kill(idle._process.pid, signal.SIGKILL)
+    assert readers.read(pdf([[Text("Two")]]), "pdf").text == "Two\n\n"

@@ -1,0 +1,170 @@
+"""Slack, Discord and Telegram: what bots, forwards, files and the programs themselves write has text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from transforms.conversations.discord import read_discord
+from transforms.conversations.pseudonyms import keyed_pseudonym
+from transforms.conversations.slack import read_slack
+from transforms.conversations.telegram import looks_like_telegram, read_telegram
+from transforms.conversations.windows import masked_chat
+
+USERS = [{"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"display_name": "maudie"}}]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (
+            {"text": "see <https://example.org|the weir> &amp; <#C1|doors>"},
+            "see the weir (https://example.org) & #doors",
+        ),
+        ({"text": "<!here> until <!date^1392734382^{date}|Feb 18>"}, "@here until Feb 18"),
+        ({"text": "", "files": [{"title": "Plan of the weir", "name": "plan.pdf"}]}, "[Plan of the weir]"),
+        (
+            {
+                "text": "",
+                "attachments": [
+                    {"title": "Build 7", "title_link": "https://ci.example.org/7", "text": "failed"}
+                ],
+            },
+            "Build 7 (https://ci.example.org/7)\nfailed",
+        ),
+        ({"attachments": [{"fields": [{"title": "Level", "value": "2.4 m"}]}]}, "Level: 2.4 m"),
+        (
+            {
+                "text": "",
+                "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "The *gate* opens"}}],
+            },
+            "The *gate* opens",
+        ),
+        (
+            {
+                "text": "the gate opens",
+                "blocks": [
+                    {
+                        "type": "rich_text",
+                        "elements": [
+                            {
+                                "type": "rich_text_section",
+                                "elements": [{"type": "text", "text": "the gate opens"}],
+                            }
+                        ],
+                    }
+                ],
+            },
+            "the gate opens",
+        ),
+    ],
+)
+def test_messages_of_slack_have_the_text_that_people_saw(row: dict[str, object], text: str):
+    data = json.dumps([{"ts": "1743098520.1", "user": "U1", **row}]).encode()
+    chat = read_slack([("2025-03-27.json", data)], USERS, "doors")
+    assert [(e.author, e.text, e.kind) for e in chat.entries] == [("Maud Eaves", text, "message")]
+    assert not chat.faults
+
+
+def test_a_message_of_slack_without_text_is_counted():
+    data = json.dumps([{"ts": "1743098520.1", "user": "U1", "subtype": "new_kind"}]).encode()
+    chat = read_slack([("2025-03-27.json", data)], USERS, "doors")
+    assert [f.reason for f in chat.faults] == ["no_text: a message of the subtype new_kind has no text"]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (
+            {
+                "embeds": [
+                    {"title": "Weir", "description": "open", "fields": [{"name": "Level", "value": "2"}]}
+                ]
+            },
+            "Weir\nopen\nLevel: 2",
+        ),
+        ({"attachments": [{"fileName": "plan.pdf", "url": "x"}]}, "[plan.pdf]"),
+        ({"forwardedMessage": {"content": "the gate opens"}}, "the gate opens"),
+        ({"content": "hi <:weir:123>"}, "hi :weir:"),
+        (
+            {"poll": {"question": {"text": "Open?"}, "answers": [{"pollMedia": {"text": "Yes"}}]}},
+            "Open?\n- Yes",
+        ),
+    ],
+)
+def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object], text: str):
+    message = {
+        "timestamp": "2025-03-27T18:02:00+00:00",
+        "type": "Default",
+        "author": {"id": "1", "name": "Maud"},
+        **row,
+    }
+    chat = read_discord(json.dumps({"channel": {"name": "doors"}, "messages": [message]}).encode(), "c")
+    assert [(e.author, e.text, e.kind) for e in chat.entries] == [("Maud", text, "message")]
+
+
+def telegram(*messages: dict[str, object]) -> bytes:
+    """An export of one group."""
+    base = {
+        "type": "message",
+        "date": "2025-03-27T18:02:00",
+        "date_unixtime": "1743098520",
+        "from": "Maud Eaves",
+    }
+    rows = [{"id": n, **base, **m} for n, m in enumerate(messages)]
+    return json.dumps({"name": "Weir watch", "type": "private_group", "id": 7, "messages": rows}).encode()
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "kind"),
+    [
+        ({"text": "hi"}, "hi", "message"),
+        (
+            {"text": ["see ", {"type": "text_link", "text": "the weir", "href": "https://example.org"}]},
+            "see the weir (https://example.org)",
+            "message",
+        ),
+        ({"text": "", "media_type": "sticker", "sticker_emoji": "👍"}, "[👍]", "message"),
+        ({"text": "", "file_name": "plan.pdf"}, "[plan.pdf]", "message"),
+        (
+            {"text": "", "poll": {"question": "Open?", "answers": [{"text": "Yes"}]}},
+            "Open?\n- Yes",
+            "message",
+        ),
+        ({"text": "", "location_information": {"latitude": 1.5, "longitude": 2}}, "1.5, 2", "message"),
+        ({"text": "", "media_type": "voice_message"}, "", "media"),
+    ],
+)
+def test_messages_of_telegram(row: dict[str, object], text: str, kind: str):
+    assert looks_like_telegram(telegram(row))
+    (chat,) = read_telegram(telegram(row), "c", "UTC")
+    assert [(e.author, e.text, e.kind) for e in chat.entries] == [("Maud Eaves", text, kind)]
+    assert (chat.title, chat.faults) == ("Weir watch", [])
+
+
+def test_an_account_of_telegram_holds_several_chats():
+    one = json.loads(telegram({"text": "hi"}))
+    data = json.dumps({"about": "x", "chats": {"list": [one, one | {"id": 8, "name": "Doors"}]}}).encode()
+    assert [(c.name, c.title) for c in read_telegram(data, "me", "UTC")] == [
+        ("me/7", "Weir watch"),
+        ("me/8", "Doors"),
+    ]
+
+
+def test_no_name_of_a_member_is_left_in_what_the_programs_write():
+    service = {
+        "type": "service",
+        "from": None,
+        "actor": "Maud Eaves",
+        "action": "invite_members",
+        "members": ["Jo Pires"],
+    }
+    (chat,) = read_telegram(telegram(service, {"text": "welcome Jo Pires"}), "c", "UTC")
+    joined = json.dumps(
+        [{"ts": "1", "user": "U1", "subtype": "channel_join", "text": "<@U1> joined, maudie to friends"}]
+    )
+    slack = read_slack([("a.json", joined.encode())], USERS, "doors")
+    for given in (chat, slack):
+        texts = " ".join(e.text + e.author for e in masked_chat(given, keyed_pseudonym(b"key")).entries)
+        assert not [name for name in ("Maud", "Eaves", "maudie", "Pires") if name in texts], texts

@@ -1,0 +1,179 @@
+"""Files of foreign formats to Markdown: headings, tables, lists, pages, and what cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import format_files as made
+from tests.format_files import Text, page_of, paragraph, pdf, picture
+from transforms.formats.converted import FormatError, plain
+from transforms.formats.pdf import pdf_markdown
+from transforms.formats.read import read_format
+
+_ODT = (
+    '<office:text><text:h text:outline-level="2">Plan</text:h><text:p>Two<text:s text:c="2"/>blanks<text:note>'
+    "<text:note-body><text:p>a note</text:p></text:note-body></text:note></text:p><text:list><text:list-item>"
+    "<text:p>one</text:p><text:list><text:list-item><text:p>below</text:p></text:list-item></text:list>"
+    '</text:list-item></text:list><table:table><table:table-row><table:table-cell table:number-columns-repeated="2">'
+    "<text:p>x</text:p></table:table-cell></table:table-row></table:table></office:text>"
+)
+_ODP = (
+    '<office:presentation><draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>First</text:p>'
+    "</draw:text-box></draw:frame><draw:frame><draw:text-box><text:p>said</text:p></draw:text-box></draw:frame>"
+    "</draw:page><draw:page><draw:frame><draw:text-box><text:p>more</text:p></draw:text-box></draw:frame></draw:page>"
+    "</office:presentation>"
+)
+CASES = [
+    (
+        "docx",
+        "docx",
+        made.docx(
+            paragraph("Report", "Title")
+            + paragraph("Costs", "heading 2")
+            + paragraph("# no heading")
+            + made.word_table([["a", "b"], ["1", "2"]])
+        ),
+        "# Report\n\n## Costs\n\n\\# no heading\n\n| a | b |\n| --- | --- |\n| 1 | 2 |",
+    ),
+    (
+        "pptx",
+        "pptx",
+        made.pptx([("Why", "Because"), ("How", "Thus")], notes="Speak slowly"),
+        "## Why\n\nBecause\n\nNotes:\n\nSpeak slowly\n\n## How\n\nThus",
+    ),
+    (
+        "xlsx",
+        "sheet",
+        made.xlsx({"Costs": [["what", "", "sum"], ["a|b", "", 3.0], ["", "", ""]], "None": []}),
+        "## Costs\n\n| what | sum |\n| --- | --- |\n| a\\|b | 3 |",
+    ),
+    (
+        "odt",
+        "opendocument",
+        made.opendocument(_ODT),
+        "## Plan\n\nTwo  blanks [a note]\n\n- one\n  - below\n\n| x | x |\n| --- | --- |",
+    ),
+    ("odp", "opendocument", made.opendocument(_ODP), "## First\n\nsaid\n\nmore"),
+    (
+        "epub",
+        "epub",
+        made.epub({"one a.xhtml": "<h1>One</h1><p>b<img src='x.png'/></p>", "two.xhtml": "<h1>Two</h1><p>c"}),
+        "# One\n\nb\n\n# Two\n\nc",
+    ),
+    (
+        "ipynb",
+        "notebook",
+        made.notebook(("markdown", "# Data\ntext"), ("code", "print(1)"), printed="1\n"),
+        "# Data\ntext\n\n```python\nprint(1)\n```\n\n```text\n1\n```",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
+    assert read_format(data, kind).text.strip() == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "title"),
+    [
+        ("docx", made.docx(paragraph("x"), title="Yearly report"), "Yearly report"),
+        ("docx", made.docx(paragraph("x"), title="Microsoft Word - a.doc"), None),
+        (
+            "opendocument",
+            made.opendocument("<office:text><text:p>x</text:p></office:text>", title="Plan"),
+            "Plan",
+        ),
+        ("epub", made.epub({"a.xhtml": "<p>x"}, title="A book"), "A book"),
+        ("pdf", pdf([[Text("x")]], title="A  paper"), "A paper"),
+        ("pdf", pdf([[Text("On Cats", size=20, y=720), Text("They sleep all day long.")]]), "On Cats"),
+    ],
+)
+def test_the_title_is_that_of_the_properties_unless_a_program_made_it(
+    kind: str, data: bytes, title: str | None
+):
+    assert read_format(data, kind).title == title
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "times"),
+    [
+        ("docx", made.docx(paragraph("x"), created="2024-05-06T07:08:09Z"), ("2024-05-06T07:08:09Z", None)),
+        ("pdf", pdf([[Text("x")]], created="D:20240506070809+02'00"), ("2024-05-06T07:08:09+02:00", None)),
+        ("pdf", pdf([[Text("x")]], created="last week"), (None, None)),
+    ],
+)
+def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[str | None, str | None]):
+    read = read_format(data, kind)
+    assert (read.created, read.modified) == times
+
+
+def pages(data: bytes) -> list[str]:
+    """The texts of the pages of a PDF."""
+    made = pdf_markdown(data)
+    assert made.page_starts is not None
+    ends = [*made.page_starts[1:], len(made.text.encode())]
+    return [made.text.encode()[a:b].decode().strip() for a, b in zip(made.page_starts, ends, strict=True)]
+
+
+def test_pages_of_a_pdf_have_headings_of_the_outline_and_no_running_heads():
+    words = ("one", "two", "three", "four", "five")
+    book = [page_of(f"{n} Über", *words, number=n, head=f"A Book {n}") for n in range(1, 5)]
+    text = "\n".join(words)
+    assert pages(pdf(book, title="A Book", outline=[("Über", 0), ("3 Über", 2)])) == [
+        f"A Book 1\n\n## 1 Über\n\n{text}",
+        f"2 Über\n{text}",
+        f"## 3 Über\n\n{text}",
+        f"4 Über\n{text}",
+    ]
+
+
+def test_without_an_outline_large_lines_are_headings():
+    body = [Text(f"line {n} of many words", y=600 - 12 * n) for n in range(12)]
+    page = [Text("Chapter", size=20, y=740), Text("Section", size=14, y=640), *body]
+    assert pages(pdf([page]))[0].startswith("## Chapter\n\n### Section\n\nline 0 of many words\nline 1 of")
+
+
+def test_rows_of_a_table_are_lines_and_markup_is_text():
+    rows = [("Name", "Sum"), ("# apples", "3"), ("<!-- pears", "4")]
+    lines = [Text(t, x=72 + 100 * c, y=700 - 12 * r) for r, row in enumerate(rows) for c, t in enumerate(row)]
+    assert pages(pdf([lines])) == ["Name Sum\n\\# apples 3\n\\<!-- pears 4"]
+
+
+@pytest.mark.parametrize("text", ["# a", "===", "```", "> a", "<div>", "[a]: b", "---"])
+def test_a_line_that_is_markup_gets_a_backslash(text: str):
+    assert plain(f"a\n{text}\nb - c") == f"a\n\\{text}\nb - c"
+
+
+def test_scans_are_read_by_ocr_and_named_without():
+    scan = picture("x", kind="JPEG")
+    mixed = pdf([[Text("A page with a text layer of its own")], scan])
+    without = pdf_markdown(mixed)
+    assert without.defects == ["no_text_layer: pages 2; set documents.ocr to read them"]
+    both = pdf_markdown(mixed, lambda page: "# scanned" if page.startswith(b"P5") else "")
+    assert both.text == "A page with a text layer of its own\n\n\\# scanned\n\n" and both.page_starts == [
+        0,
+        37,
+    ]
+    with pytest.raises(FormatError, match="no_text: its 1 pages have no text layer; set documents.ocr"):
+        pdf_markdown(pdf([scan]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        ("pdf", b"%PDF-1.4\nnothing", "unreadable"),
+        ("docx", b"no zip", "unreadable"),
+        ("docx", made.zipped({"a": "b"}), "unreadable"),
+        ("docx", made.docx(paragraph("")), "no_text"),
+        ("sheet", b"a,b", "unreadable"),
+        ("epub", made.zipped({"META-INF/container.xml": "<a/>"}), "unreadable"),
+        ("notebook", b"[1]", "unreadable"),
+        ("opendocument", made.zipped({"content.xml": "<a>&b;</a>"}), "unreadable"),
+        ("picture", b"\x89PNG", "needs_ocr"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_read_says_why(kind: str, data: bytes, reason: str):
+    with pytest.raises(FormatError, match=f"^{reason}: "):
+        read_format(data, kind)

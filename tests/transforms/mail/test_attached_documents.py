@@ -1,0 +1,83 @@
+"""Attached PDFs and office files have a text, pages and a reason for none."""
+
+from __future__ import annotations
+
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+
+from tests import format_files as made
+from tests.format_files import Text, paragraph, pdf
+from transforms.formats.read import read_format
+from transforms.mail.messages import QUICK, Means, RawMail, read_mail
+from transforms.settings.mail import MailSettings
+
+
+def attachment(
+    data: bytes, name: str, declared: str = "application/octet-stream", means: Means | None = None
+) -> Any:
+    """The row of the file attached to a mail."""
+    mail = EmailMessage()
+    mail["From"], mail["Message-ID"], mail["Date"] = (
+        "a@example.org",
+        "<1@example.org>",
+        "1 Jan 2024 00:00:00 +0000",
+    )
+    mail.set_content("See the attached file.\n")
+    main, _, sub = declared.partition("/")
+    mail.add_attachment(data, maintype=main, subtype=sub, filename=name)
+    tables = read_mail(
+        [RawMail("f:0", mail.as_bytes())],
+        source="s",
+        partition="u",
+        list_id=None,
+        settings=MailSettings(),
+        means=means or Means(convert=read_format),
+    )
+    (row,) = tables.attachments.to_pylist()
+    return row
+
+
+WORD = made.docx(paragraph("the plan"))
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "declared", "text", "pages"),
+    [
+        (pdf([[Text("one")], [Text("two")]]), "x", "application/octet-stream", "one\n\ntwo\n\n", [0, 5]),
+        (WORD, "plan.docx", "application/octet-stream", "the plan\n", None),
+        (
+            WORD,
+            "plan",
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            "the plan\n",
+            None,
+        ),
+        (made.xlsx({"S": [["a"]]}), "s.XLSX", "application/zip", "## S\n\n| a |\n| --- |\n", None),
+    ],
+    ids=["pdf", "by name", "by type", "sheet"],
+)
+def test_an_attached_document_has_its_text(
+    data: bytes, name: str, declared: str, text: str, pages: list[int] | None
+):
+    row = attachment(data, name, declared)
+    assert (row["content_class"], row["text"], row["page_starts"]) == ("text", text, pages)
+    assert row["char_count"] == len(text) and row["byte_count"] == len(data) and row["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "reason"),
+    [
+        (b"%PDF-1.4\n", "a.pdf", "unreadable: "),
+        (made.zipped({"a.txt": "x"}), "a.zip", "archive: zip"),
+        (b"\x89PNG\0", "a.png", "needs_ocr: "),
+    ],
+)
+def test_what_has_no_text_says_why(data: bytes, name: str, reason: str):
+    row = attachment(data, name)
+    assert row["text"] is None and row["reason"].startswith(reason)
+
+
+def test_who_cannot_convert_reads_none():
+    assert attachment(pdf([[Text("one")]]), "a.pdf", means=QUICK)["reason"] == "binary: PDF"

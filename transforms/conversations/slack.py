@@ -1,0 +1,174 @@
+"""Slack exports: one channel from its daily files, with what bots put into attachments and blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from transforms.conversations.exports import Chat, Entry, Fault, fields, in_utc, json_list, kind_of, moment
+
+_MENTION = re.compile(r"<@([A-Z0-9]+)(?:\|[^>]*)?>")
+_LINK = re.compile(r"<(?P<url>(?:https?|mailto|tel):[^|>]+)(?:\|(?P<label>[^>]*))?>")
+_CHANNEL = re.compile(r"<#(?P<id>[A-Z0-9]+)(?:\|(?P<name>[^>]*))?>")
+# A group, everybody, or a date with the text for programs that cannot show it.
+_SPECIAL = re.compile(r"<!(?P<what>[^|>]+)(?:\|(?P<label>[^>]*))?>")
+_SYSTEM = re.compile(
+    r"(?:channel|group)_|pinned_item|unpinned_item|bot_(?:add|remove|enable|disable)|reminder_add|sh_room"
+)
+_NO_BROADCAST = "thread_broadcast"
+
+
+def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, Any]], name: str) -> Chat:
+    """The chat of one channel of a Slack export: its daily JSON files by name, and `users.json`.
+
+    The text of a message has that of its attachments and blocks behind it where they say more, and the titles of its
+    files. A message without any text is a row of the faults, counted by its subtype.
+    """
+    listed = [u for u in users if isinstance(u, Mapping) and u.get("id")]
+    people = {str(u["id"]): _name(u) for u in listed}
+    names = {n for u in listed for n in _names(u)}
+    entries: list[Entry] = []
+    faults: list[Fault] = []
+    for file, data in sorted(days):
+        rows = json_list(data, f"{name}/{file}", faults)
+        for number, row in enumerate(rows):
+            at = moment(row.get("ts")) if isinstance(row, Mapping) else None
+            if at is None:
+                faults.append(
+                    Fault(f"{name}/{file}:{number}", "no_time: the message has no ts", repr(row).encode())
+                )
+                continue
+            names.update(_names({"profile": row.get("user_profile")}))
+            entries.append(entry := _entry(row, in_utc(at, "UTC"), people))
+            if entry.kind == "media":
+                why = f"no_text: a message of the subtype {row.get('subtype') or 'none'} has no text"
+                faults.append(Fault(f"{name}/{file}:{number}", why, repr(row).encode()))
+    entries.sort(key=lambda e: e.at)
+    return Chat(name, entries, frozenset(names), faults)
+
+
+def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str]) -> Entry:
+    profile = fields(row.get("user_profile"))
+    user = str(row.get("user") or row.get("bot_id") or "")
+    bot = fields(row.get("bot_profile")).get("name")
+    author = people.get(user) or str(profile.get("real_name") or row.get("username") or bot or user)
+    if row.get("subtype") == "tombstone":
+        return Entry(at, author, "", "deleted")
+    text = _resolved("\n".join(_texts(row)), people)
+    if _SYSTEM.match(str(row.get("subtype") or "")):
+        return Entry(at, "", text, "system")
+    return Entry(at, author, text, kind_of(text, author))
+
+
+def _texts(row: Mapping[str, Any]) -> Iterator[str]:
+    """The text of a message, what its blocks and attachments add to it, and the titles of its files."""
+    known = str(row.get("text") or "")
+    yield from [known] if known.strip() else []
+    for more in (
+        *("\n".join(_of_blocks(row.get("blocks"))),),
+        *(_of_attachment(fields(a)) for a in _list(row.get("attachments"))),
+    ):
+        if more.strip() and _plain(more) not in _plain(known):
+            known += more
+            yield more
+    for file in map(fields, _list(row.get("files")) or _list([row.get("file")] if row.get("file") else [])):
+        if title := str(file.get("title") or file.get("name") or ""):
+            yield f"[{title}]"
+
+
+def _of_attachment(attachment: Mapping[str, Any]) -> str:
+    """The text of an attachment: of what a link shows, or what a bot says in fields."""
+    title = str(attachment.get("title") or "")
+    link = str(attachment.get("title_link") or attachment.get("from_url") or "")
+    parts = [
+        str(attachment.get("pretext") or ""),
+        f"{title} ({link})" if title and link else title or link,
+        str(attachment.get("text") or ""),
+        *(
+            f"{f.get('title') or ''}: {f.get('value') or ''}".strip(": ")
+            for f in map(fields, _list(attachment.get("fields")))
+        ),
+        "\n".join(_of_blocks(attachment.get("blocks"))),
+    ]
+    return "\n".join(part for part in parts if part.strip()) or str(attachment.get("fallback") or "")
+
+
+def _of_blocks(blocks: object) -> Iterator[str]:
+    """The text of each block of Block Kit."""
+    for block in map(fields, _list(blocks)):
+        text = "".join(_of_element(block))
+        if text.strip():
+            yield text.strip("\n")
+
+
+def _of_element(element: object) -> Iterator[str]:
+    """The text of a block or of an element in it, to any depth."""
+    at = fields(element)
+    kind = str(at.get("type") or "")
+    if kind == "user":
+        yield f"<@{at.get('user_id')}>"
+    elif kind == "channel":
+        yield f"<#{at.get('channel_id')}>"
+    elif kind == "link":
+        yield f"<{at.get('url')}|{at.get('text') or at.get('url')}>"
+    elif kind == "emoji":
+        yield f":{at.get('name')}:"
+    elif kind == "broadcast":
+        yield f"<!{at.get('range')}>"
+    for key in ("title", "text", "alt_text", "label"):
+        value = at.get(key)
+        if kind != "link" and isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _of_element(value)
+    for key in ("fields", "elements"):
+        for child in _list(at.get(key)):
+            yield from _of_element(child)
+    if kind in ("rich_text_section", "rich_text_preformatted", "rich_text_quote", "mrkdwn", "plain_text"):
+        yield "\n"
+
+
+def _resolved(text: str, people: Mapping[str, str]) -> str:
+    """`text` with people, channels, groups, dates and links as Slack shows them."""
+    text = _MENTION.sub(lambda m: f"@{people.get(m[1], m[1])}", text)
+    text = _CHANNEL.sub(lambda m: f"#{m['name'] or m['id']}", text)
+    text = _SPECIAL.sub(_special, text)
+    text = _LINK.sub(
+        lambda m: f"{m['label']} ({m['url']})" if m["label"] and m["label"] != m["url"] else m["url"], text
+    )
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _special(match: re.Match[str]) -> str:
+    if match["label"]:
+        return match["label"]
+    return "@" + match["what"].partition("^")[2 if "^" in match["what"] else 0]
+
+
+def _plain(text: str) -> str:
+    """What is equal for one text in two forms: letters and digits outside links and mentions."""
+    return "".join(
+        c for c in _SPECIAL.sub("", _CHANNEL.sub("", _LINK.sub("", text))) if c.isalnum()
+    ).casefold()
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _name(user: Mapping[str, Any]) -> str:
+    profile = fields(user.get("profile"))
+    return str(user.get("real_name") or profile.get("real_name") or user.get("name") or user["id"])
+
+
+def _names(user: Mapping[str, Any]) -> Iterator[str]:
+    """All names that a user goes by."""
+    profile = fields(user.get("profile"))
+    for name in (
+        *(user.get(key) for key in ("real_name", "name")),
+        *(profile.get(key) for key in ("real_name", "display_name", "name", "email", "phone")),
+    ):
+        if isinstance(name, str) and name.strip():
+            yield name

@@ -1,0 +1,106 @@
+"""Books (EPUB) and notebooks of Jupyter to Markdown."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from transforms.formats.converted import Converted, FormatError
+from transforms.formats.html_markdown import html_markdown
+from transforms.formats.zipped import DC, Zipped
+from transforms.text.charsets import decode_text
+
+_CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
+_OPF = "{http://www.idpf.org/2007/opf}"
+_PAGES = {"application/xhtml+xml", "text/html"}
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_FENCE = re.compile(r"^`{3,}", re.MULTILINE)
+_OUTPUT_CHARS = 4000
+"""Characters of one output of a cell that are kept: logs of training run to megabytes."""
+
+
+def epub_markdown(data: bytes) -> Converted:
+    """A book as Markdown: the chapters in the order of its spine, without the table of contents."""
+    zipped = Zipped(data)
+    rootfile = zipped.xml("META-INF/container.xml").find(f".//{_CONTAINER}rootfile")
+    package_name = "" if rootfile is None else rootfile.get("full-path", "")
+    package = zipped.xml(package_name)
+    items = {item.get("id"): item for item in package.iterfind(f"{_OPF}manifest/{_OPF}item")}
+    parts, defects = [], []
+    for reference in package.iterfind(f"{_OPF}spine/{_OPF}itemref"):
+        item = items.get(reference.get("idref"))
+        if (
+            item is None
+            or item.get("media-type") not in _PAGES
+            or "nav" in item.get("properties", "").split()
+        ):
+            continue
+        name = posixpath.normpath(
+            posixpath.join(posixpath.dirname(package_name), _unquoted(item.get("href", "")))
+        )
+        if name not in zipped.names:
+            defects.append(f"missing_chapter: {name}")
+            continue
+        converted = html_markdown(decode_text(zipped.read(name), "utf-8").text, has_pictures=False)
+        if converted is None:
+            defects.append(f"unreadable_chapter: {name}")
+            continue
+        parts.append(converted.text.strip())
+        defects += converted.defects
+    converted = Converted("\n\n".join(filter(None, parts)) + "\n", defects)
+    return zipped.described(converted, package_name, {"title": f"{DC}title", "created": f"{DC}date"})
+
+
+def _unquoted(reference: str) -> str:
+    """A reference without the escapes of RFC 3986."""
+    return _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), reference.encode()).decode(
+        "utf-8", "replace"
+    )
+
+
+def notebook_markdown(data: bytes) -> Converted:
+    """A notebook as Markdown: its texts, its code in fences, and what it printed as text; no pictures."""
+    try:
+        notebook = json.loads(data.decode("utf-8-sig"))
+        cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
+        metadata = notebook.get("metadata", {})
+        language = (
+            metadata.get("language_info", {}).get("name")
+            or metadata.get("kernelspec", {}).get("language")
+            or ""
+        )
+        text = "\n\n".join(part for cell in cells for part in _cell(cell, str(language)) if part.strip())
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise FormatError(f"unreadable: it is no notebook ({type(error).__name__}: {error})") from error
+    title = metadata.get("title")
+    return Converted(text + "\n", [], title if isinstance(title, str) else None)
+
+
+def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
+    source = _joined(cell.get("source", cell.get("input", "")))
+    if cell.get("cell_type") in ("markdown", "heading"):
+        yield f"{'#' * int(cell.get('level', 1))} {source}" if cell["cell_type"] == "heading" else source
+    elif cell.get("cell_type") == "code":
+        yield _fenced(source, language)
+        for output in cell.get("outputs", ()):
+            shown = (
+                output.get("text") or output.get("data", {}).get("text/plain") or output.get("evalue") or ""
+            )
+            yield _fenced(_joined(shown)[:_OUTPUT_CHARS], "text")
+    else:
+        yield _fenced(source, "")
+
+
+def _fenced(text: str, language: str) -> str:
+    """A text as code; empty if it is blank."""
+    if not text.strip():
+        return ""
+    fence = max(["```", *(f"{run}`" for run in _FENCE.findall(text))], key=len)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _joined(lines: object) -> str:
+    return "".join(map(str, lines)) if isinstance(lines, list) else str(lines)

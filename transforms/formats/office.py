@@ -1,0 +1,206 @@
+"""Texts and slides of office programs (docx, pptx, odt, odp) to Markdown."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import zlib
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+from xml.parsers.expat import ExpatError
+from zipfile import BadZipFile
+
+import mammoth
+
+from transforms.formats.converted import Converted, FormatError, heading, paged, plain, table
+from transforms.formats.html_markdown import html_markdown
+from transforms.formats.zipped import DC, Zipped
+
+_STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
+_MAMMOTH_FAULTS = (
+    KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError, OSError,
+    BadZipFile, ExpatError, zlib.error,
+)  # fmt: skip
+"""What mammoth raises on documents that say what none may."""
+
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
+_PROPERTIES = {"title": f"{DC}title", "created": f"{_META}creation-date", "modified": f"{DC}date"}
+_TITLES = ("title", "ctrTitle")
+_MAX_BLANKS = 100
+"""Blanks, or cells of a table, that one element of OpenDocument may repeat."""
+
+
+def docx_markdown(data: bytes) -> Converted:
+    """A text of Word as Markdown: headings by their styles, lists, tables, links, notes; FormatError if it is none."""
+    zipped = Zipped(data)
+    try:
+        html = mammoth.convert_to_html(
+            io.BytesIO(data), style_map=_STYLES, convert_image=mammoth.images.img_element(lambda image: {})
+        ).value
+    except _MAMMOTH_FAULTS as error:
+        raise FormatError(f"unreadable: it is no text of Word ({type(error).__name__}: {error})") from error
+    converted = html_markdown(html, has_pictures=False)
+    if converted is None:
+        raise FormatError("unreadable: it cannot be converted to Markdown")
+    return zipped.with_core_properties(converted)
+
+
+def pptx_markdown(data: bytes) -> Converted:
+    """A presentation of PowerPoint as Markdown: a page for each slide with its title, texts, tables and notes."""
+    zipped = Zipped(data)
+    targets = _targets(zipped, "ppt/presentation.xml")
+    slides = zipped.xml("ppt/presentation.xml").iterfind(f"{_P}sldIdLst/{_P}sldId")
+    names = [targets[slide.get(f"{_R}id", "")] for slide in slides if slide.get(f"{_R}id") in targets]
+    return zipped.with_core_properties(paged((_slide(zipped, name) for name in names), [], None))
+
+
+def _targets(zipped: Zipped, name: str) -> dict[str, str]:
+    """The members that a member refers to, by the ids of its relationships."""
+    folder, _, file = name.rpartition("/")
+    relations = f"{folder}/_rels/{file}.rels"
+    if relations not in zipped.names:
+        return {}
+    return {
+        relation.get("Id", ""): posixpath.normpath(
+            posixpath.join("/", folder, relation.get("Target", ""))
+        ).lstrip("/")
+        for relation in zipped.xml(relations)
+        if relation.get("TargetMode") != "External"
+    }
+
+
+def _slide(zipped: Zipped, name: str) -> str:
+    tree = zipped.xml(name).find(f"{_P}cSld/{_P}spTree")
+    parts = [] if tree is None else list(_shapes(tree))
+    for target in _targets(zipped, name).values():
+        if "/notesSlides/" in target and target in zipped.names:
+            notes = [plain(text) for shape in zipped.xml(target).iter(f"{_P}sp") if _place(shape) == "body"
+                     for text in _paragraphs(shape)]  # fmt: skip
+            parts += ["Notes:", *notes] if notes else []
+    return "\n\n".join(parts)
+
+
+def _shapes(tree: Element) -> Iterator[str]:
+    """The texts and tables of a slide in the order of its shapes, the title first as a heading."""
+    shapes = sorted(
+        _each(tree, f"{_P}sp", f"{_P}graphicFrame"),
+        key=lambda shape: _place(shape) not in ("title", "ctrTitle"),
+    )
+    for shape in shapes:
+        place = _place(shape)
+        if place in _TITLES:
+            if title := " ".join(_paragraphs(shape)):
+                yield heading(2, title)
+        elif shape.tag == f"{_P}graphicFrame":
+            for grid in shape.iter(f"{_A}tbl"):
+                yield table(
+                    [" ".join(_paragraphs(cell)) for cell in row.iter(f"{_A}tc")]
+                    for row in grid.iter(f"{_A}tr")
+                )
+        elif place not in ("sldNum", "dt", "ftr") and (texts := list(_paragraphs(shape))):
+            yield "\n".join(plain(text) for text in texts)
+
+
+def _place(shape: Element) -> str:
+    """What a shape is for: title, body, …; empty if it is for nothing in particular."""
+    placeholder = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+    return "" if placeholder is None else placeholder.get("type", "body")
+
+
+def _paragraphs(shape: Element) -> Iterator[str]:
+    for paragraph in shape.iter(f"{_A}p"):
+        parts = ["\n" if e.tag == f"{_A}br" else e.text or "" for e in _each(paragraph, f"{_A}t", f"{_A}br")]
+        if text := "".join(parts).strip():
+            yield text
+
+
+def opendocument_markdown(data: bytes) -> Converted:
+    """A text or presentation of LibreOffice as Markdown: headings, lists, tables; a page for each slide."""
+    zipped = Zipped(data)
+    root = zipped.xml("content.xml")
+    body = root.find(f"{_OFFICE}body")
+    if body is None:
+        raise FormatError("unreadable: content.xml has no body")
+    slides = list(body.iter(f"{_DRAW}page"))
+    if slides:
+        converted = paged(("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], None)
+    else:
+        text = body.find(f"{_OFFICE}text")
+        converted = Converted("\n\n".join(_blocks(body if text is None else text)) + "\n", [])
+    return zipped.described(converted, "meta.xml", _PROPERTIES)
+
+
+def _blocks(parent: Element, *, is_slide: bool = False) -> Iterator[str]:
+    """Headings, paragraphs, lists and tables below an element in their order."""
+    for element in parent:
+        if element.tag == f"{_TEXT}h":
+            level = element.get(f"{_TEXT}outline-level", "1")
+            if text := _inline(element).strip():
+                yield heading(int(level) if level.isdecimal() else 1, text)
+        elif element.tag == f"{_TEXT}p":
+            if text := _inline(element).strip():
+                yield plain(text)
+            yield from (block for box in element.iter(f"{_DRAW}text-box") for block in _blocks(box))
+        elif element.tag == f"{_TEXT}list":
+            yield "\n".join(_items(element, ""))
+        elif element.tag == f"{_TABLE}table":
+            yield table(_cells(row) for row in element.iter(f"{_TABLE}table-row"))
+        elif is_slide and element.get(f"{_PRESENTATION}class") == "title":
+            if title := " ".join(_inline(p) for p in element.iter(f"{_TEXT}p")).strip():
+                yield heading(2, title)
+        elif element.tag != f"{_TEXT}tracked-changes":
+            yield from _blocks(element, is_slide=is_slide)
+
+
+def _items(items: Element, indent: str) -> Iterator[str]:
+    for item in items:
+        mark = "- "
+        for child in item:
+            if child.tag == f"{_TEXT}list":
+                yield from _items(child, indent + "  ")
+            elif text := _inline(child).strip():
+                yield indent + mark + plain(text)
+                mark = "  "
+
+
+def _cells(row: Element) -> list[str]:
+    cells: list[str] = []
+    for cell in row.iter(f"{_TABLE}table-cell"):
+        repeated = cell.get(f"{_TABLE}number-columns-repeated", "1")
+        count = min(int(repeated), _MAX_BLANKS) if repeated.isdecimal() else 1
+        cells += [" ".join(_inline(p) for p in _each(cell, f"{_TEXT}p", f"{_TEXT}h"))] * count
+    while cells and not cells[-1]:
+        cells.pop()
+    return cells
+
+
+def _each(element: Element, *tags: str) -> Iterator[Element]:
+    """The elements of some tags below an element, in their order."""
+    return (below for below in element.iter() if below.tag in tags)
+
+
+def _inline(element: Element) -> str:
+    """The text of a paragraph; notes in brackets, without what stands in frames and comments."""
+    parts = [element.text or ""]
+    for child in element:
+        if child.tag == f"{_TEXT}s":
+            count = child.get(f"{_TEXT}c", "1")
+            parts.append(" " * min(int(count) if count.isdecimal() else 1, _MAX_BLANKS))
+        elif child.tag in (f"{_TEXT}tab", f"{_TEXT}line-break"):
+            parts.append("\t" if child.tag == f"{_TEXT}tab" else "\n")
+        elif child.tag == f"{_TEXT}note":
+            body = child.find(f"{_TEXT}note-body")
+            parts.append("" if body is None else f" [{' '.join(_inline(p).strip() for p in body)}]")
+        elif child.tag not in (f"{_DRAW}frame", f"{_OFFICE}annotation"):
+            parts.append(_inline(child))
+        parts.append(child.tail or "")
+    return re.sub(r"[ \t]*\n[ \t]*", "\n", "".join(parts))

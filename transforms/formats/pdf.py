@@ -1,0 +1,333 @@
+"""PDF to Markdown: the text layer in reading order, headings, paragraphs, and where each page begins."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+from PIL import Image
+
+from transforms.formats.converted import Converted, FormatError, heading, own_title, paged, plain
+
+MAX_PAGES = 20_000
+_SCAN_CHARS = 16
+"""Letters of a page's text layer below which a page that shows a picture is a scan."""
+_DPI = 300
+"""Tesseract's documentation asks for at least this resolution."""
+MAX_PIXELS = 30_000_000
+"""Pixels of a page or picture that is given to OCR: A3 at 300 dpi twice over; a larger one is made smaller."""
+_RUNNING_PAGES = 3
+"""Pages whose first or last line is the same from which the line is a running head and is kept once."""
+_FEW_LINES = 8
+_SAME_BASELINE = 1.0
+"""Points by which baselines may differ for texts to stand beside each other."""
+_NUMBER_LETTERS = 12
+"""Letters and digits that a heading may have before its title in the outline, as `Chapter 12`."""
+_TITLE_LINES = 4
+"""Lines that a heading of the outline may take up on its page."""
+_HEADING_RATIO = 1.15
+"""Size of a heading : size of most letters, in a document without an outline."""
+_HEADING_CHARS = 150
+_MOST_HEADINGS = 0.15
+"""Share of lines from which large lines are no headings."""
+_PARAGRAPH_GAP = 1.25
+"""Distance to the line above : usual distance, from which a paragraph begins."""
+_NUMBER = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W_]")
+_TIME = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z|[+-]\d\d)'?(\d\d)?'?)?", re.ASCII)
+_PASSWORD = "password"
+
+
+class Line(NamedTuple):
+    """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points."""
+
+    text: str
+    size: float
+    baseline: float
+
+
+Ocr = Callable[[bytes], str]
+"""The text of a picture (PNM), paragraphs with a blank line between them."""
+
+
+def pdf_markdown(data: bytes, ocr: Ocr | None = None) -> Converted:
+    """A PDF as Markdown with its pages; FormatError if it is encrypted, damaged or without any text.
+
+    Headings are those of the outline, below the title; without an outline lines in larger letters. Running heads
+    and page numbers are dropped but for the first of each. Pages without a text layer are read by `ocr`, if there
+    is one.
+    """
+    try:
+        with pypdfium2.PdfDocument(data) as document:
+            if len(document) > MAX_PAGES:
+                raise FormatError(f"too_large: {len(document)} pages, the cap is {MAX_PAGES}")
+            return _markdown(document, ocr)
+    except pypdfium2.PdfiumError as error:
+        if _PASSWORD in str(error).lower():
+            raise FormatError("encrypted: it opens with a password only") from error
+        raise FormatError(f"unreadable: {error}") from error
+
+
+def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
+    pages: list[list[Line]] = []
+    scans: dict[int, str] = {}
+    missing: list[int] = []
+    for number in range(len(document)):
+        page = document[number]
+        lines = _lines(page)
+        if sum(len(_LETTERS.findall(line.text)) for line in lines) < _SCAN_CHARS and _has_picture(page):
+            if ocr is None:
+                missing.append(number + 1)
+            else:
+                scans[number] = ocr(_picture(page))
+        pages.append([] if number in scans else lines)
+        page.close()
+    if not any(pages) and not any(text.strip() for text in scans.values()):
+        what = "OCR finds no text in them" if ocr else "set documents.ocr to read them"
+        raise FormatError(f"no_text: its {len(pages)} pages have no text layer; {what}")
+    pages = _without_running_lines(pages)
+    levels = _outline_levels(document, pages) or _size_levels(pages)
+    pitch = _usual_pitch(pages)
+    texts = [
+        plain(scans[number]) if number in scans else _page_text(lines, levels.get(number, {}), pitch)
+        for number, lines in enumerate(pages)
+    ]
+    defects = [f"no_text_layer: pages {_ranges(missing)}; set documents.ocr to read them"] if missing else []
+    created, modified = (_time(document.get_metadata_value(name)) for name in ("CreationDate", "ModDate"))
+    return paged(texts, defects, _title(document, pages))._replace(created=created, modified=modified)
+
+
+def _time(value: str | None) -> str | None:
+    """A time of PDF (ISO 32000, 7.9.4) as ISO 8601; None if it is none.
+
+    >>> _time("D:20221217024144-01'30'"), _time("D:20221217024144Z")
+    ('2022-12-17T02:41:44-01:30', '2022-12-17T02:41:44Z')
+    """
+    match = _TIME.match(value or "")
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, zone, of_zone = match.groups()
+    offset = f"{zone}:{of_zone or '00'}" if zone and zone != "Z" else zone or ""
+    return f"{year}-{month or '01'}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{offset}"
+
+
+def _lines(page: pypdfium2.PdfPage) -> list[Line]:
+    """The lines of a page in the order of its text layer; a word that is parted at the end of a line is whole.
+
+    Cells of a table that stand beside each other and come after each other are one line.
+    """
+    lines: list[Line] = []
+    text_page = page.get_textpage()
+    text = text_page.get_text_range()
+    at, x, y, matrix = 0, ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
+    for line in text.split("\r\n"):
+        shown = line.replace("\ufffe", "").replace("\0", "").replace("\xad", "").strip()
+        if shown:
+            index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at + len(line) - len(line.lstrip()))
+            pdfium.FPDFText_GetCharOrigin(text_page, index, x, y)
+            scale = 1.0
+            if pdfium.FPDFText_GetMatrix(text_page, index, matrix):
+                scale = math.hypot(matrix.c, matrix.d) or 1.0
+            size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
+            lines.append(Line(" ".join(shown.split()), size, y.value))
+        at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
+    text_page.close()
+    rows: list[Line] = []
+    for line in lines:
+        if rows and abs(rows[-1].baseline - line.baseline) < _SAME_BASELINE:
+            rows[-1] = rows[-1]._replace(text=f"{rows[-1].text} {line.text}")
+        else:
+            rows.append(line)
+    return rows
+
+
+def _has_picture(page: pypdfium2.PdfPage) -> bool:
+    return any(True for _ in page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+
+
+def _picture(page: pypdfium2.PdfPage) -> bytes:
+    """The page as a grey picture."""
+    width, height = page.get_size()
+    scale = min(_DPI / 72, math.sqrt(MAX_PIXELS / max(width * height, 1)))
+    return pnm(page.render(scale=scale, grayscale=True).to_pil())
+
+
+def pnm(image: Image.Image) -> bytes:
+    """A picture as OCR takes it, grey and of at most MAX_PIXELS."""
+    grey = image.convert("L")
+    pixels = grey.width * grey.height
+    if pixels > MAX_PIXELS:
+        grey = grey.reduce(math.ceil(math.sqrt(pixels / MAX_PIXELS)))
+    out = io.BytesIO()
+    grey.save(out, "PPM")
+    return out.getvalue()
+
+
+def _without_running_lines(pages: list[list[Line]]) -> list[list[Line]]:
+    """The pages without lines at their head and foot that others repeat but for numbers, the first of each kept.
+
+    Page numbers alone are dropped everywhere.
+    """
+    edges = [_edges(lines) for lines in pages]
+    counts = Counter(key for page in edges for key in {_key(line) for line in page})
+    running = {key for key, count in counts.items() if count >= _RUNNING_PAGES}
+    seen: set[str] = {"#"}
+    result = []
+    for lines, edge in zip(pages, edges, strict=True):
+        dropped = {line for line in edge if (key := _key(line)) in running and key in seen}
+        seen |= {_key(line) for line in edge} & running
+        result.append([line for line in lines if line not in dropped])
+    return result
+
+
+def _edges(lines: list[Line]) -> list[Line]:
+    """The highest and the lowest lines of a page; of a page with few lines those alone that are a number."""
+    heights = [line.baseline for line in lines]
+    return [
+        line
+        for line in lines
+        if min(line.baseline - min(heights), max(heights) - line.baseline) < _SAME_BASELINE
+        and (len(lines) >= _FEW_LINES or _key(line) == "#")
+    ]
+
+
+def _key(line: Line) -> str:
+    return " ".join(_NUMBER.sub("#", line.text).split())
+
+
+def _outline_levels(
+    document: pypdfium2.PdfDocument, pages: list[list[Line]]
+) -> dict[int, dict[int, tuple[int, int]]]:
+    """For each page, of the line that begins a heading of the outline, its level and how many lines it has."""
+    levels: dict[int, dict[int, tuple[int, int]]] = {}
+    for bookmark in document.get_toc(max_depth=8):
+        destination = bookmark.get_dest()
+        number = destination.get_index() if destination else None
+        title = _letters(bookmark.get_title() or "")
+        if number is None or not 0 <= number < len(pages) or not title:
+            continue
+        taken = levels.setdefault(number, {})
+        place = _place(title, pages[number], taken)
+        if place:
+            taken[place[0]] = (bookmark.level + 2, place[1])
+    return levels
+
+
+def _place(title: str, lines: list[Line], taken: dict[int, tuple[int, int]]) -> tuple[int, int] | None:
+    """The first line that begins with a title and the number of its lines; numbers of chapters before it may stand there."""
+    for at in range(len(lines)):
+        if at in taken:
+            continue
+        text = ""
+        for count in range(1, _TITLE_LINES + 1):
+            if at + count > len(lines):
+                break
+            text += _letters(lines[at + count - 1].text)
+            before = len(text) - len(title)
+            if text.endswith(title) and before <= min(_NUMBER_LETTERS, len(_letters(lines[at].text)) - 1):
+                return at, count
+    return None
+
+
+def _letters(text: str) -> str:
+    return "".join(_LETTERS.findall(text)).casefold()
+
+
+def _size_levels(pages: list[list[Line]]) -> dict[int, dict[int, tuple[int, int]]]:
+    """As `_outline_levels`, of lines in larger letters than most have: the largest of all are of level 2."""
+    body = _usual_size(pages)
+    places = [
+        (number, at, line.size)
+        for number, lines in enumerate(pages)
+        for at, line in enumerate(lines)
+        if line.size >= body * _HEADING_RATIO
+        and len(line.text) <= _HEADING_CHARS
+        and len(_LETTERS.findall(line.text)) > 1
+    ]
+    if len(places) > _MOST_HEADINGS * sum(map(len, pages)) + 1:
+        return {}
+    sizes = sorted({round(size) for _, _, size in places}, reverse=True)
+    levels: dict[int, dict[int, tuple[int, int]]] = {}
+    last: tuple[int, int, float] | None = None
+    for number, at, size in places:
+        page = levels.setdefault(number, {})
+        if last == (number, at - 1, size):  # a heading of two lines
+            first = next(start for start, (_, count) in page.items() if start + count == at)
+            page[first] = (page[first][0], page[first][1] + 1)
+        else:
+            page[at] = (2 + min(sizes.index(round(size)), 4), 1)
+        last = (number, at, size)
+    return levels
+
+
+def _usual_size(pages: list[list[Line]]) -> float:
+    """The size of most letters."""
+    letters: Counter[float] = Counter()
+    for lines in pages:
+        for line in lines:
+            letters[line.size] += len(line.text)
+    return letters.most_common(1)[0][0] if letters else 0.0
+
+
+def _usual_pitch(pages: list[list[Line]]) -> float:
+    """The distance of most lines to the line above."""
+    distances = Counter(
+        round(above.baseline - line.baseline, 0)
+        for lines in pages
+        for above, line in zip(lines, lines[1:], strict=False)
+        if above.size == line.size and above.baseline > line.baseline
+    )
+    return distances.most_common(1)[0][0] if distances else 0.0
+
+
+def _page_text(lines: list[Line], levels: dict[int, tuple[int, int]], pitch: float) -> str:
+    """The Markdown of a page."""
+    parts: list[str] = []
+    at, above = 0, None
+    while at < len(lines):
+        line = lines[at]
+        if at in levels:
+            level, count = levels[at]
+            parts += ["", heading(level, " ".join(one.text for one in lines[at : at + count])), ""]
+            at, above = at + count, None
+            continue
+        if above is not None and _begins_paragraph(above, line, pitch):
+            parts.append("")
+        parts.append(plain(line.text))
+        at, above = at + 1, line
+    return "\n".join(parts)
+
+
+def _begins_paragraph(above: Line, line: Line, pitch: float) -> bool:
+    distance = above.baseline - line.baseline
+    return distance < -1 or distance > max(pitch, line.size) * _PARAGRAPH_GAP
+
+
+def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | None:
+    """The title of the metadata if it is none of a program's making, else the largest line of the first page."""
+    if named := own_title(document.get_metadata_value("Title")):
+        return named
+    first = [line for line in pages[0] if len(_LETTERS.findall(line.text)) > 2] if pages else []
+    largest = max(first, key=lambda line: line.size, default=None)
+    if largest is None or largest.size <= _usual_size(pages) or len(largest.text) > _HEADING_CHARS:
+        return None
+    return largest.text
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Page numbers in words, runs of them as `3-7`; at most ten runs."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    words = ["-".join(map(str, run)) for run in runs]
+    return ", ".join(words[:10]) + (", …" if len(words) > 10 else "")

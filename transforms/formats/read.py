@@ -1,0 +1,35 @@
+"""One function for all formats that are read in a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from transforms.formats.books import epub_markdown, notebook_markdown
+from transforms.formats.converted import Converted, FormatError
+from transforms.formats.office import docx_markdown, opendocument_markdown, pptx_markdown
+from transforms.formats.pdf import Ocr, pdf_markdown
+from transforms.formats.pictures import picture_markdown
+from transforms.formats.sheets import sheets_markdown
+
+_READERS: Mapping[str, Callable[[bytes], Converted]] = {
+    "docx": docx_markdown,
+    "pptx": pptx_markdown,
+    "sheet": sheets_markdown,
+    "opendocument": opendocument_markdown,
+    "epub": epub_markdown,
+    "notebook": notebook_markdown,
+}
+
+
+def read_format(data: bytes, kind: str, ocr: Ocr | None = None) -> Converted:
+    """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read."""
+    if kind == "pdf":
+        return pdf_markdown(data, ocr)
+    converted = picture_markdown(data, ocr) if kind == "picture" else _READERS[kind](data)
+    if not converted.text.strip():
+        raise FormatError("no_text: it holds no text")
+    if converted.page_starts is None:  # without pages whose places would change
+        converted = converted._replace(
+            text=converted.text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        )
+    return converted

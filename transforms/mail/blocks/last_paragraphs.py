@@ -1,0 +1,117 @@
+"""Last paragraphs: footers of lists and forums, and who wrote, at the end of a mail without any mark."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms.mail.blocks import rules
+from transforms.mail.blocks.lines import (
+    HEADER,
+    Lines,
+    Mask,
+    Rows,
+    Rule,
+    last_true,
+    rows_within,
+)
+from transforms.mail.blocks.words import Words
+
+# Paragraphs that one signature may have, and the lines of each: of a name with its addresses, of a footer.
+PARAGRAPHS = 3
+NAME_LINES = 12
+FOOTER_LINES = 8
+# Share of lines that say how to reach somebody, from which a paragraph without a name is a signature.
+MOSTLY = 0.6
+# How wide the lines of a name and its title are.
+NAME_BYTES = 64
+
+
+class Paragraphs:
+    """Some paragraphs, and questions about the lines of each."""
+
+    def __init__(self, lines: Lines, starts: Rows, stops: Rows) -> None:
+        self.lines, self.starts, self.stops = lines, starts, stops
+        self.size = stops - starts
+        self.edges = np.cumsum(self.size) - self.size
+        self.rows = np.arange(self.size.sum()) + np.repeat(starts - self.edges, self.size)
+
+    def count(self, of_rows: Mask) -> Rows:
+        """How many lines of each paragraph are true."""
+        counts: Rows = np.add.reduceat(of_rows, self.edges, dtype=np.int64)
+        return counts
+
+    def matching(self, rule: Rule, among: Mask | None = None) -> Mask:
+        """Which of the lines match."""
+        out = np.zeros(len(self.rows), dtype=bool)
+        chosen = np.arange(len(self.rows)) if among is None else np.flatnonzero(among)
+        out[chosen] = self.lines.matching(rule, self.rows[chosen])
+        return out
+
+
+def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -> Mask:
+    """Rows of last paragraphs, of a mail or above a header, that are a footer or say who wrote.
+
+    Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns the company, or
+    a full name with a title below it. Below what is a `signature` already the text counts as ended.
+    """
+    text = author & ~signature
+    behind = lines.behind(~lines.blank & ~signature)
+    final = behind >= lines.message_end
+    header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
+    begin = last_true(text & ~lines.shifted(text, 1))
+    filled = last_true(~lines.blank)
+    lasts = np.flatnonzero(text & (final | header))
+    out = np.zeros(lines.n, dtype=bool)
+    for step in range(PARAGRAPHS):
+        if not len(lasts):
+            break
+        starts, stops = _ended(
+            lines, words, Paragraphs(lines, begin[lasts], lasts + 1), final[lasts], step == 0
+        )
+        out |= rows_within(starts, stops, lines.n)
+        above = np.where(starts > 0, filled[starts - 1], -1)
+        inside = above >= lines.message_start[starts]
+        above = above[inside]
+        final[above] = final[stops[inside] - 1]
+        lasts = above[text[above]]
+    return out
+
+
+def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: bool) -> tuple[Rows, Rows]:
+    """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
+    contact = found.count(found.matching(rules.CONTACT, words.symbols[found.rows] > 0)) > 0
+    footer = found.count(found.matching(rules.FOOTER_WORDS)) > 0
+    selected = final & footer & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
+    selected |= final & (found.count(found.matching(rules.LEGAL)) > 0) & (found.size <= NAME_LINES)
+    selected |= final & (
+        _forum_links(found) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
+    )
+    greeting = lines.matching(rules.GREETING, found.starts) & (found.size > 1)
+    named = Paragraphs(lines, found.starts + greeting, found.stops)
+    selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
+    return named.starts[selected], named.stops[selected]
+
+
+def _forum_links(found: Paragraphs) -> Mask:
+    """Whether each paragraph is words like "View:" and the links they announce, and nothing else."""
+    word = found.matching(rules.FORUM_LINK)
+    if not word.any():
+        return np.zeros(len(found.size), dtype=bool)
+    link = found.matching(rules.LINK)
+    linked = found.count(link | found.matching(rules.LINK_BEHIND, word)) > 0
+    return (found.count(word | link) == found.size) & (found.count(word) > 0) & linked
+
+
+def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) -> Mask:
+    """Whether each paragraph says who wrote: a name, a title, ways to reach somebody, no prose."""
+    rows = found.rows
+    plain = (found.count(words.small[rows] > 3) == 0) & (found.starts > lines.message_start[found.starts])
+    reached = lines.matching(rules.NAME, found.starts) & contact
+    size = lines.stops[rows] - lines.heads[rows]
+    talk = (size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]]
+    titled = lines.matching(rules.FULL_NAME, found.starts) & (found.count(talk) == 0)
+    ways = found.count(found.matching(rules.REACH, words.symbols[rows] > 0))
+    signed = lines.matching(rules.SIGNED_LINE, found.starts)
+    many = found.size > 1
+    signed &= ~many | (contact & (found.count(talk) <= 1))
+    return plain & (many & (reached | titled) | (ways >= MOSTLY * found.size) | signed)
