@@ -210,14 +210,18 @@ def _tally(sources: Sequence[tuple[_Occurrences, pl.DataFrame]]) -> _Tally:
     return _Tally((keys >> _HALF).astype(np.uint32), ranks, tf.astype(np.int32), terms.get_column("term"))
 
 
+_HUMP = re.compile(r"[^\W\d_]\d*[A-Z]")
+
+
 def parts(text: str, settings: TermSettings) -> list[str]:
     """The terms of the words of one text, each once, in order; those with underscores in their parts alone.
 
-    Every text that holds these words in any case has these terms, which is not so of the parts of camelCase.
+    Every text that holds these words in any case has these terms, which is not so of the parts of camelCase, nor of a
+    part with humps of a word with underscores: `log_errReturn` is known by log, err and return.
     """
-    words = pl.Series([text], dtype=pl.String).str.to_lowercase().str.extract_all(WORD).explode()
-    words = words.drop_nulls().str.split("_").explode()
-    return sorted(set(stems([word for word in words.to_list() if word], settings)))
+    words = pl.Series([text], dtype=pl.String).str.extract_all(WORD).explode().drop_nulls().to_list()
+    cut = [part for word in words for part in word.split("_") if part == word or not _HUMP.search(part)]
+    return sorted(set(stems([part.lower() for part in cut or words if part], settings)))
 
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:

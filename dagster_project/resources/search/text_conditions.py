@@ -1,4 +1,7 @@
-"""Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts."""
+"""Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
+
+Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) counts for all of its chunks.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from transforms.mail.chunks.drafts import QUOTE_MARKS
 from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings
 from transforms.retrieval.query_language import Leaf
@@ -31,6 +35,24 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dfa": (("removed",), ("removed_lex",)),
     "dfb": (("added",), ("added_lex",)),
 }
+
+# The fields that look at text without a chunk, and the reasons why it has none.
+_QUOTED = ("unused_quote", "deep_quote", "quote_only")
+_AUTHORED = ("signature", "too_little_text", "quote_only")
+_UNREAD_REASONS = {
+    "": (*_QUOTED, *_AUTHORED, "header"),
+    "b": (*_QUOTED, *_AUTHORED, "header"),
+    "nq": _AUTHORED,
+    "q": _QUOTED,
+}
+_UNREAD = """
+WITH near AS (SELECT message_id AS doc_id, body FROM messages WHERE {near}),
+parts AS (
+  SELECT doc_id, reason, decode(encode(body)[byte_start + 1:byte_end]) AS text FROM exclusions JOIN near USING (doc_id)
+  WHERE attachment_id IS NULL AND reason IN (SELECT unnest($reasons))
+)
+SELECT chunk_no, reason, text FROM parts JOIN chunks USING (doc_id)
+"""
 
 
 class TextConditions:
@@ -56,7 +78,32 @@ class TextConditions:
             else:
                 stems = terms.query_terms([leaf.value.lower()], self.term_settings)
                 by_word[leaf] = self._with_terms(stems.column("term").to_pylist(), fields)
-        return by_word | self._verified(to_verify)
+        found = by_word | self._verified(to_verify)
+        for leaf, chunks in self._unread(list(found)).items():
+            found[leaf][chunks] = True
+        return found
+
+    def _unread(self, leaves: Sequence[Leaf]) -> dict[Leaf, np.ndarray]:
+        """The chunks of the mails whose text without a chunk holds what each leaf names, as it is written there.
+
+        Bodies that lack a word of every leaf are not looked at more closely.
+        """
+        leaves = [leaf for leaf in leaves if leaf.field in _UNREAD_REASONS]
+        words = [max(re.findall(r"\w+", leaf.value), key=len, default="") for leaf in leaves]
+        if not leaves:
+            return {}
+        near = " OR ".join(f"contains(lower(body), $word{n})" for n in range(len(words)))
+        values = {f"word{n}": word.lower() for n, word in enumerate(words)}
+        rows = self.connection.execute(
+            _UNREAD.format(near=near), {"reasons": _UNREAD_REASONS[""], **values}
+        ).to_arrow_table()
+        texts = pl.DataFrame(rows).with_columns(pl.col("text").str.replace_all(QUOTE_MARKS, ""))
+        found = {}
+        for leaf in leaves:
+            of_field = texts.filter(pl.col("reason").is_in(_UNREAD_REASONS[leaf.field]))
+            matches = phrases.holding(of_field.get_column("text"), leaf.value)
+            found[leaf] = of_field.filter(matches).get_column("chunk_no").to_numpy()
+        return found
 
     def _with_terms(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:
         """The chunks that hold all terms in these fields."""
