@@ -23,6 +23,7 @@ FORKS.set_forkserver_preload(
         "dagster._core.instance.factory",
         "dagster._core.remote_representation",
         "ibis.backends.duckdb",
+        "ibis.formats.pandas",
         "pyarrow.dataset",
         "requests",
         "structlog",
