@@ -3,7 +3,7 @@
     python benchmarks/sweeps.py [--corpus NAME ...] [--state FOLDER] [--markdown]
 
 Asks every task of benchmarks/retrieval.py under every setting of a grid over fusion, weights, threads and
-feedback, and with single stages switched on; of linux-erofs every twentieth commit, of the chats every fifth question.
+whole mails, and with single stages switched on; of linux-erofs every twentieth commit, of the chats every fifth question.
 First table: nDCG@10 per task, its mean over the tasks, milliseconds per query, and the frontier of the two. Second:
 for each corpus the setting that is best on all others, and what it changes there against the default.
 """
@@ -30,8 +30,7 @@ STEPS = {"pgsql": 1, "erofs": 20, "documents": 1, "conversations": 5}
 DEFAULT = "default"
 SINGLE: dict[str, dict[str, Any]] = {
     DEFAULT: {},
-    "no feedback": {"feedback_weight": 0.0},
-    "feedback 0.5": {"feedback_weight": 0.5},
+    "no whole mails": {"mail_weight": 0.0},
     "rank fusion, threads 0.6": {"fusion": "rrf"},
     "rank fusion, threads 0": {"fusion": "rrf", "thread_weight": 0.0},
     "reranked by features": {"rerank": "features"},

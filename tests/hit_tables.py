@@ -28,7 +28,7 @@ def hits_of(
         pl.Series(name, [n if values is None else values[n] for n in numbers], dtype=FUSED[name])
         for name, values in by_chunk.items()
     )
-    rest = {"fused_score": pl.col("score"), "thread_score": 0.0, "lexical_score": 0.0, "vector_score": 0.0,
+    rest = {"is_mail": True, "fused_score": pl.col("score"), "thread_score": 0.0, "lexical_score": 0.0, "vector_score": 0.0,
             "lexical_rank": None, "vector_rank": None}  # fmt: skip
     missing = {n: v for n, v in rest.items() if n not in frame.columns}
     fused = frame.with_columns(**missing).select(pl.col(n).cast(t) for n, t in FUSED.items())

@@ -24,6 +24,7 @@ REPLACED = {
     "search.normalise_sources": 'is part of `search.aggregation` = "before_elbow" now',
     "search.aggregation_siblings": "is part of `search.aggregation` now (after_elbow: 1; before_elbow: 2)",
     "search.aggregation_score": "is part of `search.aggregation` now (the best, or the root of the sum of squares)",
+    "search.feedback_weight": "is gone: `search.mail_weight` finds more of what is said in several places",
     "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
     "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",
     "context.lexical_weight": "is part of `context.profile` now (recommended: 0.5; seed: 0)",

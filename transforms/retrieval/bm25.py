@@ -14,9 +14,11 @@ import pyarrow as pa
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
-FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
+FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed", "rest")
 K1, B = 1.5, 0.75
 """Term saturation and length normalisation, as bm25s has them; scores are compared with its own."""
+_TOGETHER = 0.4
+"""Score : the most a chunk could get, from which a chunk holds the words of a query together."""
 _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
@@ -81,6 +83,7 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
         "function": 0.3,
         "added": 1.0,
         "removed": 0.5,
+        "rest": 0.0,
     }
 
 
@@ -112,6 +115,42 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     return Weighed(frequency, K1 * (1 - B + B * length / average))
 
 
+_IN_MAILS = {"quote": 0.5, "context": 0.0, "rest": 1.0}
+"""Weights of fields in a whole mail that differ from those in a chunk."""
+
+
+@dataclass(frozen=True)
+class WeighedMails:
+    """The same of whole mails: frequencies by code, those of titles apart, as each chunk of a mail has its title.
+
+    `document` is the number of the mail of each chunk, -1 for what is of none; norms are by that number, and `count` is the
+    number of mails.
+    """
+
+    body: np.ndarray
+    title: np.ndarray
+    document: np.ndarray
+    norm: np.ndarray
+    count: int
+
+
+def weighed_mails(
+    postings: Postings, settings: SearchSettings, document: np.ndarray, is_mail: np.ndarray
+) -> WeighedMails:
+    """Frequencies and lengths of whole mails as sums over their chunks; `document` and `is_mail` are by chunk."""
+    weights = field_weights(settings) | _IN_MAILS
+    of_body = np.array([weights[field] * (field != "title") for field in FIELDS], dtype=np.float32)
+    of_title = np.array([weights[field] * (field == "title") for field in FIELDS], dtype=np.float32)
+    length, title = np.zeros((2, int(document.max(initial=-1)) + 1))
+    np.add.at(length, document[is_mail], (of_body @ postings.lengths)[is_mail])
+    np.maximum.at(title, document[is_mail], (of_title @ postings.lengths)[is_mail])
+    length += title
+    count = int(np.count_nonzero(length))
+    norm = K1 * (1 - B + B * length * count / (length.sum() or 1.0))
+    numbers = np.where(is_mail, document, -1).astype(np.int32)
+    return WeighedMails(postings.counts @ of_body, postings.counts @ of_title, numbers, norm, count)
+
+
 @dataclass(frozen=True)
 class _TermList:
     """The postings of one term."""
@@ -128,6 +167,12 @@ class _TermList:
         divisor += weighed.frequency.take(codes)
         # What a code stands for is weighed once, and not for each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
+
+    def mails(self, mails: WeighedMails) -> int:
+        """How many mails hold the term."""
+        with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
+        with_term[mails.document[self.chunks]] = True
+        return int(np.count_nonzero(with_term[:-1]))
 
     def lookup(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of some chunks (int32, as the list's own, which would else be copied) are in the list, and where."""
@@ -203,9 +248,30 @@ class TermScores:
     def support(self, chunks: np.ndarray) -> np.ndarray:
         """The share of the terms that stand in each of these chunks, rare ones weighing more (idf), 0 to 1."""
         weight = np.zeros(len(chunks))
-        for term_list, present, _ in self._occurrences(chunks):
-            weight[present] += term_list.idf
+        for term_list, present, places in self._occurrences(chunks):
+            weight[present] += term_list.idf * (self.weights.frequency.take(term_list.codes[places]) > 0)
         return weight / (self.most or 1.0)
+
+    def of_mails(self, chunks: np.ndarray, mails: WeighedMails) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the mails of some chunks, ascending, and the BM25 score of each as a whole.
+
+        `chunks` are all chunks of these mails.
+        """
+        numbers, of_chunk = np.unique(mails.document[chunks], return_inverse=True)
+        norm, scores = mails.norm[numbers], np.zeros(len(numbers))
+        for term_list, present, places in self._occurrences(chunks):
+            codes, mail = term_list.codes[places], of_chunk[present]
+            body, title = np.zeros((2, len(numbers)))
+            np.add.at(body, mail, mails.body[codes])
+            np.maximum.at(title, mail, mails.title[codes])
+            frequency = body + title
+            scores += idf(term_list.mails(mails), mails.count) * frequency / (frequency + norm)
+        return numbers, scores
+
+    @property
+    def is_scattered(self) -> bool:
+        """True if no chunk holds most of what the terms are worth: what is looked for is said in several places."""
+        return 0 < self.high < _TOGETHER * self.most
 
     def _occurrences(self, chunks: np.ndarray) -> Iterator[tuple[_TermList, np.ndarray, np.ndarray]]:
         """Each term's list, which of the chunks are in it, and their places there."""

@@ -9,11 +9,18 @@ from transforms.settings.search import SearchSettings
 
 
 def best_of_documents(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """The best `per_document` hits of each document."""
-    group = ["query", "document"]
-    nth = pl.int_range(pl.len()).over(group)
+    """The best `per_document` hits of each document; without that setting one of a mail and all others."""
+    group = ("query", "document")
     best = pl.col("chunk_no").first().over(group)
-    return parted(hits, nth < settings.per_document, pl.lit("a better hit of the same document"), best)
+    return parted(
+        hits, stays(settings.per_document, *group), pl.lit("a better hit of the same document"), best
+    )
+
+
+def stays(per_document: int | None, *group: str) -> pl.Expr:
+    """True of the rows, best first, that a document may show; of `is_mail` too, if `per_document` is None."""
+    nth = pl.int_range(pl.len()).over(group)
+    return (nth < 1) | ~pl.col("is_mail") if per_document is None else nth < per_document
 
 
 def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:

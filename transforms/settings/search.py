@@ -42,11 +42,14 @@ class SearchSettings(StageSettings):
     )
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
-    thread_weight: float = Field(
-        0.6, ge=0, description="share of its thread's best score that a mail receives"
+    mail_weight: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="share of the whole mail in the lexical score of its chunks, for words that stand in no chunk together",
     )
-    feedback_weight: float = Field(
-        0.3, ge=0, le=1, description="share of added terms, for queries whose words no chunk holds"
+    thread_weight: float = Field(
+        1.0, ge=0, description="share of its thread's best score that a mail receives"
     )
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others"
@@ -59,7 +62,11 @@ class SearchSettings(StageSettings):
     weak_share: float = Field(
         0.0, ge=0, le=1, description="share of a query's best score below which a hit is dropped"
     )
-    per_document: int = Field(1, gt=0, description="hits of one mail or document")
+    per_document: int | None = Field(
+        None,
+        gt=0,
+        description="hits of one mail, page or chat; none for one of a mail and any number of others",
+    )
     rerank: Literal["as_set", "features", "off"] = Field(
         "as_set", description="as [rerank] says; for profiles: by features, or not"
     )
@@ -106,11 +113,11 @@ class SearchSettings(StageSettings):
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {
-        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "feedback_weight": 0.0,
+        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
         "candidates_lexical": 300, "candidates_vector": 1,
     },
     "vector": {
-        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "feedback_weight": 0.0,
+        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "mail_weight": 0.0,
         "candidates_lexical": 1, "candidates_vector": 300,
     },
     "rrf": {"fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100},

@@ -37,7 +37,7 @@ from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 
-FORMAT = "3"
+FORMAT = "4"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
@@ -237,7 +237,7 @@ def _mapped(folder: Path) -> SearchArrays:
         terms, arrays["starts"], arrays["chunks"], arrays["codes"], arrays["counts"], arrays["lengths"]
     )
     members = arrays["members"], arrays["member_starts"]
-    places = fusion.Places(arrays["document"], arrays["thread"], members)
+    places = fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], members)
     return SearchArrays(
         postings,
         places,
@@ -307,9 +307,10 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     np.save(folder / "lengths.npy", lengths)
     table = connection.execute(_CHUNKS).to_arrow_table()
     numbers = table.column("chunk_no").to_numpy()
-    logs = np.zeros(count, dtype=bool)
-    logs[numbers] = table.column("is_log").to_numpy()
-    np.save(folder / "logs.npy", logs)
+    for file, column in (("logs", "is_log"), ("mails", "is_mail")):
+        marked = np.zeros(count, dtype=bool)
+        marked[numbers] = table.column(column).to_numpy()
+        np.save(folder / f"{file}.npy", marked)
     for name in ("document", "thread"):
         documents = np.zeros(count, dtype=np.int32)
         documents[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
@@ -372,10 +373,10 @@ _IDS = " UNION ALL ".join(
     }.items()
 )  # fmt: skip
 
-# What is not a mail is a thread of its own.
+# What is of no mail is a thread of its own.
 _CHUNKS = """
-SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.doc_id) AS thread,
-  coalesce(c.content_class = 'log', false) AS is_log
+SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.chunk_id) AS thread,
+  coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail
 FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
 ORDER BY c.chunk_no
 """

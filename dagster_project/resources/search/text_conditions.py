@@ -16,15 +16,15 @@ from transforms.text import phrases, terms
 
 _ROWS_AT_ONCE = 20_000
 """Chunks whose texts are in memory at once, some 60 MB."""
-_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed")
+_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed", "rest")
 _OWN = ("text", "added", "removed")
 # Which frequencies of the index say that a word may be there, and which columns show a phrase.
 _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "": (_ALL_TF, ("title", "text_display")),
+    "": (_ALL_TF, ("title", "text_display", "rest_lex")),
     "s": (("title",), ("title",)),
-    "b": (_ALL_TF[1:], ("text_display",)),
+    "b": (_ALL_TF[1:], ("text_display", "rest_lex")),
     "nq": (_OWN, ("text_lex", "added_lex", "removed_lex")),
-    "q": (("quote",), ("quote_lex",)),
+    "q": (("quote", "rest"), ("quote_lex", "rest_lex")),
     "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
     "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
     "dfa": (("removed",), ("removed_lex",)),

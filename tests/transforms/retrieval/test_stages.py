@@ -49,6 +49,9 @@ def test_documents_keep_their_best_hits_and_threads_one():
     hits = hits_of({0: [5, 4, 3, 2]}, documents=[0, 0, 0, 1], threads=[7, 7, 7, 7])
     step = collapse.best_of_documents(hits, SearchSettings(per_document=2))
     assert (chunks(step), into(step)) == ([0, 1, 3], {2: 0})
+    hits = hits.with_columns(is_mail=pl.col("chunk_no") < 2)
+    step = collapse.best_of_documents(hits, SearchSettings())
+    assert (chunks(step), into(step)) == ([0, 2, 3], {1: 0})
     step = collapse.best_of_threads(hits, SearchSettings())
     assert (chunks(step), into(step)) == ([0], {1: 0, 2: 0, 3: 0})
 

@@ -166,21 +166,6 @@ def test_a_batch_answers_like_single_queries(copied: SearchIndex):
         assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
 
 
-def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind(
-    copied: SearchIndex, monkeypatch: pytest.MonkeyPatch
-):
-    def scores(**changed: object) -> list[float]:
-        found = copied.ranked(
-            ["zebra giraffe ostrich pace"], settings=copied.settings.model_copy(update=changed)
-        )
-        return found.hits["fused_score"].to_list()
-
-    without = scores(feedback_weight=0.0)
-    assert scores(feedback_weight=0.3) != without
-    monkeypatch.setattr("transforms.retrieval.feedback.KINDS", ("document",))
-    assert scores(feedback_weight=0.3) == without
-
-
 def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
     def ask(number: int) -> int:
         held = query_current(built_once.index, "SELECT count(*) + $n AS n FROM messages", {"n": number})
