@@ -11,6 +11,7 @@ from assets.protocols.lake import Lake
 from assets.protocols.search import Searcher
 from transforms.retrieval import saved_searches
 from transforms.schemas.search import SEARCH_RESULTS
+from transforms.settings.search import SearchOptions
 
 GROUP = "search"
 NAME = "search_results"
@@ -30,6 +31,20 @@ class SavedSearch(dg.Config):
     kind: str | None = None
     since: str | None = None
     until: str | None = None
+    profile: str | None = None
+    expand: list[str] = []
+    diversity: float | None = None
+    rerank: str | None = None
+    per_document: int | None = None
+    threads: bool = False
+    strict: bool = False
+
+    @property
+    def options(self) -> SearchOptions:
+        """What the search changes in [search]."""
+        return SearchOptions.model_validate(
+            {name: getattr(self, name) for name in SearchOptions.model_fields}
+        )
 
 
 def search_results_asset() -> dg.AssetsDefinition:
@@ -51,7 +66,7 @@ def search_results_asset() -> dg.AssetsDefinition:
     ) -> Any:
         days = {"since": _day(config.since), "until": _day(config.until)}
         named = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
-        found = searcher.search(config.queries, named | days, config.limit)
+        found = searcher.search(config.queries, named | days, config.limit, config.options)
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
         rows = saved_searches.search_results(found, config.queries, config.name, context.run.run_id, at)

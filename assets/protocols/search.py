@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transforms.operations.figures import Figures
     from transforms.retrieval.saved_searches import Answers
     from transforms.settings.conversations import ContextSettings
+    from transforms.settings.search import SearchOptions
 
 
 class ContextIndex(Protocol):
@@ -101,7 +102,9 @@ class GraphExporter(Protocol):
 class Searcher(Protocol):
     """The published index as saved searches ask it."""
 
-    def search(self, queries: Sequence[str], filters: Mapping[str, Any], limit: int) -> Answers:
+    def search(
+        self, queries: Sequence[str], filters: Mapping[str, Any], limit: int, options: SearchOptions
+    ) -> Answers:
         """The hits of each query; `filters` by name, those that are None left open."""
 
 

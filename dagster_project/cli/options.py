@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -21,6 +21,7 @@ from dagster_project.resources.system.disk_space import (
 )
 from transforms.errors import DiskFullError, QuerySyntaxError, WeftError
 from transforms.retrieval.query_language import HAS, KINDS, storable
+from transforms.settings.search import Expansion, SearchOptions
 
 
 class _Text(click.ParamType):
@@ -117,5 +118,42 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, filters=Filters(**{**values, **days}), **kwargs)
 
     for option in reversed(_FILTERS):
+        run = option(run)
+    return run
+
+
+_SEARCH_OPTIONS = (
+    click.option(
+        "--profile", type=TEXT, help="Search as this profile of the settings says, or a built-in one."
+    ),
+    click.option(
+        "--expand",
+        type=click.Choice(get_args(Expansion)),
+        multiple=True,
+        help="Also show what stands around a hit; several times for more.",
+    ),
+    click.option(
+        "--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."
+    ),
+    click.option(
+        "--rerank",
+        type=click.Choice(["as_set", "features", "off"]),
+        help="As [rerank] says, by features, or not.",
+    ),
+    click.option("--per-document", type=click.IntRange(1), help="Hits of one mail or document."),
+    click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
+    click.option("--strict", is_flag=True, help="Only what is near, before the scores fall steeply."),
+)
+
+
+def searched(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that change a search; it gets them as `options`."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        values = {name: kwargs.pop(name) for name in SearchOptions.model_fields}
+        command(*args, options=SearchOptions(**values), **kwargs)
+
+    for option in reversed(_SEARCH_OPTIONS):
         run = option(run)
     return run

@@ -13,16 +13,17 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered
-from dagster_project.cli.render.hits import print_hits, reading_line
+from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered, searched
+from dagster_project.cli.render.hits import Shown, print_hits, reading_line
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.lookup import reading
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.query_rewriting import make_rewriter
 from dagster_project.resources.search.similar import similar
 from dagster_project.resources.search.sql import query_current
 from transforms.retrieval.query_rewriting import Standalone
+from transforms.settings.search import SearchOptions
 
 
 @click.command()
@@ -40,6 +41,9 @@ from transforms.retrieval.query_rewriting import Standalone
     multiple=True,
     help="An earlier turn of the conversation; several from the oldest on.",
 )
+@click.option("--more", is_flag=True, help="List what else of the mail or page of each hit matches.")
+@click.option("--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit.")
+@searched
 @filtered
 @explained
 def search(
@@ -50,6 +54,9 @@ def search(
     plain: bool,
     filters: Filters,
     limit: int | None,
+    more: bool,
+    explains: bool,
+    options: SearchOptions,
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass.
 
@@ -59,7 +66,7 @@ def search(
     Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, series, m Message-ID.
     """
-    settings = load_settings(config)
+    settings = with_options(load_settings(config), options)
     rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
     rewritten = [rewriter.standalone(query, turns) for query in queries]
     texts = [query.used for query in rewritten]
@@ -68,7 +75,7 @@ def search(
     if as_json:
         click.echo(json.dumps(result.as_json(rewritten, version), ensure_ascii=False))
     else:
-        print_hits(texts, result, version)
+        print_hits(texts, result, version, Shown(explains, more))
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -17,12 +19,17 @@ from dagster_project.resources.search.sql import query_current
 @click.argument("statement", type=TEXT)
 @CONFIG
 @JSON
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
 @explained
-def sql(statement: str, config: Path | None, as_json: bool) -> None:
+def sql(statement: str, config: Path | None, as_json: bool, as_csv: bool) -> None:
     """Run one SQL STATEMENT on the published index, read-only."""
     settings = load_settings(config)
     rows = query_current(settings.root / "index", statement)
     if as_json:
         click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(rows.column_names)
+        writer.writerows(row.values() for row in rows.to_pylist())
     else:
         print_rows(rows)

@@ -276,7 +276,8 @@ def test_the_readme_shows_hits_that_the_sample_gives(sample: Sample):
         found = sample.weft("search", query, "--limit", "1", "--json")
         (hit,) = json.loads(found.stdout)["queries"][0]["hits"]
         if hit["source_kind"] == "document":
-            assert (hit["subject"], hit["breadcrumb"]) == (subject, described.split(" · ")[0])
+            section = hit["breadcrumb"].removeprefix(f"> {subject} › ")
+            assert (hit["subject"], section) == (subject, described.split(" · ")[0])
             continue
         assert (hit["subject"], hit["from_name"], hit["list_id"]) == (subject, *described.split(" · ")[0:3:2])
         assert f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" in described
@@ -308,7 +309,7 @@ def test_bm25_in_sql_is_the_lexical_score_of_a_search(sample: Sample):
     hits = json.loads(sample.weft("search", "torn WAL records", "--json").stdout)["queries"][0]["hits"]
     found = [hit for hit in hits if hit["lexical_score"]]
     assert len(found) >= 3
-    assert [by_chunk[hit["chunk_id"]] for hit in found] == pytest.approx(
+    assert [by_chunk[hit["found_by"]] for hit in found] == pytest.approx(
         [hit["lexical_score"] for hit in found], abs=1e-4
     )
 

@@ -9,6 +9,7 @@ from transforms.schemas.table import TIME, Column, Table, required
 _PART_OF_SCORE = pa.struct([("part", pa.string()), ("value", pa.float64())])
 _BYTES = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64())])
 _CONSTITUENT = pa.struct([("chunk_id", pa.string()), ("doc_id", pa.string()), ("reason", pa.string())])
+_ALSO = pa.struct([(n, pa.string()) for n in ("kind", "chunk_id", "title", "citation")])
 _EXPANSION = pa.struct(
     [
         ("kind", pa.string()),
@@ -30,17 +31,23 @@ SEARCH_HITS = Table(
         required("query", pa.int32(), "number of the query in the batch, from 0"),
         required("rank", pa.int32(), "place among the hits of the query, from 1"),
         required("chunk_no", pa.int64(), "number of the chunk in the published file"),
-        required("chunk_id", pa.string(), "the chunk; of a hit that stands for a section the best one in it"),
+        required(
+            "chunk_id",
+            pa.string(),
+            "the chunk that is shown: of a mail the one whose body answers best, of a section the best in it",
+        ),
         required("doc_id", pa.string(), "mail, document or window of a conversation"),
         required("source_kind", pa.string(), "message, attachment, document or conversation"),
         required("chunk_kind", pa.string(), "what kind of chunk it is"),
+        required("found_by", pa.string(), "the chunk by which it was found, whose scores these are"),
+        required("content_class", pa.string(), "what most of the text is: text, code, patch or log"),
         required("source", pa.string(), "name of the configured source"),
         Column("list_id", pa.string(), "mailing list"),
         Column("subject", pa.string(), "subject of the mail, title of the document"),
         Column("path", pa.string(), "path of the document below the root of its source"),
-        Column("from_name", pa.string(), "name of the sender"),
+        Column("from_name", pa.string(), "name of the sender, or who speaks in the turn of a chat"),
         Column("from_addr", pa.string(), "address of the sender"),
-        Column("effective_at", TIME, "time of the mail, the document or the window"),
+        Column("effective_at", TIME, "time of the mail, the document, the window or the turn"),
         Column("node_id", pa.string(), "section of the document that is shown"),
         Column("breadcrumb", pa.string(), "titles from the document down to the section"),
         Column("attachment_id", pa.string(), "attachment that the text comes from"),
@@ -51,9 +58,24 @@ SEARCH_HITS = Table(
         required("citation", pa.string(), "where the text stands, to be opened again: place and bytes"),
         Column("thread_id", pa.string(), "thread of the mail"),
         Column("thread_subject", pa.string(), "its subject"),
-        Column("thread_position", pa.int64(), "place of the mail in the thread, from 0"),
+        Column("thread_position", pa.int64(), "place of the mail among those of the thread, from 0"),
         Column("thread_size", pa.int64(), "mails of the thread"),
-        required("snippet", pa.string(), "the part of the text that shows best why it was found"),
+        required(
+            "snippet",
+            pa.string(),
+            "the part of the text that shows best why it was found; of a mail the words of its author",
+        ),
+        Column(
+            "quoted_text", pa.string(), "of a mail that answers: the part of what it answers, without marks"
+        ),
+        Column("quoted_name", pa.string(), "who wrote that, if the index holds the mail"),
+        Column("before", pa.string(), "of a chat: the turn before"),
+        Column("after", pa.string(), "of a chat: the turn behind"),
+        required(
+            "more",
+            pa.list_(_ALSO),
+            "attachments of the mail, or sections of the document, that match as well: kind, title, citation",
+        ),
         required(
             "highlights",
             pa.list_(pa.list_(pa.int64())),

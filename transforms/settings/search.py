@@ -31,6 +31,9 @@ _STOPWORDS = (
 # fmt: on
 
 
+Expansion = Literal["parent", "neighbours", "section", "links"]
+
+
 class SearchSettings(StageSettings):
     """How queries become ranked hits, in the order of these settings."""
 
@@ -79,7 +82,7 @@ class SearchSettings(StageSettings):
     )
     diversity: float = Field(0.0, ge=0, le=1, description="0: by score alone; 1: as unlike as can be (MMR)")
     collapse_threads: bool = Field(False, description="show a thread once, by its best mail")
-    expand: tuple[Literal["parent", "neighbours", "section", "links"], ...] = Field(
+    expand: tuple[Expansion, ...] = Field(
         (),
         description="also shown: `parent`, `neighbours`, `section`, `links`",
     )
@@ -126,6 +129,35 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """What the profiles that every evaluation knows change in [search]: nothing, BM25 alone, vectors alone,
 rank fusion with equal weights, and both orders in which ra gathers parts to sections."""
+
+
+class SearchOptions(StageSettings):
+    """What one search may change in [search]: the options of `weft search`, the same in saved searches."""
+
+    profile: str | None = None
+    """Name of a profile, under the other options."""
+    expand: tuple[Expansion, ...] = ()
+    diversity: float | None = Field(None, ge=0, le=1)
+    rerank: Literal["as_set", "features", "off"] | None = None
+    per_document: int | None = Field(None, gt=0)
+    threads: bool = False
+    """Show a thread once, by its best mail."""
+    strict: bool = False
+    """Return only what is near, before the scores fall steeply: for a program that takes every hit for an answer."""
+
+    def changes(self, settings: SearchSettings) -> dict[str, Any]:
+        """What the options other than the profile change in these settings."""
+        named = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
+        changes = {name: value for name, value in named.items() if value is not None}
+        if self.expand:
+            changes["expand"] = self.expand
+        if self.threads:
+            changes["collapse_threads"] = True
+        if self.strict:
+            changes |= {
+                "elbow": True, "similarity_threshold": settings.label_similarity, "gate_lexical": False,
+            }  # fmt: skip
+        return changes
 
 
 class McpSettings(StageSettings):

@@ -13,6 +13,9 @@ from transforms.text.terms import identifier_parts, stems
 
 _WORD = re.compile(r"\w+")
 _BLANKS = re.compile(r"\s+")
+_LINE_BREAKS = re.compile(r"\s*\n")
+_LINE_CHARS = 160
+"""Characters of a line of a snippet that keeps lines."""
 _NEAR, _FARTHEST = 50, 500
 """Words before and after those of a snippet that are aligned with them, and how far these may have moved."""
 LENGTH = 240
@@ -20,7 +23,7 @@ LENGTH = 240
 
 
 class Snippet(NamedTuple):
-    """A text on one line and the half-open character ranges in it that match the query.
+    """A text, on one line unless lines are kept, and the half-open character ranges in it that match the query.
 
     `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet.
     """
@@ -69,26 +72,38 @@ def matching_words(terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, st
     return {word: term for _, word, term in reversed(matches)}
 
 
-def snippet(text: str, matching: Mapping[str, str], length: int = LENGTH) -> Snippet:
+def snippet(
+    text: str, matching: Mapping[str, str], length: int = LENGTH, keep_lines: bool = False
+) -> Snippet:
     """The window of about `length` characters with the most distinct terms of `matching_words`.
 
-    White space is folded; windows start at a word. Ties go to the earliest window.
+    White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line.
+    Ties go to the earliest window.
     """
-    folded = _BLANKS.sub(" ", text).strip()
+    folded = _whole_lines(text) if keep_lines else _BLANKS.sub(" ", text).strip()
+    gap = "\n" if keep_lines else " "
     matches = _matches(folded, matching)
     start = _best_start(matches, length)
     start = max(0, start - length // 6) if start + length < len(folded) or start > length // 6 else 0
-    if start:
-        start = folded.find(" ", start) + 1
+    if start and keep_lines:
+        start = folded.rfind(gap, 0, start) + 1
+    elif start:
+        start = folded.find(gap, start) + 1
     end = min(len(folded), start + length)
     if end < len(folded):
-        end = max(folded.rfind(" ", start, end), start + length // 2)
-    lead, tail = ("… " if start else ""), (" …" if end < len(folded) else "")
+        end = max(folded.rfind(gap, start, end), start + length // 2)
+    lead, tail = (f"…{gap}" if start else ""), (f"{gap}…" if end < len(folded) else "")
     shift = len(lead) - start
     numbers = [n for n, (a, b, _) in enumerate(matches) if a >= start and b <= end]
     marks = [[matches[n][0] + shift, matches[n][1] + shift] for n in numbers]
     words = [folded[a:b].lower() for a, b, _ in matches]
     return Snippet(f"{lead}{folded[start:end]}{tail}", marks, words, numbers[0] if numbers else 0)
+
+
+def _whole_lines(text: str) -> str:
+    """A text without empty lines, tabs and the ends of very long lines."""
+    lines = _LINE_BREAKS.sub("\n", text.expandtabs(4)).strip("\n").split("\n")
+    return "\n".join(line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…" for line in lines)
 
 
 def stored_ranges(

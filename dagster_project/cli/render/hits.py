@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -16,12 +17,24 @@ from dagster_project.resources.search.lookup import Reading
 if TYPE_CHECKING:
     from dagster_project.resources.search.disclosure import Prompted
 
-_SHOWN_WITH_A_HIT = 5
+_SHOWN_WITH_A_HIT = 3
 _EXPANSION_CHARS = 200
+_INDENT = 5
+_PSEUDONYM = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
-def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
-    """Hits as people read them: subject, thread, author, snippet, scores, citation."""
+class Shown(NamedTuple):
+    """What is printed beside the texts of hits: how they were found, and what else matches in their documents."""
+
+    explain: bool = False
+    more: bool = False
+
+
+_PLAIN = Shown()
+
+
+def print_hits(queries: list[str], result: SearchResult, version: str, shown: Shown = _PLAIN) -> None:
+    """Hits as people read them, those of one thread together: subject, author, text, what it answers, citation."""
     console = terminal()
     rows = result.hits.to_pylist()
     for number, query in enumerate(queries):
@@ -35,12 +48,15 @@ def print_hits(queries: list[str], result: SearchResult, version: str) -> None:
             ),
         )
         _print_understood(console, result.understood[number])
+        by_thread: dict[object, list[dict[str, Any]]] = {}
         for hit in hits:
-            _print_hit(console, hit)
+            by_thread.setdefault(hit["thread_id"] or hit["rank"], []).append(hit)
+        for of_thread in by_thread.values():
+            for place, hit in enumerate(of_thread):
+                _print_hit(console, hit, shown, is_further=place > 0)
         console.print()
-    console.print(
-        f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {version}", style="dim"
-    )
+    path = f", {result.vector_path} vector search" if shown.explain else ""
+    console.print(f"{result.seconds * 1000:.0f} ms{path}, version {version}", style="dim")
 
 
 def _print_understood(console: Console, query: Understood) -> None:
@@ -53,27 +69,84 @@ def _print_understood(console: Console, query: Understood) -> None:
         console.print(f"     {query.note}", style="dim", soft_wrap=True)
 
 
-def _print_hit(console: Console, hit: dict[str, Any]) -> None:
-    when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
-    console.print(Text(f"{hit['rank']:>3}. ") + Text(hit["subject"] or "(no subject)", style="bold cyan"))
-    if hit["source_kind"] == "document":
-        facts = [hit["breadcrumb"], *([when] if hit["effective_at"] else []), hit["source"]]
-    elif hit["source_kind"] == "conversation":
-        facts = [when, hit["source"]]
+def _print_hit(console: Console, hit: dict[str, Any], shown: Shown, is_further: bool) -> None:
+    """One hit; a further one of its thread stands under the subject of the first, unless it has another."""
+    subject = Text(hit["subject"] or "(no subject)", style="bold cyan")
+    facts = Text(" · ".join(_facts(hit)))
+    if is_further and _bare(hit["subject"]) == _bare(hit["thread_subject"]):
+        console.print(Text(f"{hit['rank']:>3}. ") + facts, soft_wrap=True)
     else:
-        single = hit["thread_size"] == 1
-        thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
-        author = hit["from_name"] or hit["from_addr"] or "unknown author"
-        facts = [author, when, hit["list_id"], thread]
-    file = [hit["filename"]] if hit["filename"] else []
-    console.print("     " + " · ".join([*facts, hit["chunk_kind"], *file]))
+        console.print(Text(f"{hit['rank']:>3}. ") + subject, soft_wrap=True)
+        _print_inside(console, facts)
+    _print_inside(console, _pseudonyms_shortened(hit["before"]), style="dim")
     snippet = Text(hit["snippet"])
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
-    console.print(Text("     ") + snippet, soft_wrap=False)
-    console.print(f"     {scores(hit)}  ⟨{hit['citation']}⟩", style="dim", soft_wrap=True)
-    for part in hit["constituents"][:_SHOWN_WITH_A_HIT]:
-        console.print(Text(f"       for {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
+    _print_inside(console, snippet)
+    _print_inside(console, _pseudonyms_shortened(hit["after"]), style="dim")
+    if hit["quoted_text"]:
+        by = f" {hit['quoted_name']}" if hit["quoted_name"] else ""
+        _print_inside(console, f"answering{by}: “{hit['quoted_text']}”", style="dim italic")
+    if shown.explain:
+        console.print(f"     {hit['chunk_kind']}: {scores(hit)}", style="dim", soft_wrap=True)
+    console.print(f"     ⟨{hit['citation']}⟩", style="dim", soft_wrap=True)
+    _print_other(console, hit, shown)
+
+
+def _facts(hit: dict[str, Any]) -> list[str]:
+    """Who wrote the text of a hit, when, and where it stands."""
+    when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
+    if hit["source_kind"] == "document":
+        dated = [when] if hit["effective_at"] else []
+        section = (hit["breadcrumb"] or "").removeprefix("> ").removeprefix(f"{hit['subject']} › ")
+        return [*([section] if section not in ("", hit["subject"]) else []), *dated, hit["source"]]
+    if hit["source_kind"] == "conversation":
+        speaker = [_PSEUDONYM.sub(r"\1", hit["from_name"])] if hit["from_name"] else []
+        return [*speaker, when, hit["source"]]
+    single = hit["thread_size"] == 1
+    thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
+    kind = hit["content_class"]
+    what = [kind] if kind in ("patch", "log") else []
+    if hit["attachment_id"]:
+        what = [f"attached {'file' if kind == 'text' else kind} {hit['filename'] or ''}".strip()]
+    return [hit["from_name"] or hit["from_addr"] or "unknown author", when, hit["list_id"], thread, *what]
+
+
+def _print_inside(console: Console, text: Text | str | None, style: str = "") -> None:
+    """A text below the number of its hit, every line of it."""
+    if text:
+        whole = Text(text) if isinstance(text, str) else text
+        for line in whole.wrap(console, console.width - _INDENT):
+            line.rstrip()
+            console.print(Text(" " * _INDENT) + line, style=style, soft_wrap=True)
+
+
+def _pseudonyms_shortened(turn: str | None) -> str | None:
+    return turn and _PSEUDONYM.sub(r"\1", turn)
+
+
+def _bare(subject: str | None) -> str:
+    """A subject as it is compared: without the marks of replies and the tags before it."""
+    return re.sub(r"^(?:\s*(?:\w{2,3}:|\[[^\]]*\]))+\s*", "", subject or "").casefold()
+
+
+def _print_other(console: Console, hit: dict[str, Any], shown: Shown) -> None:
+    """What a hit stands for, what else of its mail or document matches, and what is shown around it."""
+    constituents = hit["constituents"]
+    for part in constituents[:_SHOWN_WITH_A_HIT]:
+        console.print(Text(f"     also {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
+    if len(constituents) > _SHOWN_WITH_A_HIT:
+        console.print(f"     and {len(constituents) - _SHOWN_WITH_A_HIT} more", style="dim")
+    if hit["more"]:
+        count = len(hit["more"])
+        what = "attachment" if hit["source_kind"] != "document" else "section"
+        of = " of this page" if what == "section" else ""
+        matches = f"{what}{of} matches" if count == 1 else f"{what}s{of} match"
+        console.print(f"     {count} more {matches}", style="dim")
+    for part in hit["more"] if shown.more else ():
+        console.print(
+            Text(f"       {part['title']}  ") + Text(f"⟨{part['citation']}⟩", style="dim"), soft_wrap=True
+        )
     for near in hit["expansions"]:
         text = " ".join(near["text"].split())[:_EXPANSION_CHARS]
         console.print(

@@ -11,6 +11,9 @@ from rich.table import Table
 from dagster_project.cli.safe_console import terminal
 from transforms.text.visible import visible
 
+_WIDEST = 1 << 20
+"""Characters of the widest line of a table in a pipe."""
+
 
 def print_facts(facts: Mapping[str, Any]) -> None:
     """Names and values, one a line."""
@@ -33,8 +36,12 @@ def print_rows(rows: pa.Table) -> None:
     table = Table()
     for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-        table.add_column(visible(name), justify="right" if is_number else "left")
+        table.add_column(visible(name), justify="right" if is_number else "left", overflow="fold")
     for row in rows.to_pylist():
         # The widths of columns are measured before the console makes texts safe.
         table.add_row(*("" if v is None else visible(str(v)) for v in row.values()))
-    terminal().print(table)
+    console = terminal()
+    if not console.is_terminal:
+        widest = console.options.update(max_width=_WIDEST)
+        console.width = max(console.width, console.measure(table, options=widest).maximum)
+    console.print(table)

@@ -54,7 +54,9 @@ class HitRows:
         """The row of each of these chunks, by its number.
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
-        `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of.
+        `node_start` and `node_end` of its section; `text_no`, the number of the text that its bytes are of. Of a mail
+        `answered_name` and `answered_text` are the author and, for a short reply, words of the mail it answers, and
+        `inferred_quotes` the bytes of unmarked quotes.
         """
         numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
         places = self._row[numbers]
@@ -248,19 +250,35 @@ own AS (
   SELECT *, list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
     list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end
   FROM chunks WHERE {scope}
+),
+present AS (
+  SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) - 1 AS position
+  FROM thread_tree WHERE NOT is_ghost
+),
+answered AS (
+  SELECT p.message_id AS doc_id, coalesce(m.from_name, m.from_addr) AS name
+  FROM thread_tree p JOIN messages m ON m.message_id = p.parent_id
+),
+repeats AS (
+  SELECT message_id AS doc_id, list([byte_start, byte_end] ORDER BY byte_start) AS ranges FROM inferred_quotes
+  GROUP BY message_id
 )
 SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, c.source, c.parent_id,
   c.attachment_id, a.filename, c.title, c.text_display, c.spans, c.content_class, c.byte_start, c.byte_end,
   n.breadcrumb, n.heading_start AS node_start, n.byte_end AS node_end,
   d.list_id, d.subject, d.path, d.from_name, d.from_addr, d.effective_at,
   p.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
+  w.name AS answered_name, nullif(k.context, '') AS answered_text, i.ranges AS inferred_quotes,
   CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL
     THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END AS block_index,
   coalesce(x.text_no, o.text_no) AS text_no
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
 LEFT JOIN ends b USING (doc_id)
-LEFT JOIN thread_tree p ON p.message_id = c.doc_id
+LEFT JOIN present p USING (doc_id)
+LEFT JOIN answered w USING (doc_id)
+LEFT JOIN repeats i USING (doc_id)
+LEFT JOIN chunk_context k USING (chunk_id)
 LEFT JOIN threads t USING (thread_id)
 LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
 LEFT JOIN nodes n ON n.node_id = c.parent_id

@@ -141,6 +141,8 @@ UNION FROM differing_attachments UNION SELECT doc_id FROM chunks WHERE chunk_id 
 CREATE TEMP TABLE changed_facts AS
 FROM changed_texts UNION FROM differing_blocks UNION FROM differing_nodes UNION FROM differing_thread_tree
 UNION SELECT message_id FROM thread_tree WHERE thread_id IN (FROM differing_threads)
+UNION FROM differing_inferred_quotes
+UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
 """,
 )
 """The documents whose texts in the arrays change, and those of which any fact about a hit changes."""

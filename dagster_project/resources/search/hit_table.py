@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from datetime import UTC, datetime
+from itertools import chain, groupby
+from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -15,11 +18,12 @@ from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
+from transforms.retrieval import bm25
 from transforms.retrieval.citations import citation
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
-from transforms.text import snippets
+from transforms.text import passages, snippets
 
 
 @dataclass(frozen=True)
@@ -72,58 +76,262 @@ class SearchResult:
 
 
 def described(
-    version: OpenedVersion, ranked: RankedHits, terms: Sequence[Sequence[str]], settings: SearchSettings
-) -> pa.Table:
-    """The table `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query."""
+    version: OpenedVersion,
+    ranked: RankedHits,
+    terms: Sequence[Sequence[str]],
+    settings: SearchSettings,
+    masks: Sequence[np.ndarray | None] = (),
+) -> list[dict[str, Any]]:
+    """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
     rows = version.arrays.rows
-    hits = _with_facts(version.connection, rows, ranked.hits)
+    chosen = _chosen(version, ranked.hits, terms, masks)
+    hits = _with_facts(version.connection, rows, ranked.hits, chosen)
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
-    stored = [_stored(hit, texts) for hit in hits]
-    displayed = chain((hit["text_display"] for hit in hits), (p.text for parts in stored for p in parts))
-    by_term = snippets.words_by_term(displayed, version.term_settings)
+    shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
+    by_term = snippets.words_by_term(chain.from_iterable(p.all_texts() for p in shown), version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version.connection, hits, settings)
     described_rows = []
-    for hit, parts, expansions_of_hit in zip(hits, stored, around, strict=True):
-        snippet = snippets.snippet(hit["text_display"], matching[hit["query"]])
-        ranges = snippets.stored_ranges(snippet, parts, matching[hit["query"]])
+    for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
+        words = matching[hit["query"]]
+        snippet = _snippet(passage, words)
+        ranges = snippets.stored_ranges(snippet, passage.stored, words)
         row = hit | {
             "citation": citation(hit),
             "snippet": snippet.text,
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
-            "constituents": constituents.get((hit["query"], hit["chunk_no"]), []),
+            "quoted_text": snippets.snippet(passage.quote, words, _QUOTE_CHARS).text or None,
+            "quoted_name": hit["answered_name"] if passage.quote else None,
+            "before": passage.before or None,
+            "after": passage.after or None,
+            "constituents": constituents.get((hit["query"], hit["ranked_no"]), []),
             "expansions": expansions_of_hit,
         }
         described_rows.append({name: row[name] for name in SEARCH_HITS.names})
-    return SEARCH_HITS.from_rows(described_rows)
+    return described_rows
 
 
-def _stored(hit: Mapping[str, Any], texts: Mapping[int, str]) -> list[snippets.StoredText]:
-    """The pieces of the stored text that a hit's text was made from; none if there is no such text."""
-    if hit["text_no"] not in texts:
-        return []
-    return snippets.stored_texts(
-        texts[hit["text_no"]], sorted((s["byte_start"], s["byte_end"]) for s in hit["spans"])
+def _snippet(passage: _Passage, words: Mapping[str, str]) -> snippets.Snippet:
+    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
+    whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines)
+    if not passage.keeps_lines:
+        return whole
+    prose = passages.above_diff(passage.text)
+    if prose == passage.text or len(prose.strip()) < _SAYS_LITTLE // 2:
+        return whole
+    above = snippets.snippet(prose, words)
+    found, most = ({words.get(w, w) for w in part.words} for part in (above, whole))
+    return above if len(found) >= _MATCHES * len(most) else whole
+
+
+def said_once(
+    rows: Sequence[dict[str, Any]], limit: int, complete: Set[int] = frozenset()
+) -> list[dict[str, Any]]:
+    """The first `limit` rows of each query without those whose text a higher one shows; this one names them.
+
+    Queries in `complete` keep all rows. What a hit answers is not shown again if a higher one shows it. A reply
+    keeps its place beside another of the same words if it answers something else.
+    """
+    kept: list[dict[str, Any]] = []
+    for query, of_query in groupby(rows, key=lambda row: row["query"]):
+        listed = list(of_query)
+        if query not in complete:
+            listed = _without_repeats(_without_known_quotes(_without_repeats(listed)), with_quotes=True)
+        kept += [row | {"rank": rank} for rank, row in enumerate(listed[:limit], 1)]
+    return kept
+
+
+def _without_repeats(rows: Sequence[dict[str, Any]], with_quotes: bool = False) -> list[dict[str, Any]]:
+    """The rows without those whose own words, and what they answer, stand in higher ones, or in what these answer."""
+    whole = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
+    above = whole if with_quotes else [row["snippet"] for row in rows]
+    own = passages.repeated(
+        [text for row, other in zip(rows, above, strict=True) for text in (row["snippet"], other)]
     )
+    shown: dict[int, dict[str, Any]] = {}
+    for place, (row, into, same) in enumerate(zip(rows, own[::2], passages.repeated(whole), strict=True)):
+        if into is None or same is None:
+            shown[place] = row
+        else:
+            shown[into // 2] = _with_repeat(shown[into // 2], row)
+    return list(shown.values())
+
+
+def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows; what one answers is left out if another row says it, or a higher one quotes it.
+
+    A row of few words says nothing without it, and goes into the other.
+    """
+    texts = [row["snippet"] for row in rows] + [row["quoted_text"] or "" for row in rows]
+    known = passages.repeated(texts)[len(rows) :]
+    shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
+    for place, into in enumerate(known):
+        if into is None or not rows[place]["quoted_text"] or (other := into % len(rows)) == place:
+            continue
+        if len(rows[place]["snippet"]) >= _FEW_WORDS or other not in shown:
+            shown[place] = rows[place] | {"quoted_text": None}
+        else:
+            del shown[place]
+            shown[other] = _with_repeat(shown[other], rows[place])
+    return list(shown.values())
+
+
+def _with_repeat(row: dict[str, Any], repeat: dict[str, Any]) -> dict[str, Any]:
+    """A hit that stands for another that says the same, too; of postings of one patch the last is the hit."""
+    patch = [_PATCH.fullmatch(r["subject"] or "") for r in (row, repeat)]
+    is_newer = (
+        patch[0] and patch[1] and patch[0][1] == patch[1][1]
+        and (repeat["effective_at"] or _NEVER) > (row["effective_at"] or _NEVER)
+    )  # fmt: skip
+    hit, other = (repeat | {"score": row["score"]}, row) if is_newer else (row, repeat)
+    also = {"chunk_id": other["chunk_id"], "doc_id": other["doc_id"], "reason": "says the same"}
+    return hit | {"constituents": [*row["constituents"], *repeat["constituents"], also]}
+
+
+class _Passage(NamedTuple):
+    """What a hit shows: its text, the stored text that it is made of, what it answers, the turns around it."""
+
+    text: str
+    stored: list[snippets.StoredText]
+    keeps_lines: bool = False
+    quote: str = ""
+    before: str = ""
+    after: str = ""
+
+    def all_texts(self) -> list[str]:
+        """The texts whose words are compared with those of queries."""
+        return [self.text, self.quote, *(part.text for part in self.stored)]
+
+
+def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
+    """The passage of a hit, whose bytes are those of `stored`; None if there is no such text."""
+    display = hit["text_display"]
+    if stored is None:
+        return _Passage(display, [])
+    if hit["source_kind"] != "message":
+        spans = sorted((s["byte_start"], s["byte_end"]) for s in hit["spans"])
+        parts = snippets.stored_texts(stored, spans)
+        if hit["source_kind"] == "document":
+            return _Passage(passages.without_headings(display), parts)
+        if hit["source_kind"] == "attachment":
+            return _Passage(display, parts, passages.has_lines(display, hit["content_class"]))
+        if hit["chunk_kind"] != "turn":
+            return _Passage(passages.turn_lines(display) or display, parts, True)
+        around = passages.neighbour_turns(stored, spans[0][0], spans[-1][1])
+        return _Passage(parts[0].text, parts, True, "", *around)
+    own = snippets.stored_texts(stored, passages.authored_ranges(hit["spans"], hit["inferred_quotes"] or ()))
+    quotes = snippets.stored_texts(stored, passages.quoted_ranges(hit["spans"]))
+    quote = passages.unmarked("\n".join(part.text for part in quotes)) or hit["answered_text"] or ""
+    text = "\n".join(part.text for part in own)
+    if not any(map(str.isalnum, text)):
+        return _Passage(quote or display, quotes)
+    return _Passage(text, own, passages.has_lines(text, hit["content_class"]), quote)
+
+
+class _Chosen(NamedTuple):
+    """The chunk that is shown of a hit, and others of its mail or document that match as well."""
+
+    chunk_no: int
+    more: list[int]
+
+
+def _chosen(
+    version: OpenedVersion,
+    ranked: pl.DataFrame,
+    terms: Sequence[Sequence[str]],
+    masks: Sequence[np.ndarray | None],
+) -> list[_Chosen]:
+    """What is shown of each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
+
+    Of a mail the author's own words are shown before an attachment that matches no better, and the chunk that was
+    ranked before another that matches little better.
+    """
+    document, rows = version.arrays.places.document, version.arrays.rows
+    queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+    chunks = np.flatnonzero(np.isin(document, document[hits]))
+    compared: list[tuple[int, dict[int, float], bool]] = []
+    scores: dict[int, np.ndarray] = {}
+    for query, hit in zip(queries.tolist(), hits.tolist(), strict=True):
+        if query not in scores:
+            words = bm25.TermScores(terms[query], version.postings, version.body_weights, None)
+            scores[query] = words.of(chunks)
+            if query < len(masks) and (mask := masks[query]) is not None:
+                scores[query][~mask[chunks]] = 0.0
+        of_document = document[chunks] == document[hit]
+        others = set(hits[(queries == query) & (document[hits] == document[hit])].tolist()) - {hit}
+        score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
+        best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
+        compared.append((hit, {n: score[n] for n in (hit, *best)}, not others))
+    facts = rows.of(chain.from_iterable(score for _, score, _ in compared))
+    return [_choice({n: facts[n] for n in score}, hit, score, is_alone) for hit, score, is_alone in compared]
+
+
+def _choice(
+    rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float], is_alone: bool
+) -> _Chosen:
+    """The choice among chunks of one mail or document, by their scores; a mail with several hits shows these."""
+    kind = rows[hit]["source_kind"]
+    if kind == "conversation":
+        return _Chosen(hit, [])
+    place = "parent_id" if kind == "document" else "attachment_id"
+    shown = hit
+    if kind != "document" and is_alone:
+        bodies = [n for n in rows if rows[n]["source_kind"] == "message"]
+        most = max(score[n] for n in rows)
+        near = [n for n in bodies if score[n] >= _AS_GOOD * most] or list(rows)
+        if not most and len(rows[hit]["text_display"]) >= _SAYS_LITTLE:
+            near = [hit]
+        shown = max(near, key=lambda n: (score[n] or len(rows[n]["text_display"]), -n))
+        if hit in near and most and score[hit] >= _AS_GOOD * score[shown]:
+            shown = hit
+    more: dict[str, int] = {}
+    for n in sorted(rows, key=lambda n: (-score[n], n)):
+        of, at = rows[n][place], rows[shown][place]
+        if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[shown]:
+            more.setdefault(of, n)
+    return _Chosen(shown, list(more.values()))
 
 
 def _with_facts(
-    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame
+    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[_Chosen]
 ) -> list[dict[str, Any]]:
-    """The hits with what their chunk, document, section and thread say."""
-    facts = rows.of(ranked.get_column("chunk_no"))
-    hits = [{**facts[hit["chunk_no"]], **hit} for hit in ranked.iter_rows(named=True)]
+    """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
+    found_by = ranked.get_column("chunk_no").to_list()
+    facts = rows.of({*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)})
+    hits = [
+        {**facts[choice.chunk_no], **hit, "chunk_no": choice.chunk_no, "ranked_no": hit["chunk_no"]}
+        | {"found_by": facts[hit["chunk_no"]]["chunk_id"], "more": [_also(facts[n]) for n in choice.more]}
+        for hit, choice in zip(ranked.iter_rows(named=True), chosen, strict=True)
+    ]
     ids = sorted({hit["stands_for"] for hit in hits if hit["stands_for"]})
     rows_of_sections = connection.execute(_SECTIONS, {"ids": ids}).fetchall() if ids else []
     sections = {name: span for name, *span in rows_of_sections}
     for hit in hits:
-        hit["node_id"] = hit["parent_id"] if hit["breadcrumb"] is not None else None
+        hit["node_id"] = _node(hit)
+        if hit["chunk_kind"] == "turn":
+            speaker, at = passages.turn_facts(hit["text_display"])
+            hit |= {"from_name": speaker or None, "effective_at": at or hit["effective_at"]}
         if hit["stands_for"]:
             hit["node_id"] = hit["stands_for"]
             hit["breadcrumb"], hit["byte_start"], hit["byte_end"] = sections[hit["stands_for"]]
     return hits
+
+
+def _node(fact: Mapping[str, Any]) -> str | None:
+    """The section that a chunk stands in."""
+    return fact["parent_id"] if fact["breadcrumb"] is not None else None
+
+
+def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """A chunk that matches as well as the one of its mail or document that is shown."""
+    return {
+        "kind": "attachment" if fact["attachment_id"] else "section",
+        "chunk_id": fact["chunk_id"],
+        "title": fact["filename"] or (fact["breadcrumb"] or fact["title"] or "").removeprefix("> "),
+        "citation": citation({**fact, "node_id": _node(fact)}),
+    }
 
 
 def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], list[dict[str, str]]]:
@@ -137,6 +345,21 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
     return by_hit
 
 
+_PATCH = re.compile(r"\[[^\]]*\]\s*(.*)", re.DOTALL)
+"""The subject of a patch, whose tag says which posting it is."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_QUOTE_CHARS = 160
+"""Characters shown of what a text answers."""
+_COMPARED = 10
+"""Chunks of a mail or document that are compared to be shown, those with the best scores."""
+_AS_GOOD = 0.75
+"""Share of another chunk's score from which the author's words, or the chunk that was ranked, are shown before it."""
+_MATCHES = 0.5
+"""Share of the score of what is shown from which another part is said to match."""
+_FEW_WORDS = 25
+"""Characters of a reply below which what it answers is shown with it."""
+_SAYS_LITTLE = 80
+"""Characters below which a chunk without a word of the query is not shown if there is a longer one."""
 _SECTIONS = """
 SELECT node_id, breadcrumb, heading_start, byte_end FROM nodes
 WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))

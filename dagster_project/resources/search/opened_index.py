@@ -12,14 +12,15 @@ from typing import Any
 
 import duckdb
 
-from dagster_project.config.settings import Settings
+from dagster_project.config.settings import Settings, changed_search
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
-from transforms.errors import WeftError
+from transforms.errors import SettingsError, WeftError
 from transforms.retrieval.saved_searches import Answers
+from transforms.settings.search import SearchOptions
 
 _LOOKED_EVERY = 1.0
 """Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
@@ -34,15 +35,26 @@ def open_index(settings: Settings) -> SearchIndex:
     return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
 
 
+def with_options(settings: Settings, options: SearchOptions) -> Settings:
+    """The settings with what one search changes in [search]; SettingsError if no profile has the name it gives."""
+    try:
+        search = settings.profile(options.profile) if options.profile else settings.search
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    return settings.model_copy(update={"search": changed_search(search, options.changes(search))})
+
+
 class PublishedSearcher:
     """Opens the current version for each batch of queries."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
 
-    def search(self, queries: Sequence[str], filters: Mapping[str, Any], limit: int) -> Answers:
+    def search(
+        self, queries: Sequence[str], filters: Mapping[str, Any], limit: int, options: SearchOptions
+    ) -> Answers:
         """The hits of each query; `filters` are those of `Filters` by name."""
-        with closing(open_index(self.settings)) as index:
+        with closing(open_index(with_options(self.settings, options))) as index:
             result = index.search(queries, Filters(**filters), limit)
             return Answers(result.hits, result.labels, index.manifest["version"])
 

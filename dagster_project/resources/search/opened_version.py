@@ -136,6 +136,11 @@ class OpenedVersion:
             self._mail_weights = key, weights
         return self._mail_weights[1]
 
+    @cached_property
+    def body_weights(self) -> bm25.Weighed:
+        """The inverted index with weights by which words of the subject count nothing, and those of a quote little."""
+        return bm25.weighed(self.postings, SearchSettings(title_weight=0.0, quote_weight=0.05))
+
     def query_terms(self, queries: Sequence[str], stopwords: Sequence[str]) -> list[list[str]]:
         """The terms of each query in this index; the last result is kept."""
         key = (tuple(queries), tuple(stopwords))

@@ -15,7 +15,7 @@ from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.publish.versions import current_version
 from dagster_project.resources.search.filters import Filters, Resolved
 from dagster_project.resources.search.hit_facts import with_facts
-from dagster_project.resources.search.hit_table import RankedHits, SearchResult, described
+from dagster_project.resources.search.hit_table import RankedHits, SearchResult, described, said_once
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_version import OpenedVersion
 from dagster_project.resources.search.query_batch import QueryBatch, batches
@@ -23,8 +23,11 @@ from dagster_project.resources.search.second_look import SecondLook
 from transforms.retrieval import bm25, labels, pipeline
 from transforms.retrieval.hits import DROPPED, Report, place
 from transforms.retrieval.query_language import parsed_query, plain_query
+from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
 
+_SPARE = 2
+"""Hits that are ranked for each one that is returned, as some say what a higher one says."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -69,9 +72,12 @@ class SearchIndex(OpenedVersion):
         """
         start = time.perf_counter()
         resolved = self.resolved(queries, filters, plain)
-        ranked = self.ranked(resolved, filters, limit)
+        limit = limit or self.settings.limit
+        complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
+        ranked = self.ranked(resolved, filters, limit, spare=_SPARE)
         terms = self.query_terms([query.text for query in resolved], self.settings.stopwords)
-        hits = described(self, ranked, terms, self.settings)
+        rows = described(self, ranked, terms, self.settings, [query.mask for query in resolved])
+        hits = SEARCH_HITS.from_rows(said_once(rows, limit, complete))
         understood = tuple(query.understood for query in resolved)
         seconds = time.perf_counter() - start
         return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds)
@@ -92,10 +98,12 @@ class SearchIndex(OpenedVersion):
         limit: int | None = None,
         report: Report | None = None,
         settings: SearchSettings | None = None,
+        spare: int = 1,
     ) -> RankedHits:
         """What `search` finds, not described; plain text is under these filters, resolved queries have theirs.
 
-        `report` gets the list of each stage. `settings` replace those of the index.
+        `report` gets the list of each stage. `settings` replace those of the index. Ranked are `spare` hits for each one
+        of the limit, to which labels keep.
         """
         settings = settings or self.settings
         if limit:
@@ -105,7 +113,7 @@ class SearchIndex(OpenedVersion):
             for query in queries
         ]
         parts = [
-            self._ranked(batch, settings, report)
+            self._ranked(batch, settings, report, spare)
             for batch in batches(self, [query.text for query in resolved], [query.mask for query in resolved])
         ]
         listed = self.conditions.listed(resolved, settings.limit, settings.per_document)
@@ -160,8 +168,12 @@ class SearchIndex(OpenedVersion):
                 done(name)
         return pl.concat(parts), seconds
 
-    def _ranked(self, batch: QueryBatch, settings: SearchSettings, report: Report | None) -> RankedHits:
+    def _ranked(
+        self, batch: QueryBatch, settings: SearchSettings, report: Report | None, spare: int = 1
+    ) -> RankedHits:
         """What the queries of a batch find."""
+        limit = settings.limit
+        settings = settings.model_copy(update={"limit": limit * spare})
         look = SecondLook(self.reranker, batch.queries, batch.first, settings)
         progress = pipeline.started(batch.candidates(settings), report)
         progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
@@ -174,7 +186,8 @@ class SearchIndex(OpenedVersion):
         hits, dropped = pipeline.through(progress, stages, settings, report)
         support = pl.Series(batch.support(hits, settings), dtype=pl.Float64)
         ranked = hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
-        by_query = labels.runtime_labels(ranked, batch.numbers, settings)
+        first = ranked.filter(pl.col("rank") <= limit)
+        by_query = labels.runtime_labels(first, batch.numbers, settings)
         return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path)
 
 

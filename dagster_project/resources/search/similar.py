@@ -17,6 +17,7 @@ from transforms.errors import QueryError
 from transforms.retrieval import labels
 from transforms.retrieval.hits import DROPPED
 from transforms.retrieval.pipeline import RANKED
+from transforms.schemas.search import SEARCH_HITS
 
 _OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
 _CHUNKS_OF = {
@@ -68,7 +69,7 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     ).fetchall()
     label = "PASS" if rows else labels.NOTHING
     ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
-    hits = described(index, ranked, [[]], index.settings)
+    hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
     understood = (Understood(name, [], "score", None),)
     return SearchResult(hits, ranked.labels, understood, ranked.vector_path, time.perf_counter() - start)
 

@@ -35,4 +35,7 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
             for option in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
                 connection.execute(f"SET {option}")
         with faults_translated(file, own=False):
+            count = len(connection.extract_statements(storable(statement)))
+            if count > 1:
+                raise QueryError(f"these are {count} SQL statements: give one, and call again for the next")
             return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()

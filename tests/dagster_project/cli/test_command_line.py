@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -67,6 +68,39 @@ def _only_dashes() -> Mail:
         "--x\nContent-Type: text/plain\nContent-Disposition: attachment\n\n-----\n--x--"
     )
     return Mail(700, body, "", headers=["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"'])
+
+
+def test_options_change_one_search(built_once: Workspace):
+    def found(*options: str) -> list[dict[str, Any]]:
+        result = weft(built_once, "search", "compactor load", "--json", "--limit", "6", *options)
+        return list(json.loads(result.stdout)["queries"][0]["hits"])
+
+    plain = found()
+    assert not any(hit["expansions"] for hit in plain)
+    assert any(hit["expansions"] for hit in found("--expand", "parent"))
+    threads = [hit["thread_id"] for hit in found("--threads")]
+    assert len(set(threads)) == len(threads) > len({hit["thread_id"] for hit in plain}) - 1
+    assert found("--profile", "lexical")[0]["score"] != plain[0]["score"]
+    assert len(found("--strict")) < len(plain)
+    refused = weft(built_once, "search", "compactor", "--profile", "none")
+    assert refused.exit_code == 2 and "known are default" in refused.stderr
+
+
+def test_hits_are_printed_without_scores_unless_they_are_asked_for(built_once: Workspace):
+    assert "fused" not in weft(built_once, "search", "compactor").stdout
+    assert "fused" in weft(built_once, "search", "compactor", "--explain").stdout
+
+
+def test_sql_prints_csv_and_whole_tables_and_runs_one_statement(built_once: Workspace):
+    wide = "SELECT 1 AS a, repeat('word ', 60) || 'end' AS b"
+    assert weft(built_once, "sql", wide).stdout.count("end") == 1
+    assert any(
+        "word end" in line and line.count("word") == 60
+        for line in weft(built_once, "sql", wide).stdout.splitlines()
+    )
+    assert weft(built_once, "sql", "--csv", "SELECT 1 AS a, 'x, y' AS b").stdout == 'a,b\n1,"x, y"\n'
+    refused = weft(built_once, "sql", "SELECT 1; SELECT 2")
+    assert refused.exit_code == 2 and "2 SQL statements" in refused.stderr
 
 
 def test_odd_archives_do_not_stop_a_build(odd: tuple[Workspace, Result]):

@@ -1,0 +1,80 @@
+"""What of a text a hit shows, and when two texts say the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from transforms.text import passages
+
+WINDOW = """## Message 1
+**Author:** Ada
+**Timestamp:** 2025-01-02 10:00
+
+Is it up?
+
+## Message 2
+**Author:** Ben
+**Timestamp:** 2025-01-02 10:01
+
+Yes,
+since nine.
+
+## Message 3
+**Author:** Ada
+**Timestamp:** 2025-01-02 10:05
+
+Thanks
+"""
+
+
+def test_the_turns_beside_a_turn_have_time_and_speaker():
+    start = WINDOW.index("Yes")
+    assert passages.neighbour_turns(WINDOW, start, start + len("Yes,\nsince nine.")) == (
+        "2025-01-02 10:00 Ada: Is it up?",
+        "2025-01-02 10:05 Ada: Thanks",
+    )
+    start = WINDOW.index("Is it")
+    assert passages.neighbour_turns(WINDOW, start, start + 9)[0] == ""
+    start = WINDOW.index("Thanks")
+    assert passages.neighbour_turns(WINDOW, start, start + 6)[1] == ""
+    assert len(passages.turn_lines(WINDOW).splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("quotes", "expected"),
+    [
+        ([], [(0, 10), (20, 30)]),
+        ([(5, 25)], [(0, 5), (25, 30)]),
+        ([(0, 10)], [(20, 30)]),
+        ([(2, 4), (6, 8)], [(0, 2), (4, 6), (8, 10), (20, 30)]),
+    ],
+)
+def test_unmarked_quotes_are_not_the_authors_words(quotes: list[tuple[int, int]], expected: object):
+    spans = [
+        {"byte_start": 20, "byte_end": 30, "role": "own"},
+        {"byte_start": 0, "byte_end": 10, "role": "own"},
+        {"byte_start": 10, "byte_end": 20, "role": "anchor"},
+    ]
+    assert passages.authored_ranges(spans, quotes) == expected
+    assert passages.quoted_ranges(spans) == [(10, 20)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["one two three four five", "six seven"], [None, None]),
+        (["one two three four five", "One, two; three four FIVE"], [None, 0]),
+        (["a b c d e", "v w x y z", "a b c d e v w x y z"], [None, None, None]),
+        (["a b c d e f g", "v w x y z", "b c d e f g"], [None, None, 0]),
+        (["yes", "no", "yes"], [None, None, 0]),
+    ],
+)
+def test_a_text_that_stands_above_is_a_repeat(texts: list[str], expected: object):
+    assert passages.repeated(texts) == expected
+
+
+def test_what_explains_a_patch_stands_above_it():
+    assert passages.above_diff("Fix.\n\ndiff --git a/x b/x\n") == "Fix.\n\n"
+    assert passages.above_diff("Fix.\n-- \nme") == "Fix.\n-- \nme"
+    assert passages.has_lines("Fix.\n@@ -1 +1 @@\n", "text")
+    assert not passages.has_lines("Fix -- it.", "text")

@@ -1,0 +1,135 @@
+"""The passage of a stored text that a hit shows: the author's words, what they answer, and the turns around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+_TURN = re.compile(
+    r"## Message \d+\n\*\*Author:\*\* (?P<author>.*)\n\*\*Timestamp:\*\* (?P<at>.*)\n\n"
+    r"(?P<text>(?s:.*?))(?=\n+## Message \d|\s*\Z)"
+)
+_HEADINGS = re.compile(r"\A(?:#{1,6} [^\n]*\n\s*)+")
+_QUOTE_MARKS = re.compile(r"(?m)^[ \t]*(?:>[ \t]?)+")
+_DIFF = re.compile(r"(?m)^(?:diff --git |@@ -|--- \S|\+\+\+ \S|Index: )")
+_PATCH = re.compile(rf"(?m)^---[ \t]*$|{_DIFF.pattern[4:]}")
+_WORD = re.compile(r"\w+")
+_WORDS = 4
+"""Words of the sequences by which two texts are compared."""
+
+Ranges = list[tuple[int, int]]
+
+
+def authored_ranges(spans: Iterable[Mapping[str, Any]], quotes: Iterable[Sequence[int]]) -> Ranges:
+    """The half-open byte ranges of the spans with the role own, without the ranges `quotes`.
+
+    >>> authored_ranges([{"byte_start": 0, "byte_end": 9, "role": "own"}], [(2, 4)])
+    [(0, 2), (4, 9)]
+    """
+    ranges = sorted((s["byte_start"], s["byte_end"]) for s in spans if s["role"] == "own")
+    for first, last in quotes:
+        ranges = [
+            part
+            for start, end in ranges
+            for part in ((start, min(end, first)), (max(start, last), end))
+            if part[0] < part[1]
+        ]
+    return ranges
+
+
+def quoted_ranges(spans: Iterable[Mapping[str, Any]]) -> Ranges:
+    """The half-open byte ranges of the spans with the role anchor."""
+    return sorted((s["byte_start"], s["byte_end"]) for s in spans if s["role"] == "anchor")
+
+
+def unmarked(quote: str) -> str:
+    """A quote without its quote marks.
+
+    >>> unmarked("> > why?")
+    'why?'
+    """
+    return _QUOTE_MARKS.sub("", quote)
+
+
+def has_lines(text: str, content_class: str) -> bool:
+    """True for a text whose line breaks mean something: code, a log, a diff or a text with one."""
+    return content_class != "text" or _DIFF.search(text) is not None
+
+
+def above_diff(text: str) -> str:
+    """What stands above the first diff or the list of its files: the words that explain a patch.
+
+    >>> above_diff("Fix it.\\n---\\n a.c | 2 +-\\ndiff --git a/a.c b/a.c")
+    'Fix it.\\n'
+    """
+    diff = _PATCH.search(text)
+    return text[: diff.start()] if diff else text
+
+
+def without_headings(text: str) -> str:
+    """A section without the headings it begins with, which its breadcrumb shows; unless it has nothing else.
+
+    >>> without_headings("# Backup\\n\\nCopy it.")
+    'Copy it.'
+    """
+    return _HEADINGS.sub("", text) or text
+
+
+def turn_lines(markdown: str) -> str:
+    """The turns of a window of a conversation, each as its time, its speaker and its text.
+
+    >>> turn_lines("## Message 3\\n**Author:** Ada\\n**Timestamp:** 2025-01-02 10:00\\n\\nYes.\\n")
+    '2025-01-02 10:00 Ada: Yes.'
+    """
+    return "\n".join(f"{turn['at']} {turn['author']}: {turn['text']}" for turn in _TURN.finditer(markdown))
+
+
+def neighbour_turns(markdown: str, start: int, end: int) -> tuple[str, str]:
+    """The turns before and behind those at a half-open range of UTF-8 bytes of a window; empty if there is none."""
+    data = markdown.encode()
+    above, below = (part.decode(errors="replace") for part in (data[:start], data[end:]))
+    before = above[: above.rfind("## Message ")]
+    before = before[max(before.rfind("## Message "), 0) :]
+    behind = _TURN.search(below)
+    return turn_lines(before), turn_lines(behind.group()) if behind else ""
+
+
+def turn_facts(display: str) -> tuple[str, datetime | None]:
+    """Speaker and time (UTC) of the first line of the text of a turn.
+
+    >>> turn_facts("Ada, 2025-01-02 10:00\\nYes.")[0]
+    'Ada'
+    """
+    speaker, _, at = display.partition("\n")[0].rpartition(", ")
+    try:
+        return speaker, datetime.strptime(at, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    except ValueError:
+        return "", None
+
+
+def word_sequences(text: str) -> set[tuple[str, ...]]:
+    """The sequences of four words of a text; the whole of it if it has fewer."""
+    words = _WORD.findall(text.lower())
+    return {tuple(words[n : n + _WORDS]) for n in range(max(1, len(words) - _WORDS + 1))}
+
+
+def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
+    """Of each text the place of the text before it that has most of it in common, if those before it hold `share` of its
+    word sequences; else None.
+
+    >>> repeated(["a b c d e", "f g", "A B C D E!"])
+    [None, None, 0]
+    """
+    known: list[set[tuple[str, ...]]] = []
+    places: list[int | None] = []
+    above: set[tuple[str, ...]] = set()
+    for text in texts:
+        sequences = word_sequences(text)
+        is_repeat = len(sequences & above) >= share * len(sequences)
+        nearest = max(range(len(known)), key=lambda n: len(sequences & known[n]), default=0)
+        places.append(nearest if is_repeat else None)
+        known.append(set() if is_repeat else sequences)
+        above |= sequences
+    return places
