@@ -24,6 +24,8 @@ REPLACED = {
     "search.normalise_sources": 'is part of `search.aggregation` = "before_elbow" now',
     "search.aggregation_siblings": "is part of `search.aggregation` now (after_elbow: 1; before_elbow: 2)",
     "search.aggregation_score": "is part of `search.aggregation` now (the best, or the root of the sum of squares)",
+    "search.label_similarity": "is gone: `search.label_weak` and `search.label_pass` count words and cosine together",
+    "search.label_high_similarity": "is gone: `search.label_weak` and `search.label_pass` count words and cosine together",
     "search.feedback_weight": "is gone: `search.mail_weight` finds more of what is said in several places",
     "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
     "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",

@@ -31,6 +31,8 @@ _STOPWORDS = (
 # fmt: on
 
 
+_STRICT_COSINE = 0.25
+"""Cosine below which a strict search returns nothing that vectors found (static model)."""
 Expansion = Literal["parent", "neighbours", "section", "links"]
 
 
@@ -86,11 +88,12 @@ class SearchSettings(StageSettings):
         (),
         description="also shown: `parent`, `neighbours`, `section`, `links`",
     )
-    label_similarity: float = Field(
-        0.25, ge=-1, le=1, description="cosine from which a label says similar (static model)"
+    weak: bool = Field(False, description="show the hits of a query labelled NO_RESULTS too")
+    label_pass: float = Field(
+        0.7, ge=0, le=2, description="share of the words plus cosine from which a hit answers (static model)"
     )
-    label_high_similarity: float = Field(
-        0.45, ge=-1, le=1, description="cosine from which a hit not borne out is a risk"
+    label_weak: float = Field(
+        0.5, ge=0, le=2, description="the same below which there is no result (static model)"
     )
     label_rerank: float = Field(
         5.0, description="a model's score from which a hit is relevant (gemini: of 10)"
@@ -142,20 +145,24 @@ class SearchOptions(StageSettings):
     per_document: int | None = Field(None, gt=0)
     threads: bool = False
     """Show a thread once, by its best mail."""
+    weak: bool = False
+    """Show the hits of a query that is labelled NO_RESULTS too."""
     strict: bool = False
     """Return only what is near, before the scores fall steeply: for a program that takes every hit for an answer."""
 
-    def changes(self, settings: SearchSettings) -> dict[str, Any]:
-        """What the options other than the profile change in these settings."""
+    def changes(self) -> dict[str, Any]:
+        """What the options other than the profile change in [search]."""
         named = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
         changes = {name: value for name, value in named.items() if value is not None}
         if self.expand:
             changes["expand"] = self.expand
         if self.threads:
             changes["collapse_threads"] = True
+        if self.weak:
+            changes["weak"] = True
         if self.strict:
             changes |= {
-                "elbow": True, "similarity_threshold": settings.label_similarity, "gate_lexical": False,
+                "elbow": True, "similarity_threshold": _STRICT_COSINE, "gate_lexical": False,
             }  # fmt: skip
         return changes
 

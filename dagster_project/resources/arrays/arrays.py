@@ -37,7 +37,7 @@ from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 
-FORMAT = "4"
+FORMAT = "5"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22

@@ -78,13 +78,17 @@ class Filters:
 class Understood(NamedTuple):
     """How a query was understood: what ranks, and each condition with the chunks that meet it alone.
 
-    `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain.
+    `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain. Where the hits
+    are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
+    of those that no text holds.
     """
 
     text: str
     conditions: list[dict[str, Any]]
     order: str
     note: str | None
+    nearest: str | None = None
+    meant: Sequence[str] = ()
 
 
 class Resolved(NamedTuple):
