@@ -90,7 +90,7 @@ class SearchSettings(StageSettings):
     )
     weak: bool = Field(False, description="show the hits of a query labelled NO_RESULTS too")
     label_pass: float = Field(
-        0.7, ge=0, le=2, description="share of the words plus cosine from which a hit answers (static model)"
+        0.75, ge=0, le=2, description="share of the words plus cosine from which a hit answers (static model)"
     )
     label_weak: float = Field(
         0.5, ge=0, le=2, description="the same below which there is no result (static model)"
