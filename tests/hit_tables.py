@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.fusion import FUSED
-from transforms.retrieval.hits import FACTS, ORIGIN, best_first, from_candidates
+from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, best_first, from_candidates
 
 
 def hits_of(
@@ -51,7 +51,7 @@ def with_facts(
         columns["vector"] = [vectors[n].tolist() for n in numbers]
     if origins is not None:
         rows = [{"doc_id": f"d{n}", **origins[n]} for n in numbers]
-        columns |= {name: [row.get(name) for row in rows] for name in ORIGIN}
+        columns |= {name: [row.get(name) for row in rows] for name in (*ORIGIN, *REVISION)}
     if source_of is not None:
         columns["source"] = [source_of[n] for n in numbers]
     return hits.with_columns(pl.Series(name, values, dtype=FACTS[name]) for name, values in columns.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.retrieval.hits import DROPPED, Step, best_first, parted
+from transforms.retrieval.hits import DROPPED, Step, best_first, parted, unchanged
 from transforms.settings.search import SearchSettings
 
 
@@ -23,6 +23,18 @@ def stays(per_document: int | None, *group: str) -> pl.Expr:
     return (nth < 1) | ~pl.col("is_mail") if per_document is None else nth < per_document
 
 
+def latest_first(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """Hits, with the facts REVISION; the postings of one patch exchange their scores, so that later ones stand higher."""
+    if hits.get_column("revision").null_count() == hits.height:
+        return unchanged(hits)
+    later = pl.int_range(pl.len()).sort_by(
+        "is_latest", "version", descending=True, nulls_last=True, maintain_order=True
+    )
+    exchanged = pl.col("score").sort(descending=True).gather(later.arg_sort()).over("query", "revision")
+    is_patch = pl.col("revision").is_not_null()
+    return unchanged(best_first(hits.with_columns(pl.when(is_patch).then(exchanged).otherwise("score"))))
+
+
 def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The best hit of each thread."""
     best = pl.col("chunk_no").first().over("query", "thread")
@@ -30,7 +42,7 @@ def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits, with the facts ORIGIN, without those that say again what another hit of the query says.
+    """Hits, with the facts ORIGIN and REVISION, without those that say again what another hit of the query says.
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
     into the best one; of the postings of a patch the latest among the hits stays. What stays has the

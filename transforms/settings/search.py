@@ -67,6 +67,9 @@ class SearchSettings(StageSettings):
     weak_share: float = Field(
         0.0, ge=0, le=1, description="share of a query's best score below which a hit is dropped"
     )
+    latest_first: bool = Field(
+        True, description="of the postings of one patch later ones stand above earlier ones"
+    )
     per_document: int | None = Field(
         None,
         gt=0,
