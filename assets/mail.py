@@ -28,6 +28,7 @@ _CHUNK_LINEAGE = {
     "text_embed": ("messages.body", "attachments.text"),
     "text_lex": ("messages.body", "attachments.text"),
     "quote_lex": ("messages.body",),
+    "rest_lex": ("messages.body",),
     "quote_depth_max": ("message_blocks.quote_depth",),
 }
 

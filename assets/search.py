@@ -37,6 +37,7 @@ class SavedSearch(dg.Config):
     rerank: str | None = None
     per_document: int | None = None
     threads: bool = False
+    weak: bool = False
     strict: bool = False
 
     @property

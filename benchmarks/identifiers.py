@@ -39,7 +39,8 @@ def main() -> None:
         "ORDER BY chunk_no"
     ).fetchall()
     ids = {number: chunk for number, chunk, _ in rows}
-    corpus = replace(corpus, items=ids, per_document=tasks.DEPTH)
+    corpus = replace(corpus, items=ids)
+    corpus.index.settings = corpus.index.settings.model_copy(update={"per_document": tasks.DEPTH})
     rank = tasks.ranker([(chunk, text) for _, chunk, text in rows])
     holding: dict[str, set[str]] = defaultdict(set)
     for _, chunk, text in rows:

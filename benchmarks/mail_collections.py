@@ -15,6 +15,8 @@ import numpy as np
 
 from transforms.evaluation import metrics
 
+Grades = frozenset[str] | Mapping[str, int]
+"""Items that are right for a query, with their grades if these differ."""
 MEASURES = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100")
 _TRAILER = re.compile(r"^(?:[A-Z][A-Za-z]*(?:-[A-Za-z]+)+|Link|Fixes|Cc|Closes|Message-ID): .*$", re.M)
 
@@ -103,15 +105,21 @@ def erofs(corpora: Path, index: Path) -> Collection:
 
 def measured(
     ranked: Sequence[Sequence[tuple[str, float]]],
-    relevant: Sequence[frozenset[str]],
+    relevant: Sequence[Grades],
     without: Sequence[frozenset[str]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """MEASURES of each query, of ranked (id, score) lists; `without` are ids left out of a list."""
+    """MEASURES of each query, of ranked (id, score) lists; `without` are ids left out of a list.
+
+    Items that come again count at their first place.
+    """
     left_out = without or [frozenset()] * len(ranked)
     runs = {
-        str(number): [doc for doc, _ in hits if doc not in out]
+        str(number): list(dict.fromkeys(doc for doc, _ in hits if doc not in out))
         for number, (hits, out) in enumerate(zip(ranked, left_out, strict=True))
     }
-    judged = {str(number): dict.fromkeys(sorted(right), 1) for number, right in enumerate(relevant)}
+    judged = {
+        str(number): dict(right) if isinstance(right, Mapping) else dict.fromkeys(sorted(right), 1)
+        for number, right in enumerate(relevant)
+    }
     values = metrics.query_measures(runs, judged)
     return {name: values.filter(measure=name)["value"].to_numpy() for name in MEASURES}

@@ -185,9 +185,8 @@ def built(config: Path, section: str) -> SearchIndex:
 def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, float]]]:
     """The metrics of the search with several lexical weights, and of vectors alone."""
     variants = {f"blend, lexical weight {w}": {"lexical_weight": w} for w in WEIGHTS}
-    for feedback in (0.0, 0.5):
-        name = f"blend, lexical weight {WEIGHTS[0]}, feedback {feedback}"
-        variants[name] = {"lexical_weight": WEIGHTS[0], "feedback_weight": feedback}
+    name = f"blend, lexical weight {WEIGHTS[0]}, no whole mails"
+    variants[name] = {"lexical_weight": WEIGHTS[0], "mail_weight": 0.0}
     variants["vectors alone"] = BUILT_IN_PROFILES["vector"] | {"candidates_vector": 30}
     rows = []
     for name, changed in variants.items():

@@ -102,7 +102,7 @@ class ChunkIndex:
         ]
         vectors = self.embedder.embed_queries(questions) @ self.vectors.T
         own = np.arange(len(self.ids), dtype=np.int32)
-        places = fusion.Places(own, own)
+        places = fusion.Places(own, own, np.zeros(len(own), dtype=bool))
         return [
             fusion.fused_candidates(
                 n,

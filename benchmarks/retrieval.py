@@ -35,7 +35,7 @@ DEFAULT = "Weft, default"
 CHANGES: dict[str, dict] = {
     DEFAULT: {},
     "Weft, default without threads": {"thread_weight": 0.0},
-    "Weft, default without feedback": {"feedback_weight": 0.0},
+    "Weft, default without whole mails": {"mail_weight": 0.0},
     "Weft, default reranked by features": {"rerank": "features"},
     "Weft, BM25 alone": BUILT_IN_PROFILES["lexical"],
     "vectors": BUILT_IN_PROFILES["vector"],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import bm25s
 import mail_collections as collections
@@ -22,16 +22,20 @@ import Stemmer
 from conversations import locomo, turn_ids
 
 from dagster_project.config.settings import load_settings
+from dagster_project.resources.evaluation.evaluator import contents, read_ground_truth
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
+from transforms.evaluation.judgements import judgements
 from transforms.evaluation.losses import KEPT
+from transforms.evaluation.quality import grades_of
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.settings.search import SearchSettings
 
 DEPTH = 100
-CORPORA = ("pgsql", "erofs", "documents", "conversations")
+SAMPLE = Path(__file__).parents[1] / "data" / "sample"
+CORPORA = ("pgsql", "erofs", "documents", "conversations", "sample")
 MONTHS = "erofs months"
 """Four months of linux-erofs, for what is too slow for all of it."""
 _QUOTED = re.compile(r"^\s*>.*\n?", re.M)
@@ -60,7 +64,7 @@ class Task:
 
     name: str
     queries: Sequence[str]
-    relevant: Sequence[frozenset[str]]
+    relevant: Sequence[collections.Grades]
     without: Sequence[frozenset[str]] | None = None
     sources: Sequence[str] | None = None
 
@@ -92,15 +96,13 @@ class Task:
 class Corpus:
     """An index with its tasks.
 
-    `items` names the item of each chunk number; `per_document` is how many hits of a document count;
-    `peers` has the texts that bm25s ranks, by name.
+    `items` names the item of each chunk number; `peers` has the texts that bm25s ranks, by name.
     """
 
     name: str
     index: SearchIndex
     tasks: Sequence[Task]
     items: Mapping[int, str]
-    per_document: int
     peers: Mapping[str, Sequence[Text]] = field(repr=False)
 
 
@@ -119,6 +121,8 @@ def corpus(
     build = build or (lambda config: built(config, changed or {}))
     if name == "documents":
         return documents(folder, build(passages_settings(folder, state / name)))
+    if name == "sample":
+        return _sample(state / name, build)
     if name == "conversations":
         return _conversations(folder, state, build)
     if name == "pgsql":
@@ -182,7 +186,6 @@ def _mail(name: str, index: SearchIndex, tasks: Sequence[Task]) -> Corpus:
         index,
         tasks,
         dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()),
-        1,
         {
             "whole mails": [Text(m, "", f"{s}\n{b}") for m, s, b in mails],
             "mails without quotes": [Text(m, "", f"{s}\n{_QUOTED.sub('', b)}") for m, s, b in mails],
@@ -211,7 +214,6 @@ def documents(folder: Path, index: SearchIndex) -> Corpus:
         index,
         tasks,
         _chunk_ids(index),
-        DEPTH,
         {"the same chunks": _chunk_texts(index, "chunk_id")},
     )
 
@@ -260,7 +262,29 @@ def _conversations(folder: Path, state: Path, build: Build) -> Corpus:
         ).fetchall()
     ]
     task = Task("long chats, questions", queries, relevant, sources=sources)
-    return Corpus("conversations", index, [task], items, DEPTH, texts)
+    return Corpus("conversations", index, [task], items, texts)
+
+
+def _sample(folder: Path, build: Build) -> Corpus:
+    """The shipped sample; right are mails, pages and chats with the grades of its queries."""
+    if not folder.exists():
+        shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("state"))
+    index = build(folder / "weft.toml")
+    truth = read_ground_truth([folder / "queries.yaml"])
+    relevance, asked = pl.DataFrame(truth.relevance), pl.DataFrame(truth.queries)
+    grades = grades_of(judgements(relevance, contents(index, relevance)), "document")
+    right = [grades[query] for query in asked["query_id"]]
+    texts = index.connection.execute(
+        "SELECT message_id, concat_ws(chr(10), subject, body) FROM messages UNION ALL SELECT doc_id, text FROM documents "
+        "UNION ALL SELECT doc_id, markdown FROM conversation_windows ORDER BY 1"
+    ).fetchall()
+    return Corpus(
+        "sample",
+        index,
+        [Task("the sample", asked["query"].to_list(), right)],
+        dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()),
+        {"whole texts": [Text(item, "", words) for item, words in texts]},
+    )
 
 
 def _chunk_ids(index: SearchIndex) -> dict[int, str]:
@@ -294,9 +318,7 @@ def weft_rankings(
     stages: Collection[str] = pipeline.STAGES,
 ) -> dict[str, Timed]:
     """The list after each stage, its first KEPT chunks; the seconds are those until it is made."""
-    settings = (settings or corpus.index.settings).model_copy(
-        update={"limit": DEPTH, "per_document": corpus.per_document}
-    )
+    settings = (settings or corpus.index.settings).model_copy(update={"limit": DEPTH})
     found: dict[str, list[list[tuple[str, float]]]] = {}
     seconds: dict[str, float] = {}
     for source, numbers in task.groups:
@@ -338,22 +360,45 @@ def peer_rankings(corpus: Corpus, task: Task) -> dict[str, Timed]:
     return made
 
 
+def baselines(corpus: Corpus, task: Task) -> dict[str, Ranking]:
+    """What anybody would build of the first texts of `peers`: bm25s, with .6 of the best score of the thread added to each
+    mail, and a blend with the vectors of the same texts, both scaled by minimum and maximum, words weighing .6.
+    """
+    texts = next(iter(corpus.peers.values()))
+    embedder, threads = corpus.index.embedder, dict(corpus.index.connection.execute(_THREADS).fetchall())
+    found: dict[str, list] = {
+        name: [[]] * len(task.queries) for name in ("bm25s", "with its thread", "blend")
+    }
+    for source, numbers in task.groups:
+        own = [t for t in texts if source in (None, t.source)]
+        _, thread = np.unique([threads.get(t.item, t.item) for t in own], return_inverse=True)
+        queries = [task.queries[n] for n in numbers]
+        cosines = embedder.embed_queries(queries) @ embedder.embed_documents([t.words for t in own]).T
+        words = word_scores([t.words for t in own])
+        for number, query, cosine in zip(numbers, queries, cosines, strict=True):
+            score, best = words(query), np.zeros(len(own))
+            np.maximum.at(best, thread, score)
+            scores = score, score + 0.6 * best[thread], 0.6 * _unit(score) + 0.4 * _unit(cosine)
+            for name, values in zip(found, scores, strict=True):
+                order = np.argsort(-values, kind="stable")[:DEPTH]
+                found[name][number] = [(own[n].item, float(values[n])) for n in order]
+    return found
+
+
+_THREADS = "SELECT message_id, thread_id FROM thread_tree"
+
+
+def _unit(scores: np.ndarray) -> np.ndarray:
+    return (scores - scores.min()) / (np.ptp(scores) or 1.0)
+
+
 def ranker(texts: Sequence[tuple[str, str]]) -> Callable[[Sequence[str]], list[list[tuple[str, float]]]]:
     """A function from queries to ranked (item, score) lists by bm25s (Lucene's BM25, stemmed)."""
-    stemmer = Stemmer.Stemmer("english")
-    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    model.index(
-        bm25s.tokenize([t for _, t in texts], stopwords="en", stemmer=stemmer, show_progress=False),
-        show_progress=False,
-    )
+    score = word_scores([t for _, t in texts])
 
     def rank(queries: Sequence[str]) -> list[list[tuple[str, float]]]:
-        asked = bm25s.tokenize(
-            list(queries), stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
-        )
         result = []
-        for tokens in asked:
-            scores = model.get_scores(tokens) if tokens else np.zeros(len(texts), dtype=np.float32)
+        for scores in map(score, queries):
             best: dict[str, float] = {}
             for position in np.argsort(-scores, kind="stable")[: 10 * DEPTH]:
                 if scores[position] > 0:
@@ -362,3 +407,20 @@ def ranker(texts: Sequence[tuple[str, str]]) -> Callable[[Sequence[str]], list[l
         return result
 
     return rank
+
+
+def word_scores(texts: Sequence[str]) -> Callable[[str], np.ndarray]:
+    """A function from a query to the scores of all texts by bm25s (Lucene's BM25, stemmed)."""
+    stemmer = Stemmer.Stemmer("english")
+
+    def tokens(of: list[str], **options: bool) -> Any:
+        return bm25s.tokenize(of, stopwords="en", stemmer=stemmer, show_progress=False, **options)
+
+    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    model.index(tokens(list(texts)), show_progress=False)
+
+    def scores(query: str) -> np.ndarray:
+        (asked,) = tokens([query], return_ids=False)
+        return model.get_scores(asked) if asked else np.zeros(len(texts), dtype=np.float32)
+
+    return scores

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.fusion import FUSED
-from transforms.retrieval.hits import FACTS, ORIGIN, best_first, from_candidates
+from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, best_first, from_candidates
 
 
 def hits_of(
@@ -28,7 +28,7 @@ def hits_of(
         pl.Series(name, [n if values is None else values[n] for n in numbers], dtype=FUSED[name])
         for name, values in by_chunk.items()
     )
-    rest = {"fused_score": pl.col("score"), "thread_score": 0.0, "lexical_score": 0.0, "vector_score": 0.0,
+    rest = {"is_mail": True, "fused_score": pl.col("score"), "thread_score": 0.0, "lexical_score": 0.0, "vector_score": 0.0,
             "lexical_rank": None, "vector_rank": None}  # fmt: skip
     missing = {n: v for n, v in rest.items() if n not in frame.columns}
     fused = frame.with_columns(**missing).select(pl.col(n).cast(t) for n, t in FUSED.items())
@@ -51,7 +51,7 @@ def with_facts(
         columns["vector"] = [vectors[n].tolist() for n in numbers]
     if origins is not None:
         rows = [{"doc_id": f"d{n}", **origins[n]} for n in numbers]
-        columns |= {name: [row.get(name) for row in rows] for name in ORIGIN}
+        columns |= {name: [row.get(name) for row in rows] for name in (*ORIGIN, *REVISION)}
     if source_of is not None:
         columns["source"] = [source_of[n] for n in numbers]
     return hits.with_columns(pl.Series(name, values, dtype=FACTS[name]) for name, values in columns.items())

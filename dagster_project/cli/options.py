@@ -142,6 +142,7 @@ _SEARCH_OPTIONS = (
     ),
     click.option("--per-document", type=click.IntRange(1), help="Hits of one mail or document."),
     click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
+    click.option("--weak", is_flag=True, help="Show what is nearest though nothing is near."),
     click.option("--strict", is_flag=True, help="Only what is near, before the scores fall steeply."),
 )
 

@@ -29,10 +29,15 @@ class Hit(BaseModel):
 
 
 class Hits(BaseModel):
-    """The answer to a search; `label` says how far it can be trusted."""
+    """The answer to a search; `label` says how far it can be trusted.
+
+    Without hits `nearest` is the title and id of what came nearest, `meant` are words in place of those no text holds.
+    """
 
     outcome: str
     label: str
+    nearest: str | None
+    meant: list[str]
     index_version: str
     hits: list[Hit]
 
@@ -73,7 +78,14 @@ def hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: bo
         for row in rows
     ]
     outcome = "HITS" if found else "NO_RESULTS"
-    return Hits(outcome=outcome, label=result.labels[0], index_version=index.manifest["version"], hits=found)
+    return Hits(
+        outcome=outcome,
+        label=result.labels[0],
+        nearest=result.understood[0].nearest,
+        meant=list(result.understood[0].meant),
+        index_version=index.manifest["version"],
+        hits=found,
+    )
 
 
 def text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:

@@ -27,6 +27,7 @@ NEUTRAL: Mapping[str, Any] = {
     "quote_lex": "",
     "added_lex": "",
     "removed_lex": "",
+    "rest_lex": "",
     "quote_anchor_chars": 0,
     "anchor_source": "none",
     "quote_depth_max": 0,

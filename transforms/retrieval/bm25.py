@@ -15,9 +15,11 @@ from transforms.retrieval.postings import Part, Postings
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
-FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed")
+FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed", "rest")
 K1, B = 1.5, 0.75
 """Term saturation and length normalisation, as bm25s has them; scores are compared with its own."""
+_TOGETHER = 0.4
+"""Score : the most a chunk could get, from which a chunk holds the words of a query together."""
 _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
@@ -53,6 +55,7 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
         "function": 0.3,
         "added": 1.0,
         "removed": 0.5,
+        "rest": 0.0,
     }
 
 
@@ -74,11 +77,9 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
-    in_slots = np.zeros(postings.slots.count, dtype=np.float32)
     for column, field in enumerate(FIELDS):
         frequency += weights[field] * postings.counts[:, column].astype(np.float32)
-        lengths = np.concatenate([segment.lengths[column] for segment in postings.segments])
-        in_slots += weights[field] * lengths.astype(np.float32)
+    in_slots = _lengths(postings, [weights[field] for field in FIELDS])
     slots = postings.slots.of(np.arange(postings.chunk_count))
     length = in_slots[slots]
     average = float(length.mean(dtype=np.float64)) if length.size else 0.0
@@ -87,6 +88,54 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     norm = np.full_like(in_slots, np.inf)
     norm[slots] = K1 * (1 - B + B * length / average)
     return Weighed(frequency, norm)
+
+
+def _lengths(postings: Postings, weights: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The length of the chunk in each slot, float32: that of each field times its weight."""
+    lengths = np.zeros(postings.slots.count, dtype=np.float32)
+    for column, weight in enumerate(weights):
+        lengths += np.float32(weight) * np.concatenate([s.lengths[column] for s in postings.segments]).astype(
+            np.float32
+        )
+    return lengths
+
+
+_IN_MAILS = {"quote": 0.5, "context": 0.0, "rest": 1.0}
+"""Weights of fields in a whole mail that differ from those in a chunk."""
+
+
+@dataclass(frozen=True)
+class WeighedMails:
+    """The same of whole mails: frequencies by code, those of titles apart, as each chunk of a mail has its title.
+
+    `document` is the number of the mail of the chunk in each slot, -1 for what is of none; norms are by that number, and
+    `count` is the number of mails.
+    """
+
+    body: np.ndarray
+    title: np.ndarray
+    document: np.ndarray
+    norm: np.ndarray
+    count: int
+
+
+def weighed_mails(
+    postings: Postings, settings: SearchSettings, document: np.ndarray, is_mail: np.ndarray
+) -> WeighedMails:
+    """Frequencies and lengths of whole mails as sums over their chunks; `document` and `is_mail` are by chunk."""
+    weights = field_weights(settings) | _IN_MAILS
+    of_body = np.array([weights[field] * (field != "title") for field in FIELDS], dtype=np.float32)
+    of_title = np.array([weights[field] * (field == "title") for field in FIELDS], dtype=np.float32)
+    length, title = np.zeros((2, int(document.max(initial=-1)) + 1))
+    slots = postings.slots.of(np.arange(postings.chunk_count))
+    np.add.at(length, document[is_mail], _lengths(postings, of_body)[slots[is_mail]])
+    np.maximum.at(title, document[is_mail], _lengths(postings, of_title)[slots[is_mail]])
+    length += title
+    count = int(np.count_nonzero(length))
+    norm = K1 * (1 - B + B * length * count / (length.sum() or 1.0))
+    numbers = np.full(postings.slots.count, -1, dtype=np.int32)
+    numbers[slots] = np.where(is_mail, document, -1)
+    return WeighedMails(postings.counts @ of_body, postings.counts @ of_title, numbers, norm, count)
 
 
 class _TermList(NamedTuple):
@@ -104,6 +153,13 @@ class _TermList(NamedTuple):
         divisor += weighed.frequency.take(codes)
         # What a code stands for is weighed once, and not for each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
+
+    def mails(self, mails: WeighedMails) -> int:
+        """How many mails hold the term."""
+        with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
+        for part in self.parts:
+            with_term[mails.document[part.slots]] = True
+        return int(np.count_nonzero(with_term[:-1]))
 
 
 def _found(part: Part, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,9 +231,31 @@ class TermScores:
     def support(self, chunks: np.ndarray) -> np.ndarray:
         """The share of the terms that stand in each of these chunks, rare ones weighing more (idf), 0 to 1."""
         weight = np.zeros(len(chunks))
-        for term_list, _, present, _ in self._occurrences(self.slots.of(chunks)):
-            weight[present] += term_list.idf
+        for term_list, part, present, places in self._occurrences(self.slots.of(chunks)):
+            weight[present] += term_list.idf * (self.weights.frequency.take(part.codes[places]) > 0)
         return weight / (self.most or 1.0)
+
+    def of_mails(self, chunks: np.ndarray, mails: WeighedMails) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the mails of some chunks, ascending, and the BM25 score of each as a whole.
+
+        `chunks` are all chunks of these mails.
+        """
+        slots = self.slots.of(chunks)
+        numbers, of_chunk = np.unique(mails.document[slots], return_inverse=True)
+        norm, scores = mails.norm[numbers], np.zeros(len(numbers))
+        for term_list, part, present, places in self._occurrences(slots):
+            codes, mail = part.codes[places], of_chunk[present]
+            body, title = np.zeros((2, len(numbers)))
+            np.add.at(body, mail, mails.body[codes])
+            np.maximum.at(title, mail, mails.title[codes])
+            frequency = body + title
+            scores += idf(term_list.mails(mails), mails.count) * frequency / (frequency + norm)
+        return numbers, scores
+
+    @property
+    def is_scattered(self) -> bool:
+        """True if no chunk holds most of what the terms are worth: what is looked for is said in several places."""
+        return 0 < self.high < _TOGETHER * self.most
 
     @cached_property
     def _every(self) -> np.ndarray | None:

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import polars as pl
 
-from transforms.retrieval.hits import DROPPED, Step, best_first, parted
+from transforms.retrieval.hits import DROPPED, Step, best_first, parted, unchanged
 from transforms.settings.search import SearchSettings
 
 
 def best_of_documents(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """The best `per_document` hits of each document."""
-    group = ["query", "document"]
-    nth = pl.int_range(pl.len()).over(group)
+    """The best `per_document` hits of each document; without that setting one of a mail and all others."""
+    group = ("query", "document")
     best = pl.col("chunk_no").first().over(group)
-    return parted(hits, nth < settings.per_document, pl.lit("a better hit of the same document"), best)
+    return parted(
+        hits, stays(settings.per_document, *group), pl.lit("a better hit of the same document"), best
+    )
+
+
+def stays(per_document: int | None, *group: str) -> pl.Expr:
+    """True of the rows, best first, that a document may show; of `is_mail` too, if `per_document` is None."""
+    nth = pl.int_range(pl.len()).over(group)
+    return (nth < 1) | ~pl.col("is_mail") if per_document is None else nth < per_document
+
+
+def latest_first(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """Hits, with the facts REVISION; the postings of one patch exchange their scores, so that later ones stand higher."""
+    if hits.get_column("revision").null_count() == hits.height:
+        return unchanged(hits)
+    later = pl.int_range(pl.len()).sort_by(
+        "is_latest", "version", descending=True, nulls_last=True, maintain_order=True
+    )
+    exchanged = pl.col("score").sort(descending=True).gather(later.arg_sort()).over("query", "revision")
+    is_patch = pl.col("revision").is_not_null()
+    return unchanged(best_first(hits.with_columns(pl.when(is_patch).then(exchanged).otherwise("score"))))
 
 
 def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
@@ -23,7 +42,7 @@ def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits, with the facts ORIGIN, without those that say again what another hit of the query says.
+    """Hits, with the facts ORIGIN and REVISION, without those that say again what another hit of the query says.
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
     into the best one; of the postings of a patch the latest among the hits stays. What stays has the

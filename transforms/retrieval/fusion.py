@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -11,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from transforms.retrieval import bm25
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
@@ -30,6 +32,7 @@ FUSED = {
     "chunk_no": pl.Int64,
     "document": pl.Int32,
     "thread": pl.Int32,
+    "is_mail": pl.Boolean,
     "score": pl.Float64,
     "fused_score": pl.Float64,
     "thread_score": pl.Float64,
@@ -50,11 +53,13 @@ _LOOKED_AT = 4
 class Places:
     """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
 
-    `given_members` are the `members`, where they are known already.
+    What is not of a mail (`is_mail`) is a thread of its own. `given_members` are the `members`, where they are known
+    already.
     """
 
     document: np.ndarray
     thread: np.ndarray
+    is_mail: np.ndarray
     given_members: tuple[np.ndarray, np.ndarray] | None = None
 
     @cached_property
@@ -120,13 +125,34 @@ class ExactScores:
         return np.maximum(self.scores[chunks], self.low).astype(np.float64)
 
 
+class WholeMails:
+    """BM25 scores of mails as a whole, quotes included, for a query whose words no chunk holds together.
+
+    A mail of few words that answers a long quote, or says one half of a matter in each of two paragraphs, is found by what
+    all of it says. Mails are those of the threads of the `found` chunks; the highest score is that of their best chunk.
+    """
+
+    def __init__(
+        self, lexical: bm25.TermScores, mails: bm25.WeighedMails, places: Places, found: np.ndarray
+    ) -> None:
+        self.places = places
+        chunks, _ = _with_threads(found[places.is_mail[found]], None, places)
+        self.mails, scores = lexical.of_mails(chunks, mails)
+        self.scores = scores * lexical.of(chunks).max(initial=0.0) / (scores.max(initial=0.0) or 1.0)
+
+    def of(self, chunks: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+        """The score of the mail of each chunk, what stands in `otherwise` for chunks of no mail, float64."""
+        scores, is_mail = otherwise.copy(), self.places.is_mail[chunks]
+        scores[is_mail] = self.scores[np.searchsorted(self.mails, self.places.document[chunks[is_mail]])]
+        return scores
+
+
 class Fusion:
     """One score for each candidate of a query, of the scores of its words and those of its vector.
 
-    `words` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
-    `candidates_lexical` of `lexical` (which are `words`, unless these are of a query with terms added), the best
-    `candidates_vector`, and of words with terms added as many as of the others. `logs` masks chunks whose score is
-    weighed by `log_weight`.
+    `lexical` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
+    `candidates_lexical` and the best `candidates_vector`. `whole` makes the scores of whole mails, None if they do not
+    count. `logs` masks chunks whose score is weighed by `log_weight`.
     """
 
     def __init__(
@@ -135,21 +161,20 @@ class Fusion:
         vector: Scores,
         settings: SearchSettings,
         logs: np.ndarray | None = None,
-        feedback: Scores | None = None,
+        whole: Callable[[np.ndarray], WholeMails] | None = None,
     ):
         self.lexical, self.vector, self.settings, self.logs = lexical, vector, settings, logs
-        self.words = lexical if feedback is None else feedback
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
-        lists = (self.by_lexical, self.by_vector, self.words.best(settings.candidates_lexical))
-        self.chunks = np.unique(np.concatenate(lists))
+        self.chunks = np.unique(np.concatenate((self.by_lexical, self.by_vector)))
+        self.mails = None if whole is None else whole(self.chunks)
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The fused scores of these chunks, float64.
 
-        `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed
-        chunks; `rrf` adds 1 / (rrf_k + rank) for each list of candidates that holds the chunk
-        (Cormack, Clarke and Buettcher 2009).
+        `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
+        of the lexical score of a mail is that of the whole of it. `rrf` adds 1 / (rrf_k + rank) for each list of
+        candidates that holds the chunk (Cormack, Clarke and Buettcher 2009).
         """
         if self.settings.fusion == "rrf":
             lists = (self.by_lexical, self.by_vector)
@@ -168,8 +193,12 @@ class Fusion:
         return self._blended(chunks, nearest)
 
     def _blended(self, chunks: np.ndarray, similar: np.ndarray) -> np.ndarray:
-        weight, words, vector = self.settings.lexical_weight, self.words, self.vector
-        lexical = scaled(words.of(chunks), words.low, words.high)
+        weight, words, vector = self.settings.lexical_weight, self.lexical, self.vector
+        lexical = words.of(chunks)
+        if self.mails is not None:
+            share = self.settings.mail_weight
+            lexical = (1 - share) * lexical + share * self.mails.of(chunks, lexical)
+        lexical = scaled(lexical, words.low, words.high)
         return self._weighed(
             chunks, weight * lexical + (1 - weight) * scaled(similar, vector.low, vector.high)
         )
@@ -202,6 +231,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "chunk_no": chosen.astype(np.int64),
         "document": places.document[chosen],
         "thread": places.thread[chosen],
+        "is_mail": places.is_mail[chosen],
         "score": fused,
         "fused_score": fused,
         "thread_score": np.zeros(len(chosen)),
@@ -213,18 +243,6 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         ranks = _ranks(chosen, ordered)[order]
         series.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
     return pl.DataFrame(series)
-
-
-def first_candidates(count: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> np.ndarray:
-    """The chunks with the `count` highest fused scores of all candidates, best first, ties by number."""
-    chosen = fusion.chunks
-    if fusion.settings.thread_weight and len(chosen):
-        fused = fusion.of(chosen)
-        least = fused[top_k(fused, count)].min()
-        members, _ = _with_threads(chosen, allowed, places)
-        # What was found stays whatever it is bounded by.
-        chosen = np.union1d(chosen, members[fusion.at_most(members) >= least])
-    return chosen[top_k(fusion.of(chosen), count)]
 
 
 def _with_threads(

@@ -22,12 +22,17 @@ ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
     "doc_id": pl.String,
     "checksum": pl.String,
     "quoted_from": pl.String,
+}
+"""The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
+nothing else."""
+
+REVISION: dict[str, pl.DataType | type[pl.DataType]] = {
     "revision": pl.String,
     "version": pl.Int64,
     "is_latest": pl.Boolean,
 }
-"""The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
-nothing else; `revision` is equal for the postings of one patch, null for what is not a patch."""
+"""The facts by which a stage knows the latest posting of a patch: `revision` is equal for all of them, null for what is
+not a patch."""
 
 FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
@@ -37,6 +42,7 @@ FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
         )
     ),
     **ORIGIN,
+    **REVISION,
     "vector": pl.List(pl.Float32),
 }
 """Columns that stand beside HITS where a stage reads them. `path` is the node of a chunk of a document and the nodes

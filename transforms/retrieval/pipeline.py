@@ -16,6 +16,7 @@ from transforms.retrieval.hits import (
     DROPPED,
     HITS,
     ORIGIN,
+    REVISION,
     Report,
     Step,
     best_first,
@@ -27,8 +28,8 @@ from transforms.retrieval.hits import (
 from transforms.settings.search import SearchSettings
 
 STAGES = (
-    "lexical", "vector", "fused", "gated", "threads", "strong", "documents", "pool", "sources", "reranked", "elbow",
-    "aggregated", "unique", "diverse", "one_per_thread", "final",
+    "lexical", "vector", "fused", "gated", "threads", "strong", "documents", "pool", "latest", "sources", "reranked",
+    "elbow", "aggregated", "unique", "diverse", "one_per_thread", "final",
 )  # fmt: skip
 """The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
 `final` is what the search returns. A new stage adds its name, and evaluations measure its list with the others."""
@@ -96,7 +97,10 @@ def pooling(settings: SearchSettings) -> list[Stage]:
 
 def scaling(settings: SearchSettings) -> list[Stage]:
     """The stages between the pool and the reranker."""
-    return _switched_on((settings.aggregation == "before_elbow", Stage("sources", by_source, ("source",))))
+    return _switched_on(
+        (settings.latest_first, Stage("latest", collapse.latest_first, tuple(REVISION))),
+        (settings.aggregation == "before_elbow", Stage("sources", by_source, ("source",))),
+    )
 
 
 def finishing(settings: SearchSettings) -> list[Stage]:
@@ -107,7 +111,7 @@ def finishing(settings: SearchSettings) -> list[Stage]:
         (settings.elbow, Stage("elbow", elbow.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
-        (settings.collapse_duplicates, Stage("unique", collapse.unlike, tuple(ORIGIN))),
+        (settings.collapse_duplicates, Stage("unique", collapse.unlike, (*ORIGIN, *REVISION))),
         (settings.diversity > 0, Stage("diverse", diversity.diversified, ("vector",))),
         (settings.collapse_threads, Stage("one_per_thread", collapse.best_of_threads)),
         (True, Stage("final", limited)),
@@ -120,7 +124,8 @@ def _switched_on(*stages: tuple[bool, Stage]) -> list[Stage]:
 
 def facts(settings: SearchSettings) -> tuple[str, ...]:
     """The names of the facts that the stages behind the pool read."""
-    return tuple(name for stage in (*scaling(settings), *finishing(settings)) for name in stage.facts)
+    stages = (*scaling(settings), *finishing(settings))
+    return tuple(dict.fromkeys(name for stage in stages for name in stage.facts))
 
 
 def started(fused: pl.DataFrame, report: Report | None = None) -> Progress:

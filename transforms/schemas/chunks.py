@@ -45,6 +45,11 @@ CHUNKS = Table(
         required("added_lex", TEXT, "lines a diff adds, for the lexical index"),
         required("removed_lex", TEXT, "lines a diff removes, for the lexical index"),
         required(
+            "rest_lex",
+            TEXT,
+            "on the first chunk of a mail what of its body is in no chunk: older quotes, headers, signature",
+        ),
+        required(
             "spans",
             pa.list_(SPAN),
             "where the text stands in the body or attachment: half-open UTF-8 byte ranges, "
@@ -118,7 +123,9 @@ TERMS = Table(
     (
         required("chunk_id", pa.string(), "the chunk"),
         required(
-            "field", pa.string(), "title, text, quote, context, or of a diff: file, function, added, removed"
+            "field",
+            pa.string(),
+            "title, text, quote, context, rest, or of a diff: file, function, added, removed",
         ),
         required("term", pa.string(), "the term after the tokenizer and the stemmer"),
         required("tf", pa.int32(), "occurrences of the term in the field"),

@@ -31,6 +31,8 @@ _STOPWORDS = (
 # fmt: on
 
 
+_STRICT_COSINE = 0.25
+"""Cosine below which a strict search returns nothing that vectors found (static model)."""
 Expansion = Literal["parent", "neighbours", "section", "links"]
 
 
@@ -45,11 +47,14 @@ class SearchSettings(StageSettings):
     )
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
-    thread_weight: float = Field(
-        0.6, ge=0, description="share of its thread's best score that a mail receives"
+    mail_weight: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="share of the whole mail in the lexical score of its chunks, for words that stand in no chunk together",
     )
-    feedback_weight: float = Field(
-        0.3, ge=0, le=1, description="share of added terms, for queries whose words no chunk holds"
+    thread_weight: float = Field(
+        1.0, ge=0, description="share of its thread's best score that a mail receives"
     )
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others"
@@ -62,7 +67,14 @@ class SearchSettings(StageSettings):
     weak_share: float = Field(
         0.0, ge=0, le=1, description="share of a query's best score below which a hit is dropped"
     )
-    per_document: int = Field(1, gt=0, description="hits of one mail or document")
+    latest_first: bool = Field(
+        True, description="of the postings of one patch later ones stand above earlier ones"
+    )
+    per_document: int | None = Field(
+        None,
+        gt=0,
+        description="hits of one mail, page or chat; none for one of a mail and any number of others",
+    )
     rerank: Literal["as_set", "features", "off"] = Field(
         "as_set", description="as [rerank] says; for profiles: by features, or not"
     )
@@ -79,11 +91,12 @@ class SearchSettings(StageSettings):
         (),
         description="also shown: `parent`, `neighbours`, `section`, `links`",
     )
-    label_similarity: float = Field(
-        0.25, ge=-1, le=1, description="cosine from which a label says similar (static model)"
+    weak: bool = Field(False, description="show the hits of a query labelled NO_RESULTS too")
+    label_pass: float = Field(
+        0.75, ge=0, le=2, description="share of the words plus cosine from which a hit answers (static model)"
     )
-    label_high_similarity: float = Field(
-        0.45, ge=-1, le=1, description="cosine from which a hit not borne out is a risk"
+    label_weak: float = Field(
+        0.5, ge=0, le=2, description="the same below which there is no result (static model)"
     )
     label_rerank: float = Field(
         5.0, description="a model's score from which a hit is relevant (gemini: of 10)"
@@ -109,11 +122,11 @@ class SearchSettings(StageSettings):
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {
-        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "feedback_weight": 0.0,
+        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
         "candidates_lexical": 300, "candidates_vector": 1,
     },
     "vector": {
-        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "feedback_weight": 0.0,
+        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "mail_weight": 0.0,
         "candidates_lexical": 1, "candidates_vector": 300,
     },
     "rrf": {"fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100},
@@ -135,20 +148,24 @@ class SearchOptions(StageSettings):
     per_document: int | None = Field(None, gt=0)
     threads: bool = False
     """Show a thread once, by its best mail."""
+    weak: bool = False
+    """Show the hits of a query that is labelled NO_RESULTS too."""
     strict: bool = False
     """Return only what is near, before the scores fall steeply: for a program that takes every hit for an answer."""
 
-    def changes(self, settings: SearchSettings) -> dict[str, Any]:
-        """What the options other than the profile change in these settings."""
+    def changes(self) -> dict[str, Any]:
+        """What the options other than the profile change in [search]."""
         named = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
         changes = {name: value for name, value in named.items() if value is not None}
         if self.expand:
             changes["expand"] = self.expand
         if self.threads:
             changes["collapse_threads"] = True
+        if self.weak:
+            changes["weak"] = True
         if self.strict:
             changes |= {
-                "elbow": True, "similarity_threshold": settings.label_similarity, "gate_lexical": False,
+                "elbow": True, "similarity_threshold": _STRICT_COSINE, "gate_lexical": False,
             }  # fmt: skip
         return changes
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import Stemmer
 from transforms.schemas.chunks import TERMS
 from transforms.settings.search import TermSettings
 
-VERSION = "4"
+VERSION = "5"
 MAX_TERM_CHARS = 64
 """Characters; longer tokens are cut."""
 _CODED = {"code": pl.Int64, "term": pl.String}
@@ -33,6 +32,7 @@ FIELDS = {
     "function": "diff_functions",
     "added": "added_lex",
     "removed": "removed_lex",
+    "rest": "rest_lex",
 }
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
 CHUNK_COLUMNS = ("chunk_id", *FIELDS.values())
@@ -232,32 +232,6 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     fields = {name: frame.select("chunk_id", column) for name, column in FIELDS.items()}
     filled = {n: f.filter(pl.col(FIELDS[n]).str.len_bytes() > 0) for n, f in fields.items()}
     return field_terms(filled, settings)
-
-
-def numbered_terms(texts: Sequence[tuple[int, str, str]], settings: TermSettings) -> pl.DataFrame:
-    """The terms of the texts of a few chunks: rows of chunk number, field and text.
-
-    Columns chunk_no, field, term and tf, as `chunk_terms` counts them, which is faster for many texts.
-    """
-    lists, compounds = names_in([text for _, _, text in texts])
-    distinct = sorted(set[str]().union(*lists))
-    term_of = dict(zip(distinct, stems([word.lower() for word in distinct], settings), strict=True))
-    parts_of = {
-        word: [part for part in cut if part != lower]
-        for word, cut in identifier_parts(distinct).items()
-        for lower in [word.lower()]
-    }
-    counts = Counter[tuple[int, str, str]]()
-    for (chunk, field, _), text_words, names in zip(texts, lists, compounds, strict=True):
-        parts = [part for word in text_words for part in parts_of.get(word, ())]
-        text_terms = [
-            *map(term_of.__getitem__, text_words),
-            *stems(parts, settings),
-            *_compound_terms(names, settings),
-        ]
-        counts.update((chunk, field, term) for term in text_terms)
-    schema = {"chunk_no": pl.Int64, "field": pl.String, "term": pl.String, "tf": pl.Int32}
-    return pl.DataFrame([(*key, tf) for key, tf in counts.items()], schema, orient="row")
 
 
 def context_terms(

@@ -67,6 +67,12 @@ def _print_understood(console: Console, query: Understood) -> None:
         console.print(f"     only {', '.join(conditions)}; {order}", style="dim", soft_wrap=True)
     if query.note:
         console.print(f"     {query.note}", style="dim", soft_wrap=True)
+    if query.meant:
+        console.print(f"     did you mean {', '.join(query.meant)}?", soft_wrap=True)
+    if query.nearest:
+        console.print(
+            f"     nearest, but not near: {query.nearest}; --weak shows it", style="dim", soft_wrap=True
+        )
 
 
 def _print_hit(console: Console, hit: dict[str, Any], shown: Shown, is_further: bool) -> None:

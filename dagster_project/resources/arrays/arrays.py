@@ -42,7 +42,7 @@ from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 
-FORMAT = "4"
+FORMAT = "5"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
@@ -223,7 +223,7 @@ def _mapped(folder: Path) -> SearchArrays:
     members = arrays["members"], arrays["member_starts"]
     return SearchArrays(
         Postings([_segment(arrays, name) for name in names], slots, gone),
-        fusion.Places(arrays["document"], arrays["thread"], members),
+        fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], members),
         arrays["logs"],
         CodedVectors(vectors, slots, arrays["absent"]),
         HitRows(folder, arrays),
@@ -311,9 +311,10 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
     table = connection.execute(_CHUNKS).to_arrow_table()
     numbers = table.column("chunk_no").to_numpy()
-    logs = np.zeros(count, dtype=bool)
-    logs[numbers] = table.column("is_log").to_numpy()
-    np.save(folder / "logs.npy", logs)
+    for file, column in (("logs", "is_log"), ("mails", "is_mail")):
+        marked = np.zeros(count, dtype=bool)
+        marked[numbers] = table.column(column).to_numpy()
+        np.save(folder / f"{file}.npy", marked)
     for name in ("document", "thread"):
         documents = np.zeros(count, dtype=np.int32)
         documents[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
@@ -378,10 +379,10 @@ _IDS = " UNION ALL ".join(
     }.items()
 )  # fmt: skip
 
-# What is not a mail is a thread of its own.
+# What is of no mail is a thread of its own.
 _CHUNKS = """
-SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.doc_id) AS thread,
-  coalesce(c.content_class = 'log', false) AS is_log
+SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.chunk_id) AS thread,
+  coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail
 FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
 ORDER BY c.chunk_no
 """

@@ -122,7 +122,7 @@ WHERE field NOT IN ('text', 'quote') OR chunk_id NOT IN ({_RESTATED})
 _TF = {field: f"{field}_tf" for field in bm25.FIELDS}
 TFS = ", ".join(_TF.values())
 # What is added to a chunk does not say that it has words of its own.
-_OWN = [tf for field, tf in _TF.items() if field != "context"]
+_OWN = [tf for field, tf in _TF.items() if field not in ("context", "rest")]
 
 
 def _each(form: str, names: Iterable[str] = tuple(_TF.values())) -> str:
@@ -224,6 +224,7 @@ _FIELD_NAMES = {
     "function": "the functions of hunk headers",
     "added": "added lines",
     "removed": "removed lines",
+    "rest": "what of a mail is in no chunk",
 }
 
 _ADDED_COLUMNS = {

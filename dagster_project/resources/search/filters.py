@@ -16,6 +16,7 @@ import polars as pl
 from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
 from dagster_project.resources.search.text_conditions import TextConditions
 from transforms.errors import QueryError, QuerySyntaxError, shortened
+from transforms.retrieval import collapse
 from transforms.retrieval.query_language import (
     MAX_CONDITION_WORDS,
     META,
@@ -79,13 +80,17 @@ class Filters:
 class Understood(NamedTuple):
     """How a query was understood: what ranks, and each condition with the chunks that meet it alone.
 
-    `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain.
+    `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain. Where the hits
+    are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
+    of those that no text holds.
     """
 
     text: str
     conditions: list[dict[str, Any]]
     order: str
     note: str | None
+    nearest: str | None = None
+    meant: Sequence[str] = ()
 
 
 class Resolved(NamedTuple):
@@ -168,16 +173,10 @@ class Conditions:
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, arrays: SearchArrays
     ):
-        self.connection, self.ids = connection, arrays.ids
-        self.texts = TextConditions(connection, term_settings, arrays.postings)
-
-    @cached_property
-    def document(self) -> np.ndarray:
+        self.connection, self.ids, self.is_mail = connection, arrays.ids, arrays.places.is_mail
+        self.document = arrays.places.document
         """Number of the document of each chunk."""
-        rows = self.connection.execute(
-            "SELECT dense_rank() OVER (ORDER BY doc_id) - 1 AS document FROM chunks ORDER BY chunk_no"
-        ).fetchnumpy()
-        return np.asarray(rows["document"], dtype=np.int64)
+        self.texts = TextConditions(connection, term_settings, arrays.postings)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
         """Which chunks meet all filters and conditions, by chunk number; None if there are none.
@@ -223,8 +222,8 @@ class Conditions:
             )
         return Resolved(query.text, mask, Understood(query.text, counts, "score", note))
 
-    def listed(self, queries: Sequence[Resolved], limit: int, per_document: int) -> pl.DataFrame:
-        """The hits of queries that list chunks, up to `per_document` of a document: scores are 0.
+    def listed(self, queries: Sequence[Resolved], limit: int, per_document: int | None) -> pl.DataFrame:
+        """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
 
         Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
         """
@@ -235,9 +234,9 @@ class Conditions:
             if query.listed is None:
                 continue
             chunks = query.listed
-            documents = pl.Series(self.document[chunks])
-            first = pl.DataFrame({"chunk_no": chunks, "document": documents}).filter(
-                pl.int_range(pl.len()).over("document") < per_document
+            facts = {"document": self.document[chunks], "is_mail": self.is_mail[chunks]}
+            first = pl.DataFrame({"chunk_no": chunks, **facts}).filter(
+                collapse.stays(per_document, "document")
             )
             placed = first.head(limit).with_columns(query=number, rank=pl.int_range(1, pl.len() + 1))
             parts.append(placed.select(pl.col(name).cast(kind) for name, kind in columns.items()))

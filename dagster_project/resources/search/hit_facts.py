@@ -9,7 +9,7 @@ import duckdb
 import polars as pl
 
 from transforms.embedding.sign_codes import CodedVectors
-from transforms.retrieval.hits import FACTS, ORIGIN
+from transforms.retrieval.hits import FACTS, ORIGIN, REVISION
 
 
 def with_facts(
@@ -74,11 +74,14 @@ _GROUPS = (
     _Group(
         tuple(ORIGIN),
         """c.doc_id, coalesce(x.checksum, c.checksum) AS checksum,
-  CASE WHEN x.context_kind = 'quote' THEN q.parent_id END AS quoted_from,
-  f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest""",
+  CASE WHEN x.context_kind = 'quote' THEN q.parent_id END AS quoted_from""",
         """LEFT JOIN chunk_context x USING (chunk_id)
 LEFT JOIN (SELECT message_id, min(parent_id) AS parent_id FROM inferred_quotes GROUP BY message_id) q
-  ON q.message_id = c.doc_id
-LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id""",
+  ON q.message_id = c.doc_id""",
+    ),
+    _Group(
+        tuple(REVISION),
+        "f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest",
+        "LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id",
     ),
 )

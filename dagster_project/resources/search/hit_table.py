@@ -75,6 +75,23 @@ class SearchResult:
         }
 
 
+def without_hits(
+    version: OpenedVersion, ranked: RankedHits, understood: Mapping[int, Understood]
+) -> tuple[RankedHits, dict[int, Understood]]:
+    """The hits without those of the queries in `understood`, and what is said of each of these in their place."""
+    is_hidden = pl.col("query").is_in(list(understood))
+    first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
+    facts = version.arrays.rows.of(first.get_column("chunk_no"))
+    nearest = {
+        query: f"{facts[chunk]['subject'] or '(no subject)'} ({facts[chunk]['doc_id']})"
+        for query, chunk in first.iter_rows()
+    }
+    meant = version.conditions.texts.meant
+    told = {n: q._replace(nearest=nearest.get(n), meant=meant(q.text)) for n, q in understood.items()}
+    hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
+    return RankedHits(hits, constituents, ranked.labels, ranked.vector_path), told
+
+
 def described(
     version: OpenedVersion,
     ranked: RankedHits,

@@ -41,7 +41,7 @@ def with_options(settings: Settings, options: SearchOptions) -> Settings:
         search = settings.profile(options.profile) if options.profile else settings.search
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    return settings.model_copy(update={"search": changed_search(search, options.changes(search))})
+    return settings.model_copy(update={"search": changed_search(search, options.changes())})
 
 
 class PublishedSearcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +11,8 @@ import polars as pl
 
 from dagster_project.resources.search.opened_version import HnswScores, OpenedVersion
 from transforms.embedding.sign_codes import CodeScores
-from transforms.retrieval import bm25, feedback, fusion
+from transforms.retrieval import bm25, fusion
 from transforms.settings.search import SearchSettings
-from transforms.text import terms
 
 CODE_CANDIDATES = 15_000
 """Vectors with the most signs in common with a query, which are looked at twice; of a million they hold .983 of the ten
@@ -21,8 +20,6 @@ nearest, 10,000 hold .980."""
 CODE_RESCORED = 2_000
 """The best of these, whose cosines are computed."""
 _CELLS_AT_ONCE = 1 << 25
-_SHOWN = {"title": "title", "text": "text_display"}
-"""What a chunk shows of the fields that its terms are of."""
 
 Mask = np.ndarray | None
 
@@ -89,12 +86,8 @@ class QueryBatch:
                 continue  # the query is nothing but signs and blanks
             places, mask = self.version.arrays.places, self.masks[position]
             logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.arrays.logs
-            fused = fusion.Fusion(scores[position], vector, settings, logs)
-            if feedback.applies(scores[position].high, scores[position].most, settings):
-                first = fusion.first_candidates(feedback.CHUNKS, fused, mask, places)
-                wide = self._with_feedback(words[position], first, mask, settings)
-                if wide is not None:
-                    fused = fusion.Fusion(scores[position], vector, settings, logs, wide)
+            whole = self._whole_mails(scores[position], settings)
+            fused = fusion.Fusion(scores[position], vector, settings, logs, whole)
             parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
         return pl.concat(parts)
 
@@ -108,20 +101,14 @@ class QueryBatch:
         ]
         return np.concatenate([np.zeros(0), *parts])
 
-    def _with_feedback(
-        self, words: Sequence[str], chunks: np.ndarray, mask: Mask, settings: SearchSettings
-    ) -> bm25.TermScores | None:
-        """The lexical scores of a query with terms of some chunks; None if one is of a kind without any."""
-        rows = self.version.arrays.rows.of(chunks.tolist())
-        if any(row["source_kind"] not in feedback.KINDS for row in rows.values()):
+    def _whole_mails(
+        self, lexical: bm25.TermScores, settings: SearchSettings
+    ) -> Callable[[np.ndarray], fusion.WholeMails] | None:
+        """What scores the mails of some chunks as a whole; None where that does not count."""
+        if settings.fusion != "blend" or not settings.mail_weight or not lexical.is_scattered:
             return None
-        texts = [
-            (chunk, field, row[column]) for chunk, row in rows.items() for field, column in _SHOWN.items()
-        ]
-        counted = terms.numbered_terms(texts, self.version.term_settings)
-        postings, weights = self.version.postings, self.version.weighed(settings)
-        expanded = feedback.expanded_terms(words, counted, postings, weights, settings)
-        return bm25.TermScores(expanded, postings, weights, mask)
+        places, mails = self.version.arrays.places, self.version.weighed_mails(settings)
+        return lambda found: fusion.WholeMails(lexical, mails, places, found)
 
     def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
         """Scores of each query, on the path that `vector_search` names.

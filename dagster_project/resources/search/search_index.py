@@ -15,7 +15,13 @@ from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.publish.versions import current_version
 from dagster_project.resources.search.filters import Filters, Resolved
 from dagster_project.resources.search.hit_facts import with_facts
-from dagster_project.resources.search.hit_table import RankedHits, SearchResult, described, said_once
+from dagster_project.resources.search.hit_table import (
+    RankedHits,
+    SearchResult,
+    described,
+    said_once,
+    without_hits,
+)
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_version import OpenedVersion
 from dagster_project.resources.search.query_batch import QueryBatch, batches
@@ -68,19 +74,26 @@ class SearchIndex(OpenedVersion):
 
         Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
         the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
-        meets them, the newest first; these hits have no scores.
+        meets them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
+        has no hits, unless `weak` is set.
         """
         start = time.perf_counter()
         resolved = self.resolved(queries, filters, plain)
         limit = limit or self.settings.limit
         complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
         ranked = self.ranked(resolved, filters, limit, spare=_SPARE)
+        understood = {number: query.understood for number, query in enumerate(resolved)}
+        hidden = {
+            n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not self.settings.weak
+        }
+        if far := {n: understood[n] for n in hidden - complete}:
+            ranked, told = without_hits(self, ranked, far)
+            understood |= told
         terms = self.query_terms([query.text for query in resolved], self.settings.stopwords)
         rows = described(self, ranked, terms, self.settings, [query.mask for query in resolved])
         hits = SEARCH_HITS.from_rows(said_once(rows, limit, complete))
-        understood = tuple(query.understood for query in resolved)
         seconds = time.perf_counter() - start
-        return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds)
+        return SearchResult(hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds)
 
     @_translating_faults
     def resolved(

@@ -21,15 +21,24 @@ from transforms.text import phrases, terms
 
 _ROWS_AT_ONCE = 20_000
 """Chunks whose texts are in memory at once, some 60 MB."""
-_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed")
+_SHORTEST, _LONG = 4, 8
+"""Characters of a word that may be mistyped, and from which it may be so in two places."""
+_NEAREST = """
+WITH words AS (SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df FROM terms)
+SELECT word FROM words
+WHERE texts > 1 AND word[1] = $word[1] AND abs(length(word) - length($word)) <= $slips
+  AND damerau_levenshtein(word, $word) <= $slips
+ORDER BY damerau_levenshtein(word, $word), texts DESC, word LIMIT 1
+"""
+_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed", "rest")
 _OWN = ("text", "added", "removed")
 # Which frequencies of the index say that a word may be there, and which columns show a phrase.
 _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "": (_ALL_TF, ("title", "text_display")),
+    "": (_ALL_TF, ("title", "text_display", "rest_lex")),
     "s": (("title",), ("title",)),
-    "b": (_ALL_TF[1:], ("text_display",)),
+    "b": (_ALL_TF[1:], ("text_display", "rest_lex")),
     "nq": (_OWN, ("text_lex", "added_lex", "removed_lex")),
-    "q": (("quote",), ("quote_lex",)),
+    "q": (("quote", "rest"), ("quote_lex", "rest_lex")),
     "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
     "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
     "dfa": (("removed",), ("removed_lex",)),
@@ -103,6 +112,20 @@ class TextConditions:
             of_field = texts.filter(pl.col("reason").is_in(_UNREAD_REASONS[leaf.field]))
             matches = phrases.holding(of_field.get_column("text"), leaf.value)
             found[leaf] = of_field.filter(matches).get_column("chunk_no").to_numpy()
+        return found
+
+    def meant(self, query: str) -> list[str]:
+        """For each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
+
+        Near are words with the same first letter that are one slip of the keyboard away, two for long ones.
+        """
+        found: list[str] = []
+        for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
+            if self.postings.df(terms.stems([word], self.term_settings)[0]):
+                continue
+            slips = 1 if len(word) < _LONG else 2
+            row = self.connection.execute(_NEAREST, {"word": word, "slips": slips}).fetchone()
+            found += [row[0]] if row and row[0] not in found else []
         return found
 
     def _with_terms(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:

@@ -31,9 +31,9 @@ def index(built_once: Workspace) -> Iterator[SearchIndex]:
     opened.close()
 
 
-def test_every_stage_is_told_and_the_last_one_is_what_the_search_returns(index: SearchIndex):
+def test_every_stage_is_told_and_the_last_one_is_the_ranking(index: SearchIndex):
     made = explanation(index, QUERY, limit=3)
-    hits = index.search([QUERY], limit=3)
+    ranked = index.ranked([QUERY], limit=3)
     assert [t.stage for t in made.stages] == [
         "lexical",
         "vector",
@@ -41,16 +41,19 @@ def test_every_stage_is_told_and_the_last_one_is_what_the_search_returns(index: 
         "threads",
         "documents",
         "pool",
+        "latest",
         "final",
     ]
     final = made.stages[-1].steps.drop_nulls("rank")
-    assert final["chunk_no"].to_list() == hits.hits["chunk_no"].to_pylist()
-    assert final["score"].to_list() == hits.hits["score"].to_pylist()
-    assert made.label == hits.labels[0]
+    assert final["chunk_no"].to_list() == ranked.hits["chunk_no"].to_list()
+    assert final["score"].to_list() == ranked.hits["score"].to_list()
+    assert made.label == ranked.labels[0]
 
 
 def test_the_fate_of_a_hit_of_one_below_the_limit_and_of_one_that_a_filter_leaves_out(index: SearchIndex):
-    ids = index.search([QUERY], limit=5).hits["doc_id"].to_pylist()
+    chunks = index.ranked([QUERY], limit=5).hits["chunk_no"].to_list()
+    facts = index.arrays.rows.of(chunks)
+    ids = [facts[chunk]["chunk_id"] for chunk in chunks]
     told = {n: explanation(index, QUERY, ids[n], limit=2).fate for n in (1, 4)}
     assert {n: f.answer for n, f in told.items() if f} == {
         1: "hit 2", 4: "dropped by the stage final: behind the first 2"

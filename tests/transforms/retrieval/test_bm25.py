@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms.retrieval import bm25
-from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed
+from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_mails
 from transforms.retrieval.fusion import ExactScores
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots, all_numbers
 from transforms.settings.search import SearchSettings, TermSettings
@@ -88,6 +88,31 @@ def test_scores_are_those_of_bm25s(seed: int):
     expected = np.array([reference.get_scores(sorted(set(q))) for q in asked])
     scores = bm25_scores(queries(*asked), len(asked), postings(texts), ONE_FIELD)
     np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_a_mail_as_a_whole_scores_as_one_text_of_its_chunks():
+    chance = random.Random(5)
+    texts = [chance.choices(WORDS, weights=range(1, 41), k=chance.randint(1, 60)) for _ in range(60)]
+    document = np.arange(60, dtype=np.int32) // 3
+    joined = [sum(texts[n : n + 3], []) for n in range(0, 60, 3)]
+    asked = chance.sample(WORDS, 4)
+    expected = bm25_scores(queries(asked), 1, postings(joined), ONE_FIELD)[0]
+    index = postings(texts)
+    mails = weighed_mails(index, ONE_FIELD, document, np.ones(60, dtype=bool))
+    words = TermScores(asked, index, weighed(index, ONE_FIELD), None)
+    numbers, scores = words.of_mails(np.arange(30, 60, dtype=np.int32), mails)
+    assert numbers.tolist() == list(range(10, 20))
+    np.testing.assert_allclose(scores, expected[10:], atol=1e-4)
+
+
+@pytest.mark.parametrize(("field", "is_found"), [("rest", False), ("text", True)])
+def test_what_is_in_no_chunk_is_found_in_whole_mails_alone(field: str, is_found: bool):
+    index = postings([["fox"], ["dog"], ["owl"]], field)
+    words = TermScores(["fox"], index, weighed(index, SearchSettings()), None)
+    assert words.best(3).tolist() == [0] * is_found
+    assert words.support(np.array([0])).tolist() == [float(is_found)]
+    mails = weighed_mails(index, SearchSettings(), np.arange(3, dtype=np.int32), np.ones(3, dtype=bool))
+    assert words.of_mails(np.arange(3, dtype=np.int32), mails)[1].argmax() == 0
 
 
 def test_chunks_without_a_term_of_the_query_score_zero():

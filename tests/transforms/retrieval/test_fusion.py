@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.transforms.retrieval.test_bm25 import postings
+from transforms.retrieval.bm25 import TermScores, weighed, weighed_mails
 from transforms.retrieval.fusion import (
     FUSED,
     ExactScores,
     Fusion,
     Places,
-    first_candidates,
+    WholeMails,
     fused_candidates,
     is_diagnostic,
 )
@@ -51,6 +53,7 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
     places = Places(
         np.array(messages if messages is not None else range(count), dtype=np.int32),
         np.array(threads if threads is not None else range(count), dtype=np.int32),
+        np.ones(count, dtype=bool),
     )
     mask = None if allowed is None else np.array(allowed)
     fusion = Fusion(
@@ -154,19 +157,11 @@ def test_long_threads_are_compared_in_full_only_where_they_could_be_among_the_be
         ExactScores(lexical, None), ExactScores(chance.random(10_060), None), SearchSettings(pool=10, limit=5)
     )
     own = np.arange(10_060, dtype=np.int32)
-    made = fused_candidates(0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32)))
+    made = fused_candidates(
+        0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32), np.ones(10_060, dtype=bool))
+    )
     assert len(made) < 200
     assert set(fusion.chunks.tolist()) <= set(made["chunk_no"].to_list())
-
-
-def test_the_first_candidates_are_those_of_the_highest_fused_score():
-    chance = np.random.default_rng(1)
-    settings = SearchSettings(candidates_lexical=3, candidates_vector=3, similarity_threshold=-1)
-    for _ in range(20):
-        fusion = Fusion(*(ExactScores(chance.random(200), None) for _ in range(2)), settings)
-        places = Places(np.arange(200, dtype=np.int32), chance.integers(0, 5, 200).astype(np.int32))
-        every = fused_candidates(0, fusion, None, places)
-        assert first_candidates(7, fusion, None, places).tolist() == every["chunk_no"].to_list()[:7]
 
 
 def test_what_a_filter_leaves_out_is_no_hit_and_sets_no_scale():
@@ -202,3 +197,25 @@ def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[in
 def test_the_one_hit_that_a_filter_leaves_is_worth_what_it_has(lexical, vector, score):
     found = hits(lexical, vector, allowed=[True, False], settings=ALONE.model_copy(update={"elbow": True}))
     assert found["score"].to_list() == pytest.approx([score])
+
+
+def test_a_mail_that_says_it_in_two_places_is_found_by_the_whole_of_it():
+    index = postings([["plan", "hash"], ["join", "cost"], ["hash"], ["cost"], ["dog"]])
+    places = Places(
+        np.array([0, 0, 1, 2, 3], dtype=np.int32), np.arange(5, dtype=np.int32), np.ones(5, dtype=bool)
+    )
+    words = TermScores(["hash", "cost", "bird"], index, weighed(index, ALONE), None)
+    mails = WholeMails(
+        words, weighed_mails(index, ALONE, places.document, places.is_mail), places, np.array([0, 1, 2, 3])
+    )
+    chunks = np.array([0, 1, 2, 3])
+    whole = mails.of(chunks, words.of(chunks))
+    assert whole[0] == whole[1] == words.of(chunks).max() > whole[2]
+    alike = ExactScores(np.zeros(5), None)
+    ranked = [
+        Fusion(words, alike, ALONE.model_copy(update={"mail_weight": share}), None, lambda found: mails)
+        .of(chunks)
+        .argmax()
+        for share in (0.0, 1.0)
+    ]
+    assert ranked == [2, 0]

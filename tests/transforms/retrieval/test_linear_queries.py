@@ -21,7 +21,7 @@ from transforms.retrieval.query_rewriting import by_rules
 from transforms.settings.search import TermSettings
 from transforms.text.phrases import holding
 from transforms.text.snippets import StoredText, matching_words, snippet, stored_ranges, words_by_term
-from transforms.text.terms import counted_terms, numbered_terms, parts, query_terms
+from transforms.text.terms import counted_terms, parts, query_terms
 
 TIMES, ALLOWED = 10, 25
 TERMS = TermSettings()
@@ -37,7 +37,6 @@ def described(text: str) -> object:
 WORK: dict[str, Callable[[str], object]] = {
     "query_terms": lambda text: query_terms([text], TERMS),
     "counted_terms": lambda text: counted_terms(pl.Series([text]), TERMS),
-    "numbered_terms": lambda text: numbered_terms([(0, "text", text)], TERMS),
     "parts": lambda text: parts(text, TERMS),
     "by_rules": lambda text: by_rules("it", [text]),
     "phrases": lambda text: holding(pl.Series([text]), "torn record"),

@@ -45,10 +45,24 @@ def test_weak_hits_are_those_below_a_share_of_the_best_of_their_query():
     assert step.hits.select("query", "chunk_no").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
+def test_of_a_patch_the_latest_posting_takes_the_highest_place():
+    postings = [
+        {"revision": "f/1", "version": 1, "is_latest": False}, {}, {"revision": "f/2", "version": 1, "is_latest": True},
+        {"revision": "f/1", "version": 3, "is_latest": True}, {"revision": "f/1", "version": 2, "is_latest": False},
+    ]  # fmt: skip
+    step = collapse.latest_first(
+        with_facts(hits_of({0: [5, 4, 3, 2, 1]}), origins=postings), SearchSettings()
+    )
+    assert (chunks(step), step.hits["score"].to_list()) == ([3, 1, 2, 4, 0], [5, 4, 3, 2, 1])
+
+
 def test_documents_keep_their_best_hits_and_threads_one():
     hits = hits_of({0: [5, 4, 3, 2]}, documents=[0, 0, 0, 1], threads=[7, 7, 7, 7])
     step = collapse.best_of_documents(hits, SearchSettings(per_document=2))
     assert (chunks(step), into(step)) == ([0, 1, 3], {2: 0})
+    hits = hits.with_columns(is_mail=pl.col("chunk_no") < 2)
+    step = collapse.best_of_documents(hits, SearchSettings())
+    assert (chunks(step), into(step)) == ([0, 2, 3], {1: 0})
     step = collapse.best_of_threads(hits, SearchSettings())
     assert (chunks(step), into(step)) == ([0], {1: 0, 2: 0, 3: 0})
 

@@ -18,8 +18,6 @@ from transforms.text.terms import (
     FIELDS,
     chunk_terms,
     context_terms,
-    counted_terms,
-    numbered_terms,
     query_terms,
 )
 
@@ -155,35 +153,6 @@ def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, defaults).to_pylist()}
     queried = {(str(r["query"]), r["term"]) for r in query_terms(texts, defaults).to_pylist()}
     assert indexed == queried
-
-
-@examples(60)
-@given(
-    st.lists(
-        st.lists(
-            st.sampled_from(
-                [
-                    "VACUUM",
-                    "vacuums",
-                    "readBlock",
-                    "_pg_wal",
-                    "a/fs/erofs/zdata.c",
-                    "v16.2",
-                    "C++",
-                    "Über",
-                    "§",
-                ]
-            )
-        ),
-        min_size=1,
-        max_size=5,
-    )
-)
-def test_the_terms_of_a_few_texts_are_those_of_many(texts: list[list[str]]):
-    joined = [" ".join(words) for words in texts]
-    many = counted_terms(pl.Series(joined, dtype=pl.String), TermSettings())
-    few = numbered_terms([(n, "text", text) for n, text in enumerate(joined)], TermSettings())
-    assert sorted(few.select("chunk_no", "term", "tf").iter_rows()) == sorted(many.iter_rows())
 
 
 ASCII = st.text(st.sampled_from("aBcDEfgHIxyz019__..//++##--vVcveCVE ") | st.characters(max_codepoint=127))

@@ -58,6 +58,7 @@ class Drafts:
     def __init__(self) -> None:
         self.documents: list[Document] = []
         self.counts: list[int] = []
+        self.rests: list[list[str]] = []
         self.rows: list[Draft] = []
         self.span_starts: list[int] = []
         self.span_ends: list[int] = []
@@ -69,6 +70,7 @@ class Drafts:
         """Begin a document: later drafts and exclusions belong to it."""
         self.documents.append(document)
         self.counts.append(0)
+        self.rests.append([])
 
     def add(self, draft: Draft, spans: list[Span], offsets: ByteOffsets) -> None:
         """Add one chunk to the open document."""
@@ -80,8 +82,9 @@ class Drafts:
             self.span_roles.append(role)
         self.span_offsets.append(len(self.span_starts))
 
-    def exclude(self, start: int, end: int, reason: str) -> None:
-        """Record a byte range of the open document that is in no chunk, and the reason."""
+    def exclude(self, start: int, end: int, reason: str, text: str = "") -> None:
+        """Record a byte range of the open document that is in no chunk, the reason, and the text to find it by."""
+        self.rests[-1].append(text)
         d = self.documents[-1]
         self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
@@ -91,10 +94,13 @@ class Drafts:
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
         owners = numbers.repeat_by(pl.Series(self.counts)).explode()
         documents = pl.DataFrame(self.documents, schema=_DOCUMENT, orient="row").with_columns(
-            chunk_count=pl.Series(self.counts, dtype=pl.Int64), base=pl.Series(map(_base, self.documents))
+            chunk_count=pl.Series(self.counts, dtype=pl.Int64),
+            base=pl.Series(map(_base, self.documents)),
+            rest_lex=pl.Series(["\n".join(texts) for texts in self.rests], dtype=pl.String),
         )
         frame = pl.concat([frame, documents[owners.drop_nulls()]], how="horizontal")
         frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
+        frame = frame.with_columns(pl.when(pl.col("chunk_index") == 0).then("rest_lex").otherwise(pl.lit("")))
         frame = _with_diffs(_with_texts(frame))
         table = frame.select(_DERIVED).to_arrow()
         ids = _chunk_ids(frame, seen)
@@ -138,7 +144,7 @@ _DOCUMENT = {
 }
 _DERIVED = [
     "source_kind", "source", "partition", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
-    "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex",
+    "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex", "rest_lex",
     "char_count", "quote_anchor_chars", "anchor_source", "quote_depth_max", "has_patch_markers", "content_class",
     "diff_files", "diff_functions", "lines_added", "lines_removed", "is_quote_heavy", "is_code", "lane",
     "needs_parent",

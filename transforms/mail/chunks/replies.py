@@ -101,7 +101,7 @@ class Body:
             self._emit_reply(reply, len(anchored) >= 2 or reply.is_review, self.settings.message_chars)
         for start, end, reason in sorted(self.exclusions):
             if end > start and not self.body[start:end].isspace():
-                drafts.exclude(self.offsets(start), self.offsets(end), reason)
+                drafts.exclude(self.offsets(start), self.offsets(end), reason, self.body[start:end])
 
     def _is_substantial(self, reply: Reply) -> bool:
         return any(SUBSTANCE.search(self.body, s.start, s.end) for s in reply.sections)

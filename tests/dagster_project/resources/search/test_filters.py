@@ -322,7 +322,7 @@ def test_conditions_without_text_list_the_newest_first(index: SearchIndex):
 
 def test_plain_text_holds_no_syntax(index: SearchIndex):
     result = index.search(['f:nobody "'], plain=True)
-    assert result.hits.num_rows and result.understood[0].conditions == []
+    assert result.understood[0].text == 'f:nobody "' and result.understood[0].conditions == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ TURNS = ["--turn", "I wrote to ann@example.org.", "--turn", "The compactor stall
 
 
 def explained(work: Workspace, *arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(main, ["search", *arguments, "--json", "--config", str(work.config)])
+    result = CliRunner().invoke(
+        main, ["search", *arguments, "--weak", "--json", "--config", str(work.config)]
+    )
     assert result.exit_code == 0, result.output
     (query,) = json.loads(result.stdout)["queries"]
     assert query["hits"]

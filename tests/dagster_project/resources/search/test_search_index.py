@@ -166,19 +166,14 @@ def test_a_batch_answers_like_single_queries(copied: SearchIndex):
         assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
 
 
-def test_terms_of_the_first_candidates_join_a_query_of_mail_and_of_no_other_kind(
-    copied: SearchIndex, monkeypatch: pytest.MonkeyPatch
-):
-    def scores(**changed: object) -> list[float]:
-        found = copied.ranked(
-            ["zebra giraffe ostrich pace"], settings=copied.settings.model_copy(update=changed)
-        )
-        return found.hits["fused_score"].to_list()
-
-    without = scores(feedback_weight=0.0)
-    assert scores(feedback_weight=0.3) != without
-    monkeypatch.setattr("transforms.retrieval.feedback.KINDS", ("document",))
-    assert scores(feedback_weight=0.3) == without
+def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: SearchIndex):
+    result = copied.search(["compactr florbex"])
+    assert (result.labels, result.hits.num_rows) == (("NO_RESULTS",), 0)
+    assert result.understood[0].nearest and result.understood[0].meant == ["compactor"]
+    copied.settings = copied.settings.model_copy(update={"weak": True})
+    shown = copied.search(["compactr florbex"])
+    assert (shown.labels, shown.understood[0].nearest) == (("NO_RESULTS",), None)
+    assert shown.hits.num_rows
 
 
 def test_many_threads_ask_by_sql_at_once(built_once: Workspace):

@@ -121,6 +121,7 @@ def test_example_2_long_nested_quote_history() -> None:
     ]
     assert rows[0]["text_display"] == "> local point\n\nMy response."
     assert [r["reason"] for r in excluded] == ["header", "unused_quote", "deep_quote"]
+    assert rows[0]["rest_lex"] == "On Tue, ...\n\n> On Mon, ...\n\n> > older history\n"
 
 
 def test_example_3_interleaved_patch_review() -> None:

@@ -1,0 +1,119 @@
+"""Search as shipped, with weights that the other collections choose, and beside what anybody would build.
+
+    python benchmarks/held_out.py [--corpus NAME ...] [--state FOLDER] [--markdown]
+
+Every weight of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of linux-erofs every eighth commit
+is asked, of the chats every third question. For each collection the weights are put together that have the best mean
+of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
+the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
+the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tasks
+from printing import new_parser, new_table
+from retrieval import show
+from rich.progress import track
+from rich.table import Table
+
+from transforms.evaluation.intervals import bootstrap
+
+STEPS = {"erofs": 8, "conversations": 3}
+"""Of the queries of a corpus every so manieth is asked."""
+WEIGHTS: Mapping[str, Sequence[float]] = {
+    "lexical_weight": (0.5, 0.6, 0.7, 0.8),
+    "mail_weight": (0.0, 0.3, 0.5, 0.7, 1.0),
+    "thread_weight": (0.3, 0.6, 1.0, 1.5),
+    "title_weight": (1.0, 2.0, 4.0),
+    "quote_weight": (0.0, 0.3, 1.0),
+}
+MEASURES = ("nDCG@10", "MRR@10")
+COLUMNS = ("task", "measure", "default", "95 %", "held out", "95 %", "bm25s", "with its thread", "blend")
+
+Found = dict[str, np.ndarray]
+"""By measure the values of every query."""
+
+
+def main() -> None:
+    """Ask, choose, and print both tables."""
+    parser = new_parser(__doc__)
+    parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
+    parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
+    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        state = arguments.state or Path(temporary)
+        corpora = [tasks.corpus(name, state) for name in arguments.corpus or tasks.CORPORA]
+        tried = {corpus.name: alternatives(corpus) for corpus in corpora}
+        table = new_table("chosen without the collection", COLUMNS, left=2)
+        for corpus in corpora:
+            weights = chosen([of for name, of in tried.items() if name != corpus.name])
+            table.caption = f"{table.caption or ''}{corpus.name}: {weights}\n"
+            for task in asked(corpus):
+                add_rows(table, corpus, task, weights)
+        show(table, arguments.markdown)
+        print(table.caption)
+
+
+def asked(corpus: tasks.Corpus) -> list[tasks.Task]:
+    """The tasks of a corpus, with every so manieth query."""
+    return [task.every(STEPS.get(corpus.name, 1)) for task in corpus.tasks]
+
+
+def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float]) -> Found:
+    """MEASURES of every query with these weights."""
+    settings = corpus.index.settings.model_copy(update=dict(weights))
+    values = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
+    return {name: values[name] for name in MEASURES}
+
+
+def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, float], float]:
+    """By weight and value the mean of MEASURES over the tasks, the other weights as shipped."""
+    pairs = [(name, value) for name, values in WEIGHTS.items() for value in values]
+    return {
+        (name, value): float(
+            np.mean(
+                [
+                    np.mean(list(measured(corpus, task, {name: value}).values()))
+                    for task in asked(corpus)
+                ]
+            )
+        )
+        for name, value in track(pairs, description=corpus.name)
+    }  # fmt: skip
+
+
+def chosen(others: Sequence[Mapping[tuple[str, float], float]]) -> dict[str, float]:
+    """The best value of each weight by the mean over some collections; the shipped one where others are no better."""
+    shipped = tasks.SearchSettings()
+    return {
+        name: max(
+            sorted(values, key=lambda value: value != getattr(shipped, name)),
+            key=lambda value: round(float(np.mean([of[name, value] for of in others])), 6),
+        )
+        for name, values in WEIGHTS.items()
+    }
+
+
+def add_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float]) -> None:
+    """One row per measure."""
+    ours = measured(corpus, task, {}), measured(corpus, task, weights)
+    peers = [task.measured(ranked) for ranked in tasks.baselines(corpus, task).values()]
+    for name in MEASURES:
+        intervals = [bootstrap(found[name]) for found in ours]
+        table.add_row(
+            f"{task.name} ({len(task.queries)})",
+            name,
+            *(cell for i in intervals for cell in (f"**{i.mean:.3f}**", f"{i.low:.3f}–{i.high:.3f}")),
+            *(f"{found[name].mean():.3f}" for found in peers),
+        )
+
+
+if __name__ == "__main__":
+    main()
