@@ -18,6 +18,7 @@ from dagster_project.config.settings import ConversationSourceSettings, Document
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.context_index import open_versions
+from dagster_project.resources.search.outgoing import Screen
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.sql import query_current
 from dagster_project.resources.sources.chat_exports import (
@@ -67,6 +68,7 @@ class ContextResult:
     results: int
     documents: int
     seconds: float
+    passages: Sequence[context_block.Passage] = ()
 
     def as_json(self) -> dict[str, Any]:
         """What `weft context --json` prints."""
@@ -166,9 +168,15 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
 
 
 def context_of(
-    settings: Settings, conversation: ConversationText, opened: SearchIndex | None = None
+    settings: Settings,
+    conversation: ConversationText,
+    opened: SearchIndex | None = None,
+    screen: Screen | None = None,
 ) -> ContextResult:
-    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
+    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
+
+    What it shows passes `screen`, by default that of answers to people.
+    """
     start = time.perf_counter()
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "partition": ""}
@@ -184,7 +192,9 @@ def context_of(
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
-        passages = index.passages(documents["chunk_id"].to_list())
+        passages = (screen or Screen(settings.safety)).passages(
+            index.passages(documents["chunk_id"].to_list())
+        )
         facts = dict(index.facts)
     ordered = selection.scored_passages(documents, passages)
     compiled = context_block.compile_block(
@@ -199,6 +209,7 @@ def context_of(
         len(candidates),
         len(documents),
         time.perf_counter() - start,
+        compiled.chosen,
     )
 
 
@@ -216,8 +227,8 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
             "index.keep_versions says how many are"
         )
     with open_versions(settings).open(place) as index:
-        passages = index.passages([e["chunk_id"] for e in recorded["chosen"]])
-    return context_block.reproduce_block(recorded, passages)
+        shown = Screen(settings.safety).passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
+    return context_block.reproduce_block(recorded, shown)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
