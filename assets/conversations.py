@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
-from assets.protocols.search import ContextIndex
+from assets.protocols.search import Asker, ContextIndex
 from assets.protocols.sources import SourcePartition, Sources
 from assets.stages.stage import Made, Stage, terms_stage
 from transforms.context import selection
@@ -142,7 +142,11 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
 def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
     """The table `conversation_candidates` of a window."""
     queries = selection.window_queries(_frame(windows), _frame(chunks), settings)
-    found = index.candidates(queries, settings)
+    askers = {
+        window["doc_id"]: Asker((window["doc_id"],), window["conversation_id"], window["last_at"])
+        for window in windows.select(["doc_id", "conversation_id", "last_at"]).to_pylist()
+    }
+    found = index.candidates(queries, settings, askers)
     figures = {"queries": len(queries), "results_per_query": len(found) / max(1, len(queries))}
     return Made([found.to_arrow()], figures)
 

@@ -32,6 +32,7 @@ import Stemmer
 from printing import new_parser, new_table
 from rich.console import Console
 
+from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.search.context_index import IndexForContext, open_versions
@@ -164,7 +165,7 @@ def _window_result(
     )
     start = time.perf_counter()
     queries = _queries(made.markdown, len(said), settings)
-    found = index.candidates(queries, settings, {"given": sorted(used)})
+    found = index.candidates(queries, settings, {"given": Asker(sorted(used))})
     documents = selection.window_documents(found, settings, index.chunk_vectors)
     passages = selection.scored_passages(documents, index.passages(documents["chunk_id"].to_list()))
     block = context_block.compile_block(

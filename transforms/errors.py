@@ -52,6 +52,12 @@ class SourceError(WeftError):
     exit_code = 4
 
 
+class ReceiptError(WeftError):
+    """The receipts of what was disclosed cannot be continued, or are not as they were written."""
+
+    exit_code = 5
+
+
 class FetchError(WeftError):
     """A remote cannot be fetched, and will not be until something is repaired; earlier results are kept."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from transforms.settings.search import SearchOptions
 
 
+@dataclass(frozen=True)
+class Asker:
+    """Who asks: the documents that it is itself, the conversation it is of, and the time up to which it knows anything."""
+
+    own: Sequence[str] = ()
+    conversation_id: str | None = None
+    until: datetime | None = None
+
+
 class ContextIndex(Protocol):
     """The published index as conversations ask it."""
 
@@ -36,11 +46,12 @@ class ContextIndex(Protocol):
         self,
         queries: pl.DataFrame,
         settings: ContextSettings,
-        own: Mapping[str, Sequence[str]] | None = None,
+        askers: Mapping[str, Asker] | None = None,
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
 
-        A query does not find its own window, or in place of it the documents that `own` names.
+        A query finds what `settings.where` allows, but neither its asker, which is its window if none is given, nor
+        what `settings.include` leaves out: other windows of the asker's conversation, and what is later.
         """
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:

@@ -28,6 +28,9 @@ def _known_zone(_context: click.Context, _option: click.Parameter, name: str | N
 @CONFIG
 @JSON
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")
+@click.option("--window", metavar="ID", help="A window of an indexed conversation, as the build asks for it.")
+@click.option("--where", metavar="CONDITIONS", help="Find only this, as 'source:notes OR kind:message'.")
+@click.option("--later", is_flag=True, help="Also what is later than the conversation, or of the same chat.")
 @click.option(
     "--budget",
     type=click.IntRange(64),
@@ -57,6 +60,9 @@ def context(
     config: Path | None,
     as_json: bool,
     from_stdin: bool,
+    window: str | None,
+    where: str | None,
+    later: bool,
     budget: int | None,
     timezone: str | None,
     manifest: Path | None,
@@ -68,8 +74,8 @@ def context(
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
     """
-    if sum(map(bool, (file, from_stdin, reproduce, compare))) != 1:
-        raise click.UsageError("name one of FILE, --stdin, --reproduce and --compare")
+    if sum(map(bool, (file, from_stdin, window, reproduce, compare))) != 1:
+        raise click.UsageError("name one of FILE, --stdin, --window, --reproduce and --compare")
     if compare:
         _print_difference(compare, as_json)
         return
@@ -78,10 +84,13 @@ def context(
         block = work.reproduced(settings, work.read_manifest(reproduce))
         click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
         return
-    if budget:
-        settings = _with_budget(settings, budget)
-    text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
-    result = work.context_of(settings, work.read_conversation(settings, file, text, timezone))
+    settings = _changed(settings, budget_tokens=budget, where=where, include="later" if later else None)
+    if window:
+        conversation = work.read_window(settings, window)
+    else:
+        text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
+        conversation = work.read_conversation(settings, file, text, timezone)
+    result = work.context_of(settings, conversation)
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     if as_json:
@@ -100,9 +109,10 @@ def _print_difference(manifests: tuple[Path, Path], as_json: bool) -> None:
     click.echo(_json(changes) if as_json else "\n".join(work.difference_lines(changes)))
 
 
-def _with_budget(settings: Settings, tokens: int) -> Settings:
-    narrowed = settings.context.model_copy(update={"budget_tokens": tokens})
-    return settings.model_copy(update={"context": narrowed})
+def _changed(settings: Settings, **given: Any) -> Settings:
+    """The settings with those of the context that are given."""
+    context = {name: value for name, value in given.items() if value is not None}
+    return settings.model_copy(update={"context": settings.context.model_copy(update=context)})
 
 
 def _json(value: Any) -> str:

@@ -71,6 +71,11 @@ COMMANDS = {
         "plan",
         "Say what a build would rebuild and why, and what that would take; build nothing and call no model.",
     ),
+    "receipts": LazyCommand(
+        f"{_ROOM}.receipts",
+        "receipts",
+        "List what assistants were shown, and verify that no receipt was changed or taken out.",
+    ),
     "search": LazyCommand(
         f"{_ROOM}.search",
         "search",

@@ -1,17 +1,30 @@
-"""Answers that programs get from the published index: hits, texts and blocks of context, bounded and cited."""
-
-from __future__ import annotations
+"""What programs get from the published index: texts screened, bounded and cited, with the passages that they show."""
 
 from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.search.conversation_context import context_of, read_conversation
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.lookup import asking, reading
+from dagster_project.resources.search.filters import DATED, Filters
+from dagster_project.resources.search.hit_table import SearchResult
+from dagster_project.resources.search.lookup import asking, reading, resolved_name
+from dagster_project.resources.search.outgoing import Screen
+from dagster_project.resources.search.receipts import Disclosed
 from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.search.similar import similar
 from transforms.errors import QueryError
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+_OTHERS = "text by others"
+
+
+class Shown(NamedTuple, Generic[_Answer]):
+    """An answer, and the passages of which it shows the text."""
+
+    answer: _Answer
+    passages: list[Disclosed]
 
 
 class Hit(BaseModel):
@@ -20,12 +33,18 @@ class Hit(BaseModel):
     rank: int
     citation: str = Field(description="what `get` opens: a place and its bytes")
     doc_id: str
+    source: str
     source_kind: str
-    title: str | None
-    author: str | None
+    list_id: str | None
+    title: str | None = Field(description=_OTHERS)
+    breadcrumb: str | None = Field(description="titles from the document down to the section, by others")
+    author: str | None = Field(description=_OTHERS)
     at: datetime | None
+    thread_id: str | None
     score: float
-    snippet: str = Field(description="text by others")
+    lexical_score: float
+    vector_score: float
+    snippet: str = Field(description=_OTHERS)
 
 
 class Hits(BaseModel):
@@ -36,7 +55,7 @@ class Hits(BaseModel):
 
     outcome: str
     label: str
-    nearest: str | None
+    nearest: str | None = Field(description=_OTHERS)
     meant: list[str]
     index_version: str
     hits: list[Hit]
@@ -48,8 +67,8 @@ class Text(BaseModel):
     kind: str
     id: str
     doc_id: str
-    title: str | None
-    text: str = Field(description="text by others")
+    title: str | None = Field(description=_OTHERS)
+    text: str = Field(description=f"{_OTHERS}; what is masked takes as many bytes as it had")
     byte_start: int
     byte_end: int
     is_cut: bool
@@ -64,58 +83,179 @@ class Block(BaseModel):
     block: str = Field(description="text by others, under headings that cite it")
 
 
-def hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool) -> Hits:
-    """The best `limit` hits of a query."""
-    result = index.search([query], filters, limit, plain)
-    rows = result.hits.to_pylist()
+class Mail(BaseModel):
+    """A mail of a thread; one that is not in the archives has no author, time and subject."""
+
+    message_id: str
+    parent_id: str | None
+    depth: int
+    author: str | None = Field(description=_OTHERS)
+    at: datetime | None
+    subject: str | None = Field(description=_OTHERS)
+
+
+class Thread(BaseModel):
+    """A discussion; `is_cut` if it has more mails than are listed."""
+
+    thread_id: str
+    subject: str | None = Field(description=_OTHERS)
+    mails: list[Mail]
+    is_cut: bool
+
+
+class Source(BaseModel):
+    """One source of the index; `newest` is the time of its newest mail, document or chat."""
+
+    name: str
+    kinds: list[str]
+    lists: list[str]
+    documents: int = Field(description="mails, documents, and windows of chats")
+    passages: int
+    newest: datetime | None
+
+
+class Sources(BaseModel):
+    """What the index holds."""
+
+    index_version: str
+    sources: list[Source]
+
+
+def hits(
+    index: SearchIndex, screen: Screen, query: str, filters: Filters, limit: int, plain: bool
+) -> Shown[Hits]:
+    """The hits of a query."""
+    return _hits(index, screen, index.search([query], filters, limit, plain))
+
+
+def near(index: SearchIndex, screen: Screen, name: str, limit: int) -> Shown[Hits]:
+    """What is nearest to what `name` means."""
+    return _hits(index, screen, similar(index, name, limit))
+
+
+def _hits(index: SearchIndex, screen: Screen, result: SearchResult) -> Shown[Hits]:
     found = [
         Hit(
-            title=row["subject"],
-            author=row["from_name"] or row["from_addr"],
+            title=screen.optional(row["subject"]),
+            breadcrumb=screen.optional(row["breadcrumb"]),
+            author=screen.optional(row["from_name"] or row["from_addr"]),
             at=row["effective_at"],
-            **{n: row[n] for n in ("rank", "citation", "doc_id", "source_kind", "score", "snippet")},
+            snippet=screen.text(row["snippet"]),
+            **{name: row[name] for name in _SAME},
         )
-        for row in rows
+        for row in result.hits.to_pylist()
     ]
     outcome = "HITS" if found else "NO_RESULTS"
-    return Hits(
+    understood = result.understood[0]
+    answer = Hits(
         outcome=outcome,
         label=result.labels[0],
-        nearest=result.understood[0].nearest,
-        meant=list(result.understood[0].meant),
+        nearest=screen.optional(understood.nearest),
+        meant=list(understood.meant),
         index_version=index.manifest["version"],
         hits=found,
     )
+    return Shown(answer, [Disclosed(hit.citation, hit.snippet) for hit in found])
 
 
-def text(index: SearchIndex, id_: str, byte_start: int, most: int) -> Text:
-    """At most `most` characters of what an id or citation stands for, from a byte of it on."""
-    document = reading(asking(index.connection), id_)
-    stored = document.text.encode()
-    if not 0 <= byte_start <= len(stored):
-        raise QueryError(
-            f"byte_start {byte_start} is not in {document.id}, which has {len(stored)} bytes here"
-        )
+_SAME = (
+    "rank",
+    "citation",
+    "doc_id",
+    "source",
+    "source_kind",
+    "list_id",
+    "thread_id",
+    "score",
+    "lexical_score",
+    "vector_score",
+)
+
+
+def text(index: SearchIndex, screen: Screen, name: str, byte_start: int, most: int) -> Shown[Text]:
+    """The text that `name` means, from `byte_start` on, `most` characters; QueryError if that is behind its end."""
+    found = reading(asking(index.connection), name)
+    stored = screen.text(found.text).encode()
+    if byte_start > len(stored):
+        raise QueryError(f"byte_start {byte_start} is not in {found.id}, which has {len(stored)} bytes here")
     excerpt = stored[byte_start:].decode(errors="replace")[:most]
     end = byte_start + len(excerpt.encode())
-    return Text(
-        **{n: getattr(document, n) for n in ("kind", "id", "doc_id", "title")},
+    answer = Text(
+        **{n: getattr(found, n) for n in ("kind", "id", "doc_id")},
+        title=screen.optional(found.title),
         text=excerpt,
         byte_start=byte_start,
         byte_end=end,
         is_cut=end < len(stored),
     )
+    return Shown(answer, [Disclosed(f"{found.id}:{byte_start}-{end}", excerpt)])
 
 
-def block(settings: Settings, index: SearchIndex, text: str, budget: int) -> Block:
-    """Passages for a longer text under a budget of tokens."""
-    narrowed = settings.context.model_copy(update={"budget_tokens": budget})
+def block(
+    settings: Settings, index: SearchIndex, screen: Screen, given: str, budget: int, where: str
+) -> Shown[Block]:
+    """The context of a text; `where` narrows what the settings allow."""
+    both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
+    narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
     context = context_of(
-        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, text), index
+        settings.model_copy(update={"context": narrowed}),
+        read_conversation(settings, None, given),
+        index,
+        screen,
     )
-    return Block(
+    answer = Block(
         outcome=context.outcome,
         index_version=str(context.manifest["index_version"]),
         tokens=int(context.manifest["block_tokens"]),
         block=context.block,
     )
+    return Shown(answer, [Disclosed(p.place, p.shown[0]) for p in context.passages])
+
+
+def thread(index: SearchIndex, screen: Screen, name: str, limit: int) -> Shown[Thread]:
+    """The mails of the thread that `name` means, or that the mail of that name is in; QueryError if it means neither."""
+    kind, id_ = resolved_name(asking(index.connection), name)
+    if kind not in ("thread", "message"):
+        raise QueryError(f"{name!r} is a {kind}, which is in no thread: name a thread or a mail")
+    rows = index.connection.execute(_THREAD, {"id": id_, "limit": limit + 1}).to_arrow_table().to_pylist()
+    mails = [
+        Mail(
+            author=screen.optional(row["from_name"] or row["from_addr"]),
+            subject=screen.optional(row["subject"]),
+            at=row["effective_at"],
+            **{n: row[n] for n in ("message_id", "parent_id", "depth")},
+        )
+        for row in rows[:limit]
+    ]
+    answer = Thread(
+        thread_id=rows[0]["thread_id"],
+        subject=screen.optional(rows[0]["thread_subject"]),
+        mails=mails,
+        is_cut=len(rows) > limit,
+    )
+    return Shown(answer, [Disclosed(mail.message_id, mail.subject or "") for mail in mails])
+
+
+_THREAD = """
+SELECT n.thread_id, n.message_id, n.parent_id, n.depth, t.subject AS thread_subject,
+  m.from_name, m.from_addr, m.effective_at, m.subject
+FROM thread_tree n JOIN threads t USING (thread_id) LEFT JOIN messages m USING (message_id)
+WHERE n.thread_id = $id OR n.thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id = $id)
+ORDER BY n.position LIMIT $limit
+"""
+
+
+def sources(index: SearchIndex) -> Shown[Sources]:
+    """The sources of the index."""
+    rows: list[dict[str, Any]] = index.connection.execute(_SOURCES).to_arrow_table().to_pylist()
+    answer = Sources(index_version=index.manifest["version"], sources=[Source(**row) for row in rows])
+    return Shown(answer, [])
+
+
+_SOURCES = f"""
+SELECT source AS name, list_sort(list(DISTINCT source_kind)) AS kinds,
+  (SELECT coalesce(list(DISTINCT list_id ORDER BY list_id), []) FROM memberships m
+    WHERE m.source = c.source AND list_id IS NOT NULL) AS lists,
+  count(DISTINCT doc_id) AS documents, count(*) AS passages, max(dated_at) AS newest
+FROM chunks c LEFT JOIN ({DATED}) USING (doc_id) GROUP BY source ORDER BY source
+"""

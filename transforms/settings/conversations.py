@@ -45,7 +45,7 @@ _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
         "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "min_similarity": 0.7, "mode": "ann",
-        "lexical_weight": 0.0, "pick": "score",
+        "lexical_weight": 0.0, "pick": "score", "include": "later",
     },
 }  # fmt: skip
 
@@ -67,6 +67,13 @@ class ContextSettings(StageSettings):
     candidates: int = Field(20, gt=0, description="chunks taken for each query (seed: 5)")
     min_similarity: float = Field(
         0.0, ge=-1, le=1, description="cosine below which a candidate is left out (seed: 0.7)"
+    )
+    where: str = Field(
+        "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
+    )
+    include: Literal["earlier", "later"] = Field(
+        "earlier",
+        description="what is no later than the conversation and not of it; later: all but the conversation itself",
     )
     dedup_strategy: Literal["document", "semantic", "none"] = Field(
         "document", description="at most dedup_max_per_doc of a document, or no near-equal texts"

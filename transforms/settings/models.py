@@ -163,6 +163,11 @@ class SafetySettings(StageSettings):
     )
     emails: Literal["mask", "hold", "send"] = Field("mask", description="e-mail addresses")
     phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers")
+    outputs: Literal["assistants", "mask", "hold", "send"] = Field(
+        "assistants",
+        exclude=True,  # no stage depends on it
+        description="answers: masked for assistants alone, for people too, held back as a whole, or as they are",
+    )
 
 
 SentenceKind = Literal["off", "structural", "gemini"]

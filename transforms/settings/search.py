@@ -176,6 +176,7 @@ class McpSettings(StageSettings):
     max_results: int = Field(50, gt=0, description="hits of a search")
     max_characters: int = Field(100_000, gt=0, description="characters of a text; four are a token")
     max_seconds: float = Field(30.0, gt=0, description="seconds until a call is given up")
+    receipts: bool = Field(True, description="note what was disclosed, see `weft receipts`")
 
 
 GEMINI_LANGUAGE_NAME = "gemini-2.5-flash"

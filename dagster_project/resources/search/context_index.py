@@ -14,15 +14,17 @@ import polars as pl
 
 from assets.embedding import query_vectors
 from assets.protocols.models import Embedder, EmbeddingCache
-from assets.protocols.search import ContextIndex
+from assets.protocols.search import Asker, ContextIndex
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import QueryVectorCache
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.search.filters import Filters, where_conditions
 from dagster_project.resources.search.index_faults import translated
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
+from transforms.errors import QueryError
 from transforms.retrieval import bm25, fusion
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
@@ -61,23 +63,21 @@ class IndexForContext:
         self,
         queries: pl.DataFrame,
         settings: ContextSettings,
-        own: Mapping[str, Sequence[str]] | None = None,
+        askers: Mapping[str, Asker] | None = None,
     ) -> pl.DataFrame:
-        """The rows of `conversation_candidates`: the best chunks of each query, never of its own window.
-
-        `own` names documents that the queries of a window must not find, in place of the window.
+        """The rows of `conversation_candidates`: the best chunks of each query among those that its asker may find.
 
         All queries are answered in one pass: one product with the matrix of vectors, one read of the
         postings. A candidate is among the nearest or the lexically best chunks of its query and not
         less similar than `min_similarity`, unless its terms found it.
         """
         texts = queries.get_column("text").to_list()
-        own_chunks = self._own_chunks(own or {w: [w] for w in queries.get_column("window_id").unique()})
-        masks = {window: _without(self.index.chunk_count, own) for window, own in own_chunks.items()}
-        windows = queries.get_column("window_id").to_list()
-        excluded, allowed = [own_chunks.get(w) for w in windows], [masks.get(w) for w in windows]
+        masks = self._masks(
+            askers or {w: Asker((w,)) for w in queries.get_column("window_id").unique()}, settings
+        )
+        allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
         query_terms = self._telling_terms(texts, settings)
-        near = self._similar(self._query_vectors(texts), excluded, allowed, settings)
+        near = self._similar(self._query_vectors(texts), allowed, settings)
         words = self._lexical_scores(query_terms, allowed, settings)
         parts = [
             _best(number, scores, similar, settings)
@@ -151,11 +151,10 @@ class IndexForContext:
     def _similar(
         self,
         vectors: np.ndarray,
-        excluded: Sequence[np.ndarray | None],
         allowed: Sequence[np.ndarray | None],
         settings: ContextSettings,
     ) -> Iterator[fusion.Scores]:
-        """The cosines of each query, valid until the next is computed, without the chunks that are left out.
+        """The cosines of each query, valid until the next is computed, of the chunks that are allowed.
 
         With `mode = "ann"` they come from the HNSW index if there is one. Otherwise the queries are multiplied with all
         vectors, a block of queries at a time into the same memory: new memory for every block would cost as much as the
@@ -163,9 +162,9 @@ class IndexForContext:
         """
         approximate = settings.mode == "ann" and self.index.has_vector_index
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
-        for number, (query, own, mask) in enumerate(zip(vectors, excluded, allowed, strict=True)):
+        for number, (query, mask) in enumerate(zip(vectors, allowed, strict=True)):
             place = number % _QUERIES_AT_ONCE
-            near = self._nearest(query, own, settings) if approximate else None
+            near = self._nearest(query, mask, settings) if approximate else None
             if near is None and approximate:
                 self.index.cosines(query[np.newaxis], out=block[place : place + 1])
             elif near is None and place == 0:
@@ -173,28 +172,40 @@ class IndexForContext:
                 self.index.cosines(some, out=block[: len(some)])
             yield near or fusion.ExactScores(block[place], mask)
 
-    def _own_chunks(self, own: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
-        """The chunk numbers of the documents that the queries of a window must not find."""
-        rows = self.index.connection.execute(
-            "SELECT doc_id, list(chunk_no ORDER BY chunk_no) FROM chunks WHERE "
-            "doc_id IN (SELECT unnest($ids::VARCHAR[])) GROUP BY doc_id",
-            {"ids": sorted({d for documents in own.values() for d in documents})},
-        ).fetchall()
-        numbers = {doc: np.asarray(chunks, dtype=np.int64) for doc, chunks in rows}
-        parts = {w: [numbers[d] for d in documents if d in numbers] for w, documents in own.items()}
-        return {w: np.sort(np.concatenate(p)) for w, p in parts.items() if p}
+    def _masks(self, askers: Mapping[str, Asker], settings: ContextSettings) -> dict[str, np.ndarray | None]:
+        """By window which chunks its queries may find; None where nothing is left out."""
+        try:
+            fitting = self.index.conditions.mask(Filters(), where_conditions(settings.where))
+        except QueryError as fault:
+            raise QueryError(f"context.where: {fault}") from fault
+        masks: dict[str, np.ndarray | None] = {}
+        for window, asker in askers.items():
+            hidden = self.index.connection.execute(
+                _HIDDEN,
+                {
+                    "own": list(asker.own),
+                    "earlier": settings.include == "earlier",
+                    "conversation": asker.conversation_id,
+                    "until": asker.until,
+                },
+            ).fetchnumpy()["chunk_no"]
+            masks[window] = fitting
+            if len(hidden):
+                mask = np.ones(self.index.chunk_count, dtype=bool) if fitting is None else fitting.copy()
+                mask[np.asarray(hidden, dtype=np.int64)] = False
+                masks[window] = mask
+        return masks
 
     def _nearest(
-        self, query: np.ndarray, excluded: np.ndarray | None, settings: ContextSettings
+        self, query: np.ndarray, mask: np.ndarray | None, settings: ContextSettings
     ) -> fusion.Scores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = self.index.chunk_count - len(self.index.unembedded)
-        k = min(settings.candidates * _OVERFETCH, embedded)
-        near = self.index.hnsw_scores(query, k)
-        if excluded is not None:
-            near.nearest = near.nearest[~np.isin(near.nearest, excluded)]
-        others = embedded - (0 if excluded is None else len(np.setdiff1d(excluded, self.index.unembedded)))
-        return near if len(near.nearest) >= min(settings.candidates, others) else None
+        near = self.index.hnsw_scores(query, min(settings.candidates * _OVERFETCH, embedded))
+        if mask is not None:
+            near.nearest = near.nearest[mask[near.nearest]]
+            embedded = int(mask.sum()) - int(mask[self.index.unembedded].sum())
+        return near if len(near.nearest) >= min(settings.candidates, embedded) else None
 
     def _named(self, candidates: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
         numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
@@ -222,12 +233,6 @@ _CANDIDATES = {
     "lexical_score": pl.Float64,
     "score": pl.Float64,
 }
-
-
-def _without(count: int, excluded: np.ndarray) -> np.ndarray:
-    mask = np.ones(count, dtype=bool)
-    mask[excluded] = False
-    return mask
 
 
 def _best(
@@ -287,6 +292,13 @@ def _passage(row: dict[str, Any]) -> Passage:
     )
 
 
+_HIDDEN = """
+SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT unnest($own::VARCHAR[])) OR $earlier AND doc_id IN (
+  SELECT doc_id FROM conversation_windows WHERE conversation_id = $conversation OR last_at > $until
+  UNION ALL SELECT message_id FROM messages WHERE effective_at > $until
+  UNION ALL SELECT doc_id FROM documents WHERE coalesce(modified_at, created_at) > $until
+)
+"""
 _PASSAGES = """
 SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
   coalesce(n.node_id, c.doc_id) || CASE WHEN c.attachment_id IS NULL THEN '' ELSE ' attachment ' || c.attachment_id[:12] END

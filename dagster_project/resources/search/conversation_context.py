@@ -13,11 +13,14 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.config.settings import ConversationSourceSettings, Settings
+from assets.protocols.search import Asker
+from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.context_index import open_versions
+from dagster_project.resources.search.outgoing import Screen
 from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.search.sql import query_current
 from dagster_project.resources.sources.chat_exports import (
     Export,
     ExportReader,
@@ -31,19 +34,27 @@ from transforms.context import selection
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
-from transforms.errors import ChatFormatError, ContextError, IndexUnavailableError, SourceError
+from transforms.errors import (
+    ChatFormatError,
+    ContextError,
+    IndexUnavailableError,
+    SourceError,
+    UnknownIdError,
+    shortened,
+)
 
 _GIVEN = "given"
+_WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
 _TEXT_SUFFIXES = ("", ".txt", ".md", ".markdown", ".text")
 
 
 @dataclass(frozen=True)
 class ConversationText:
-    """What somebody hands over: its Markdown, its messages, and the published windows that it is itself."""
+    """What somebody hands over: its Markdown, its messages, and who it is in the published index."""
 
     markdown: str
     messages: int = 1
-    own: Sequence[str] = ()
+    asker: Asker = Asker()
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class ContextResult:
     results: int
     documents: int
     seconds: float
+    passages: Sequence[context_block.Passage] = ()
 
     def as_json(self) -> dict[str, Any]:
         """What `weft context --json` prints."""
@@ -84,7 +96,7 @@ def read_conversation(
     """
     files = ChatFiles(settings, settings.root / "cache" / "chats.json")
     exports = files.exports_of(path) if path else []
-    own = files.window_ids(exports)
+    own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
     try:
         if path is not None and not exports and (path.is_dir() or path.suffix.lower() not in _TEXT_SUFFIXES):
             exports = _unknown_exports(path)
@@ -94,7 +106,7 @@ def read_conversation(
         else:
             content = decoded(path.read_bytes()) if path is not None else text or ""
             if not looks_like_whatsapp(content):
-                return ConversationText(content, 1, own)
+                return ConversationText(content, 1, Asker(own))
             chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
     except (ChatFormatError, pa.ArrowException) as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
@@ -107,7 +119,33 @@ def read_conversation(
     if not messages and (faults or not chats):
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
-    return ConversationText(conversations.consolidate(*columns).markdown, len(messages), own)
+    last = max((e.at for e in messages), default=None)
+    return ConversationText(
+        conversations.consolidate(*columns).markdown, len(messages), Asker(own, until=last)
+    )
+
+
+def read_window(settings: Settings, window: str) -> ConversationText:
+    """A window of the published index, as its context is made by the build; UnknownIdError if there is none."""
+    found = query_current(settings.root / "index", _WINDOW, {"window": window}).to_pylist()
+    if not found:
+        raise UnknownIdError(f"the index holds no window of a conversation {shortened(window)!r}")
+    (row,) = found
+    asker = Asker((window,), row["conversation_id"], row["last_at"])
+    return ConversationText(row["markdown"], row["message_count"], asker)
+
+
+def _document_ids(settings: Settings, path: Path) -> list[str]:
+    """The documents of configured sources that a file is."""
+    trees = [
+        (s.name, Path(settings.place(s)).resolve())
+        for s in settings.sources
+        if isinstance(s, DocumentSourceSettings)
+    ]
+    file = path.resolve()
+    return [
+        f"{name}:{file.relative_to(tree).as_posix()}" for name, tree in trees if file.is_relative_to(tree)
+    ]
 
 
 def _unknown_exports(path: Path) -> list[Export]:
@@ -130,9 +168,15 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
 
 
 def context_of(
-    settings: Settings, conversation: ConversationText, opened: SearchIndex | None = None
+    settings: Settings,
+    conversation: ConversationText,
+    opened: SearchIndex | None = None,
+    screen: Screen | None = None,
 ) -> ContextResult:
-    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself."""
+    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
+
+    What it shows passes `screen`, by default that of answers to people.
+    """
     start = time.perf_counter()
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "partition": ""}
@@ -146,9 +190,11 @@ def context_of(
     queries = selection.window_queries(windows, pl.DataFrame(chunks), chosen)
     published = open_versions(settings)
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
-        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.own})
+        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
-        passages = index.passages(documents["chunk_id"].to_list())
+        passages = (screen or Screen(settings.safety)).passages(
+            index.passages(documents["chunk_id"].to_list())
+        )
         facts = dict(index.facts)
     ordered = selection.scored_passages(documents, passages)
     compiled = context_block.compile_block(
@@ -163,6 +209,7 @@ def context_of(
         len(candidates),
         len(documents),
         time.perf_counter() - start,
+        compiled.chosen,
     )
 
 
@@ -180,8 +227,8 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
             "index.keep_versions says how many are"
         )
     with open_versions(settings).open(place) as index:
-        passages = index.passages([e["chunk_id"] for e in recorded["chosen"]])
-    return context_block.reproduce_block(recorded, passages)
+        shown = Screen(settings.safety).passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
+    return context_block.reproduce_block(recorded, shown)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from transforms.retrieval.query_language import (
     Query,
     bounded,
     leaves_of,
+    parsed_query,
     time_span,
 )
 from transforms.settings.search import TermSettings
@@ -75,6 +76,18 @@ class Filters:
         }
         filters = {name: value for name, value in values.items() if value is not None}
         return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in filters.items()]
+
+
+def where_conditions(where: str) -> tuple[Condition, ...]:
+    """The conditions of a text that holds nothing else; QueryError if a part of it would rank."""
+    if not where.strip():
+        return ()
+    query = parsed_query(where)
+    if query.text or not query.conditions:
+        raise QueryError(
+            f"{shortened(where)!r} is to hold conditions alone, as `source:notes OR kind:message`, not words to look for"
+        )
+    return query.conditions
 
 
 class Understood(NamedTuple):

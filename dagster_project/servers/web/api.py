@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from dagster_project.resources.search.lookup import asking, resolved_name
+from dagster_project.resources.search.outgoing import Screen
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from dagster_project.servers.web.asked import FILTERS, asked
@@ -28,9 +29,6 @@ SELECT t.message_id, t.parent_id, t.position, t.depth, t.is_ghost, m.subject, m.
   m.effective_at AS at, m.body AS text
 FROM thread_tree t LEFT JOIN messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
 """
-_SOURCES = (
-    "SELECT source, kind, texts, searchable, last_published_at FROM readiness_by_source ORDER BY source, kind"
-)
 
 
 class ThreadMessage(BaseModel):
@@ -60,23 +58,6 @@ class Thread(BaseModel):
     messages: list[ThreadMessage]
 
 
-class Source(BaseModel):
-    """What the index holds of a source: texts of one kind, how many of them search can find."""
-
-    source: str
-    kind: str
-    texts: int
-    searchable: int
-    last_published_at: datetime | None
-
-
-class Sources(BaseModel):
-    """All sources, and the version of the index."""
-
-    index_version: str
-    sources: list[Source]
-
-
 class Fault(BaseModel):
     """Why there is no answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or TIMED_OUT."""
 
@@ -90,20 +71,22 @@ class ContextRequest(BaseModel):
 
     text: str = Field(max_length=1_000_000)
     budget_tokens: int = Field(2_000, ge=64)
+    where: str = Field("", max_length=1_000)
 
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
     question = asked(request.query_params)
     limit = _number(request, "limit", index.settings.limit, 1, site.settings.mcp.max_results)
-    return _json(answers.hits(index, question.query, question.filters, limit, question.plain))
+    found = answers.hits(index, _screen(site), question.query, question.filters, limit, question.plain)
+    return _json(found.answer)
 
 
 def get(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an id or a citation."""
     start = _number(request, "byte_start", 0, 0, 1 << 40)
     most = _number(request, "max_characters", 20_000, 1, site.settings.mcp.max_characters)
-    return _json(answers.text(index, _required(request, "id"), start, most))
+    return _json(answers.text(index, _screen(site), _required(request, "id"), start, most).answer)
 
 
 def context(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -117,10 +100,10 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
         fault = error.errors()[0]
         raise QueryError(f"{'.'.join(map(str, fault['loc'])) or 'the request'}: {fault['msg']}") from error
     budget = min(wanted.budget_tokens, site.settings.mcp.max_characters // 4)
-    return _json(answers.block(site.settings, index, wanted.text, budget))
+    return _json(answers.block(site.settings, index, _screen(site), wanted.text, budget, wanted.where).answer)
 
 
-def thread(_site: Site, request: Request, index: SearchIndex) -> Response:
+def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A thread, by its id or by a Message-ID in it."""
     ask, id_ = asking(index.connection), _required(request, "id").strip().strip("<>")
     found = ask(_THREAD_OF, {"id": id_}).column(0).to_pylist()
@@ -128,13 +111,24 @@ def thread(_site: Site, request: Request, index: SearchIndex) -> Response:
         resolved_name(ask, id_)  # says what is near
         raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
     (row,) = ask(_THREAD, {"id": found[0]}).to_pylist()
-    return _json(Thread(**row, messages=ask(_MESSAGES, {"id": found[0]}).to_pylist()))
+    screen = _screen(site)
+    mails = [
+        {
+            **mail,
+            **{name: screen.optional(mail[name]) for name in ("subject", "from_name", "from_addr", "text")},
+        }
+        for mail in ask(_MESSAGES, {"id": found[0]}).to_pylist()
+    ]
+    return _json(Thread(**row | {"subject": screen.optional(row["subject"])}, messages=mails))
 
 
 def sources(_site: Site, _request: Request, index: SearchIndex) -> Response:
     """What the index holds of every source."""
-    rows = TypeAdapter(list[Source]).validate_python(asking(index.connection)(_SOURCES, {}).to_pylist())
-    return _json(Sources(index_version=index.manifest["version"], sources=rows))
+    return _json(answers.sources(index).answer)
+
+
+def _screen(site: Site) -> Screen:
+    return Screen(site.settings.safety)
 
 
 def description() -> dict[str, Any]:
@@ -144,7 +138,7 @@ def description() -> dict[str, Any]:
         answers.Text,
         answers.Block,
         Thread,
-        Sources,
+        answers.Sources,
         Fault,
         ContextRequest,
     ]
@@ -157,6 +151,7 @@ def description() -> dict[str, Any]:
     )
     text = _parameter("text", "string", "text that wants context", required=True)
     budget = _parameter("budget_tokens", "integer", "tokens of the block")
+    where = _parameter("where", "string", "conditions of the query language that passages meet")
     return {
         "openapi": "3.1.0",
         "info": {
@@ -183,7 +178,7 @@ def description() -> dict[str, Any]:
                 ],
             ),
             "/api/context": {
-                **_get("context", "Cited passages for a text", "Block", [text, budget]),
+                **_get("context", "Cited passages for a text", "Block", [text, budget, where]),
                 "post": _operation("postContext", "Cited passages for a long text", "Block")
                 | {"requestBody": {"required": True, "content": _content("ContextRequest")}},
             },

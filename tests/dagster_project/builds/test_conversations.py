@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.partitions import CONTEXT
+from assets.protocols.search import Asker
 from dagster_project.cli.main import main
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
@@ -271,6 +272,67 @@ def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path)
     assert changes["removed"] and not changes["added"]
 
 
+def test_the_command_and_the_build_give_a_window_the_same_block(made_once: Workspace):
+    for row in contexts(made_once):
+        result = weft(made_once, "context", "--window", row["window_id"], "--json")
+        assert json.loads(result.output)["block"] == row["compiled"]
+    unknown = weft(made_once, "context", "--window", "chat:nobody@0001")
+    assert unknown.exit_code == 3 and "no window of a conversation" in unknown.output
+
+
+def test_a_conversation_finds_neither_itself_nor_what_is_later(made_once: Workspace):
+    windows = dict(made_once.sql("SELECT doc_id, last_at FROM conversation_windows ORDER BY last_at, doc_id"))
+    early, *_, late = windows
+    queries = pl.DataFrame({"window_id": ["x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
+    found = {}
+    with open_versions(made_once.settings).open() as index:
+        for name, asker, included in (
+            ("early", Asker(until=windows[early]), "earlier"),
+            ("late", Asker(until=windows[late]), "earlier"),
+            ("same chat", Asker(conversation_id=early.partition("@")[0]), "earlier"),
+            ("all but one", Asker((late,), early.partition("@")[0], windows[early]), "later"),
+        ):
+            settings = ContextSettings(include=included, candidates=1000)
+            rows = index.candidates(queries, settings, {"x": asker})
+            found[name] = {d for d in rows["document_id"] if d in windows}
+    assert found == {
+        "early": {early},
+        "late": set(windows),
+        "same chat": set(),
+        "all but one": set(windows) - {late},
+    }
+
+
+def test_a_note_does_not_find_itself(made_once: Workspace):
+    note = str(made_once.folder / "notes" / "Paris.md")
+    result = weft(made_once, "context", note, "--where", "source:notes", "--json")
+    cited = {entry["place"] for entry in json.loads(result.output)["manifest"]["chosen"]}
+    assert cited and not any("Paris" in place for place in cited)
+
+
+@pytest.mark.parametrize(
+    ("where", "kinds"),
+    [
+        ("source:notes tag:bread", {"Bread"}),
+        ("kind:conversation", {"chat"}),
+        ("-kind:conversation -tag:bread", {"Paris", "Crash", "Gardening"}),
+    ],
+)
+def test_conditions_say_what_is_found(made_once: Workspace, where: str, kinds: set[str]):
+    result = weft(
+        made_once, "context", "--stdin", "--where", where, "--json", input="\n\n".join(TOPICS.values())
+    )
+    places = {entry["place"] for entry in json.loads(result.output)["manifest"]["chosen"]}
+    assert {
+        next(kind for kind in (*TOPICS, "Gardening", "chat") if kind in place) for place in places
+    } == kinds
+
+
+def test_conditions_that_are_none_are_refused(made_once: Workspace):
+    result = weft(made_once, "context", "--stdin", "--where", "just words", input="rye")
+    assert result.exit_code == 2 and "context.where" in result.output and "conditions alone" in result.output
+
+
 @pytest.mark.parametrize(
     ("said", "outcome", "code"),
     [("rye flour and sourdough", "CONTEXT", 0), ("\U0001f44d \u2764", "NO_HITS", 3), ("", "NO_HITS", 3)],
@@ -287,7 +349,7 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
         found = {
             m: index.candidates(queries, ContextSettings(mode=m, candidates=5)) for m in ("exact", "ann")
         }
-        own = {"chat:x": ["notes:Paris.md"]}
+        own = {"chat:x": Asker(["notes:Paris.md"])}
         without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
     assert found["ann"]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
     assert "notes:Paris.md" in found["ann"]["document_id"].to_list()

@@ -244,8 +244,12 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
     assert (cut.structured_content["text"], cut.structured_content["is_cut"]) == (MANUAL[:60], True)
     assert (rest.structured_content["text"], rest.structured_content["is_cut"]) == (MANUAL[60:], False)
     assert block.structured_content["tokens"] <= 64
-    for refused, kind in ((unknown, "UnknownIdError"), (long, "QueryError"), (filtered, "QueryError")):
-        assert refused.is_error and f'"kind": "{kind}"' in refused.content[0].text
+    for refused, why in (
+        (unknown, '"kind": "UnknownIdError"'),
+        (long, "at most 20000 characters"),
+        (filtered, '"kind": "QueryError"'),
+    ):
+        assert refused.is_error and why in refused.content[0].text
 
 
 def test_an_assistant_sees_a_new_version_in_its_session(library: Workspace, tmp_path: Path):

@@ -1,0 +1,194 @@
+"""What assistants are shown: nothing secret in clear, nothing without a receipt, faults that say what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import CliRunner, Result
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from dagster_project.cli.main import main
+from dagster_project.resources.search.receipts import Receipts
+from dagster_project.servers.mcp import mcp_server
+from tests.archives import Mail, Workspace
+
+SECRETS = (
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a1B2" * 9,
+    "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
+    "MIIEpAIBAAKCAQEAabcdefghijklmnopqrstuvwxyz012345",
+    "hunter2hunter2",
+    "ann.other@example.org",
+    "+49 30 5551234",
+)
+TEXT = f"""The compactor of the office uploads with these:
+
+key {SECRETS[0]} and token {SECRETS[1]}
+session {SECRETS[2]}
+-----BEGIN RSA PRIVATE KEY-----
+{SECRETS[3]}
+-----END RSA PRIVATE KEY-----
+postgres://joe:{SECRETS[4]}@db.example.org/compactor
+write to {SECRETS[5]} or call {SECRETS[6]} about the compactor.
+"""
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A list with a mail full of secrets, a note with the same, and an answer."""
+    work = Workspace(tmp_path_factory.mktemp("office") / "work")
+    work.put("notes/compactor.md", f"# The compactor\n\n{TEXT}")
+    work.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
+        {"name": "notes", "kind": "vault", "path": "notes"},
+    )
+    work.put("mail/.keep", "")
+    work.write(
+        "dev.mbox",
+        [Mail(1, TEXT, "Compactor keys"), Mail(2, "It works again.", "Re: Compactor keys", reply_to=1)],
+    )
+    work.build()
+    return work
+
+
+def called(work: Workspace, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    """What the tools answer, a call after the other; a fault of the protocol is an answer, too."""
+
+    async def run() -> list[Any]:
+        async with Client(mcp_server(work.settings)) as client:
+            answers: list[Any] = []
+            for name, arguments in calls:
+                try:
+                    answers.append(await client.call_tool(name, arguments))
+                except MCPError as fault:
+                    answers.append(fault)
+            return answers
+
+    return anyio.run(run)
+
+
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("search", {"query": "compactor keys token"}),
+    ("search", {"query": "ann.other@example.org"}),
+    ("get", {"id": "m1@example.org"}),
+    ("get", {"id": "notes:compactor.md", "byte_start": 60}),
+    ("context", {"text": "What does the compactor of the office upload with?"}),
+    ("similar", {"id": "m2@example.org"}),
+    ("thread", {"id": "m2@example.org"}),
+    ("list_sources", {}),
+)
+
+
+def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office: Workspace):
+    before = len(list(Receipts(office.settings.root).read()))
+    answers = called(office, *CALLS)
+    assert not any(answer.is_error for answer in answers)
+    said = "\n".join(json.dumps(answer.structured_content) for answer in answers)
+    assert not [secret for secret in SECRETS if secret in said]
+    assert said.count("[cloud_key]") >= 4
+    kept = list(Receipts(office.settings.root).read())[before:]
+    assert [receipt["tool"] for receipt in kept] == [name for name, _ in CALLS]
+    assert all(receipt["passages"] for receipt in kept[:-1])
+    assert kept[2]["masked"].keys() >= {
+        "cloud_key",
+        "access_token",
+        "jwt",
+        "private_key",
+        "url_password",
+        "phone",
+    }
+    log = Receipts(office.settings.root).path.read_text()
+    assert "compactor" not in log.replace("compactor.md", "") and not [s for s in SECRETS if s in log]
+
+
+def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
+    whole, part = called(
+        office, ("get", {"id": "notes:compactor.md"}), ("get", {"id": "notes:compactor.md", "byte_start": 60})
+    )
+    text = whole.structured_content["text"]
+    assert len(text.encode()) == len(f"# The compactor\n\n{TEXT}".encode())
+    assert part.structured_content["text"] == text.encode()[60:].decode()
+
+
+def test_the_thread_and_the_sources_are_listed(office: Workspace):
+    thread, cut, sources, document = called(
+        office,
+        ("thread", {"id": "m1@example.org"}),
+        ("thread", {"id": "m1@example.org", "limit": 1}),
+        ("list_sources", {}),
+        ("thread", {"id": "notes:compactor.md"}),
+    )
+    mails = thread.structured_content["mails"]
+    assert [(m["message_id"], m["parent_id"], m["depth"]) for m in mails] == [
+        ("m1@example.org", None, 0),
+        ("m2@example.org", "m1@example.org", 1),
+    ]
+    assert cut.structured_content["is_cut"] and not thread.structured_content["is_cut"]
+    by_name = {source["name"]: source for source in sources.structured_content["sources"]}
+    assert by_name["dev"]["lists"] == ["dev"] and by_name["dev"]["documents"] == 2
+    assert by_name["notes"]["kinds"] == ["document"]
+    assert document.is_error and "name a thread or a mail" in document.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "why"),
+    [
+        (
+            "search",
+            {"query": "compactor", "sources": ["dev"]},
+            "search has no argument sources; it takes query, limit",
+        ),
+        (
+            "search",
+            {"query": "compactor", "kind": "mails"},
+            "'message', 'attachment', 'document' or 'conversation'",
+        ),
+        ("search", {"query": "compactor", "limit": 0}, "greater than or equal to 1"),
+        ("get", {"id": ""}, "at least 1 character"),
+        ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
+    ],
+)
+def test_a_call_that_cannot_be_answered_says_why(
+    office: Workspace, name: str, arguments: dict[str, Any], why: str
+):
+    (answer,) = called(office, (name, arguments))
+    assert why in (str(answer) if isinstance(answer, MCPError) else answer.content[0].text)
+
+
+def weft(work: Workspace, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
+
+
+def test_receipts_are_verified(office: Workspace, tmp_path: Path):
+    work = office.copied(tmp_path / "work")
+    called(work, *CALLS[:3])
+    path = Receipts(work.settings.root).path
+    whole = path.read_text()
+    count = len(whole.splitlines())
+    listed = weft(work, "receipts")
+    assert listed.exit_code == 0 and f"{count} receipts, unchanged" in listed.output
+    lines = whole.splitlines(keepends=True)
+    for broken in (whole.replace('"tool":"get"', '"tool":"search"'), "".join(lines[:-2] + lines[-1:])):
+        path.write_text(broken)
+        found = weft(work, "receipts")
+        assert found.exit_code == 5 and "not as it was written" in found.output
+    path.write_text(whole + '{"at":"2026-')  # a kill while it was written: nothing was answered
+    called(work, CALLS[0])
+    assert len(list(Receipts(work.settings.root).read())) == count + 1
+
+
+def test_nothing_is_answered_where_no_receipt_can_be_written(office: Workspace, tmp_path: Path):
+    work = office.copied(tmp_path / "work")
+    folder = Receipts(work.settings.root).path.parent
+    if folder.exists():
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    folder.write_text("in the way")
+    (answer,) = called(work, CALLS[0])
+    assert answer.is_error and "nothing is answered" in answer.content[0].text
