@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 
 run: $(STAMP)
 	@$(BIN)/weft build
-	@$(BIN)/weft search --limit 2 "torn WAL records after a power cut" "last() scans the whole store" \
+	@$(BIN)/weft search --limit 2 "torn WAL record after a thunderstorm" "last() scans the whole store" \
 	  "copying the file while somebody writes to it"
 	@$(BIN)/weft eval run
 	@printf '\n%s\n\n' "What the index knows about a group chat on three topics:"

@@ -17,6 +17,7 @@ from dagster_project.resources.configured import (
     Remotes,
     SentenceModel,
 )
+from dagster_project.resources.context.context_index import open_versions
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.io_manager import LakeIOManager
@@ -32,7 +33,6 @@ from dagster_project.resources.publish.published_tables import PublishedFile
 from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
-from dagster_project.resources.search.context_index import open_versions
 from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.file_sources import FileSources

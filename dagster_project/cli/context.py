@@ -12,7 +12,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, explained
 from dagster_project.config.settings import Settings, known_zone, load_settings
-from dagster_project.resources.search import conversation_context as work
+from dagster_project.resources.context import conversation_context as work
 from transforms.context.block import difference
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dagster_project.cli.safe_streams import SafeGroup
+from dagster_project.cli.render.safe_streams import SafeGroup
 
 
 class LazyCommand(NamedTuple):

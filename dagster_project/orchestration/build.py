@@ -45,6 +45,9 @@ from transforms.errors import LakeDamageError, WeftError
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """Between this machine and that of a network disk."""
+_LITTLE, _SHARE_OF_INDEX, _SHARE_OF_SOURCES = 4 << 20, 0.02, 0.5
+"""Bytes of long texts that are made before a publish nevertheless; the same as a share of the file that it changes, and of
+the source files where it builds one."""
 Tell = Callable[[str, str | None, int], None]
 
 
@@ -282,13 +285,13 @@ def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
 
 def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
     """Bytes of text that may wait and are made before publishing nevertheless."""
-    limits, current = settings.operations, publisher.current()
+    limit, current = settings.operations.slow_at_once_bytes, publisher.current()
+    if limit is not None:
+        return limit
     if current and publisher.fits_settings():
-        return max(limits.slow_at_once_bytes, limits.slow_at_once_share * current.stat().st_size)
+        return max(_LITTLE, _SHARE_OF_INDEX * current.stat().st_size)
     # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
-    return max(
-        limits.slow_at_once_bytes, limits.slow_at_first_share * source_bytes(settings, plan.partitions)
-    )
+    return max(_LITTLE, _SHARE_OF_SOURCES * source_bytes(settings, plan.partitions))
 
 
 def _failed_checks(result: dg.ExecuteInProcessResult) -> list[FailedCheck]:

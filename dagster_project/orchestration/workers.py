@@ -29,6 +29,8 @@ from transforms.errors import WeftError
 _RUNS_PER_PROCESS = 6
 """Runs that each process gets at least, where there are as many partitions: the last ones end at about one time."""
 
+_PROCESSES, _SIDE_BY_SIDE_BYTES = 4, 64 << 20
+"""Processes at most, and source files from which they are worth their start."""
 Step = tuple[str, str | None, int]
 
 
@@ -85,13 +87,10 @@ def workers_for(
     partitions: Sequence[SourcePartition],
 ) -> Iterator[Workers | None]:
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
-    limits = settings.operations
-    count = min(limits.processes, os.cpu_count() or 1, len(partitions))
-    if (
-        count < 2
-        or not instance.is_persistent
-        or source_bytes(settings, partitions) < limits.side_by_side_bytes
-    ):
+    wanted = settings.operations.processes
+    count = min(wanted or _PROCESSES, os.cpu_count() or 1, len(partitions))
+    is_little = wanted is None and source_bytes(settings, partitions) < _SIDE_BY_SIDE_BYTES
+    if count < 2 or not instance.is_persistent or is_little:
         yield None
         return
     workers = Workers(settings, instance, progress, count)

@@ -6,12 +6,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.search.conversation_context import context_of, read_conversation
-from dagster_project.resources.search.filters import DATED, Filters
+from dagster_project.resources.context.conversation_context import context_of, read_conversation
+from dagster_project.resources.outgoing.receipts import Disclosed
+from dagster_project.resources.outgoing.screen import Screen
+from dagster_project.resources.search.condition_sql import DATED
+from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import asking, reading, resolved_name
-from dagster_project.resources.search.outgoing import Screen
-from dagster_project.resources.search.receipts import Disclosed
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.similar import similar
 from transforms.errors import QueryError

@@ -20,11 +20,11 @@ from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
+from dagster_project.resources.outgoing.receipts import Receipts
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.outgoing import Screen
-from dagster_project.resources.search.receipts import Receipts
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from transforms.errors import WeftError

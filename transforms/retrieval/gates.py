@@ -20,12 +20,3 @@ def similar_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     keep = similar if settings.gate_lexical else similar | pl.col("lexical_rank").is_not_null()
     reason = pl.format("cosine {} is below {}", pl.col("vector_score").round(3), pl.lit(threshold))
     return parted(hits, keep, reason)
-
-
-def strong_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits whose score is at least `weak_share` of the best one of their query."""
-    bound = settings.weak_share * pl.col("score").max().over("query")
-    reason = pl.format(
-        "score {} is below {} of the best", pl.col("score").round(3), pl.lit(settings.weak_share)
-    )
-    return parted(hits, pl.col("score") >= bound, reason)

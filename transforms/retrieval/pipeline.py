@@ -28,7 +28,7 @@ from transforms.retrieval.hits import (
 from transforms.settings.search import SearchSettings
 
 STAGES = (
-    "lexical", "vector", "fused", "gated", "threads", "strong", "documents", "pool", "latest", "sources", "reranked",
+    "lexical", "vector", "fused", "gated", "threads", "documents", "pool", "latest", "sources", "reranked",
     "elbow", "aggregated", "unique", "diverse", "one_per_thread", "final",
 )  # fmt: skip
 """The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
@@ -89,7 +89,6 @@ def pooling(settings: SearchSettings) -> list[Stage]:
     return _switched_on(
         (settings.similarity_threshold is not None, Stage("gated", gates.similar_enough)),
         (settings.thread_weight > 0, Stage("threads", with_thread_share)),
-        (settings.weak_share > 0, Stage("strong", gates.strong_enough)),
         (settings.aggregation == "off", _DOCUMENTS),
         (True, Stage("pool", pooled)),
     )

@@ -20,30 +20,15 @@ class OperationsSettings(StageSettings):
         gt=0,
         description="wait for the slow lane from which its check warns",
     )
-    slow_at_once_bytes: int = Field(
-        4 << 20,
+    slow_at_once_bytes: int | None = Field(
+        None,
         ge=0,
-        description="text up to which the slow lane is made before a publish",
+        description="text up to which the slow lane is made before a publish; none: what takes little beside the publish",
     )
-    slow_at_once_share: float = Field(
-        0.02,
-        ge=0,
-        description="the same as a share of the published file, if that is more",
-    )
-    slow_at_first_share: float = Field(
-        0.5,
-        ge=0,
-        description="the same in a full build, as a share of all source files",
-    )
-    processes: int = Field(
-        4,
+    processes: int | None = Field(
+        None,
         gt=0,
-        description="processes that make partitions side by side, at most",
-    )
-    side_by_side_bytes: int = Field(
-        64 << 20,
-        ge=0,
-        description="source files from which partitions are made side by side",
+        description="processes that make partitions side by side, at most; none: four, from 64 MiB of source files on",
     )
     fresh_hours: float = Field(
         6,

@@ -64,10 +64,7 @@ class SearchSettings(StageSettings):
         None, ge=-1, le=1, description="cosine below which what the vector search found is no hit"
     )
     gate_lexical: bool = Field(False, description="hold what the lexical search found to that threshold too")
-    weak_share: float = Field(
-        0.0, ge=0, le=1, description="share of a query's best score below which a hit is dropped"
-    )
-    latest_first: bool = Field(
+    latest_first: Internal[bool] = Field(
         True, description="of the postings of one patch later ones stand above earlier ones"
     )
     per_document: int | None = Field(
@@ -140,18 +137,17 @@ rank fusion with equal weights, and both orders in which ra gathers parts to sec
 class SearchOptions(StageSettings):
     """What one search may change in [search]: the options of `weft search`, the same in saved searches."""
 
-    profile: str | None = None
-    """Name of a profile, under the other options."""
-    expand: tuple[Expansion, ...] = ()
-    diversity: float | None = Field(None, ge=0, le=1)
-    rerank: Literal["as_set", "features", "off"] | None = None
-    per_document: int | None = Field(None, gt=0)
-    threads: bool = False
-    """Show a thread once, by its best mail."""
-    weak: bool = False
-    """Show the hits of a query that is labelled NO_RESULTS too."""
-    strict: bool = False
-    """Return only what is near, before the scores fall steeply: for a program that takes every hit for an answer."""
+    profile: str | None = Field(None, description="name of a profile, under the other options")
+    expand: tuple[Expansion, ...] = Field((), description="as in [search]")
+    diversity: float | None = Field(None, ge=0, le=1, description="as in [search]")
+    rerank: Literal["as_set", "features", "off"] | None = Field(None, description="as in [search]")
+    per_document: int | None = Field(None, gt=0, description="as in [search]")
+    threads: bool = Field(False, description="show a thread once, by its best mail")
+    weak: bool = Field(False, description="show the hits of a query that is labelled NO_RESULTS too")
+    strict: bool = Field(
+        False,
+        description="only what is near, before scores fall steeply: for a program that takes every hit for an answer",
+    )
 
     def changes(self) -> dict[str, Any]:
         """What the options other than the profile change in [search]."""

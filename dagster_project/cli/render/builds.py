@@ -9,8 +9,8 @@ from typing import Any
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dagster_project.cli.render.safe_console import terminal
 from dagster_project.cli.render.tables import print_records
-from dagster_project.cli.safe_console import terminal
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome

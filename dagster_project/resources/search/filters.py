@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
+from dagster_project.resources.search.condition_sql import CHUNKS_OF, DATED, HAS, NAMES, STATEMENTS
 from dagster_project.resources.search.text_conditions import TextConditions
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval import collapse
@@ -120,60 +121,6 @@ class Resolved(NamedTuple):
 
 _MAX_VALUE = 1_000
 """Characters of a name, an id or a path that is looked for: no header line of a mail has more."""
-DATED = """
-SELECT message_id AS doc_id, effective_at AS dated_at FROM messages
-UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
-UNION ALL SELECT doc_id, first_at FROM conversation_windows
-"""
-"""The time of every mail, document and window."""
-
-# A path is looked for as whole components, the last with or without its ending, anywhere in the path. A pattern, unlike
-# GLOB, takes no longer for more wildcards.
-_AT_PATH = "regexp_matches(path, $path)"
-
-# Statements that give the numbers of the chunks of documents whose field has the value.
-_CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
-_STATEMENTS = {
-    "m": "SELECT chunk_no FROM chunks WHERE doc_id = $value",
-    "l": _CHUNKS_OF.format("SELECT message_id FROM memberships WHERE list_id IN (SELECT unnest($names))"),
-    "source": "SELECT chunk_no FROM chunks WHERE source IN (SELECT unnest($names))",
-    "tag": _CHUNKS_OF.format(
-        "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
-    ),
-    "type": _CHUNKS_OF.format(
-        "SELECT doc_id FROM documents WHERE doc_type IN (SELECT unnest($names)) OR format IN (SELECT unnest($names))"
-    ),
-    "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
-    "f": _CHUNKS_OF.format(
-        "SELECT message_id FROM messages "
-        "WHERE from_name IN (SELECT unnest($names)) OR from_addr IN (SELECT unnest($addresses))"
-    ),
-    "path": f"""
-SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
-UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}
-""",
-    "thread": _CHUNKS_OF.format(
-        "SELECT message_id FROM thread_tree WHERE thread_id = $value OR thread_id IN "
-        "(SELECT thread_id FROM thread_tree WHERE message_id = $value)"
-    ),
-    "series": _CHUNKS_OF.format(
-        "SELECT message_id FROM patch_series WHERE series_id = $value OR series_id IN "
-        "(SELECT series_id FROM patch_series WHERE message_id = $value)"
-    ),
-}
-_HAS = {
-    "patch": _CHUNKS_OF.format("SELECT doc_id FROM chunks WHERE has_patch_markers"),
-    "attachment": _CHUNKS_OF.format("SELECT message_id FROM attachments"),
-}
-_NAMES = {
-    "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
-    "source": ("source", "SELECT DISTINCT source FROM chunks ORDER BY ALL"),
-    "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
-    "type": (
-        "type",
-        "SELECT doc_type FROM documents WHERE doc_type IS NOT NULL UNION SELECT format FROM documents ORDER BY ALL",
-    ),
-}
 
 
 class Conditions:
@@ -316,22 +263,22 @@ class Conditions:
 
     def _with_value(self, leaf: Leaf) -> np.ndarray:
         """The chunks whose mail, document or own row has the value of a leaf."""
-        if leaf.field in _NAMES:
-            return self._numbered(_STATEMENTS[leaf.field], names=self._names(leaf))
+        if leaf.field in NAMES:
+            return self._numbered(STATEMENTS[leaf.field], names=self._names(leaf))
         if leaf.field.startswith(META):
-            return self._numbered(_CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
+            return self._numbered(CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
         if leaf.field == "has":
-            return self._numbered(_HAS[leaf.value])
+            return self._numbered(HAS[leaf.value])
         if leaf.field == "f":
             names, addresses = (
                 authors.filter(phrases.holding(authors, leaf.value)).to_list() for authors in self._authors
             )
-            return self._numbered(_STATEMENTS["f"], names=names, addresses=addresses)
+            return self._numbered(STATEMENTS["f"], names=names, addresses=addresses)
         if leaf.field == "path":
             path = _wildcards(leaf.value.strip("/"))
-            return self._numbered(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
+            return self._numbered(STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
-        return self._numbered(_STATEMENTS[leaf.field], value=bare)
+        return self._numbered(STATEMENTS[leaf.field], value=bare)
 
     def _with_metadata(self, leaf: Leaf) -> list[str]:
         """The documents whose frontmatter has a value; a fault names the known keys if none has the key."""
@@ -348,7 +295,7 @@ class Conditions:
 
         Case is ignored, * and ? are wildcards, a tag names those below it, too.
         """
-        what, statement = _NAMES[leaf.field]
+        what, statement = NAMES[leaf.field]
         known = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
         below = "(?:/.*)?" if leaf.field == "tag" else ""
         pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"

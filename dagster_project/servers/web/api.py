@@ -10,8 +10,8 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.lookup import asking, resolved_name
-from dagster_project.resources.search.outgoing import Screen
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from dagster_project.servers.web.asked import FILTERS, asked

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from dagster_project.resources.search.filters import DATED
+from dagster_project.resources.search.condition_sql import DATED
 from dagster_project.servers.web.asked import Asked
 
 COUNTED = 5_000

@@ -23,7 +23,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
-from dagster_project.resources.search.context_index import open_versions
+from dagster_project.resources.context.context_index import open_versions
 from tests.archives import Mail, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
 

@@ -204,7 +204,7 @@ def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
         main, ["search", "--config", str(made_once.config), "--kind", "document", "merge of runs"]
     )
     assert "⟨notes:Compaction.md#pauses bytes " in shown.output
-    assert "Compaction › Pauses" in shown.output
+    assert "Compaction\n     Pauses · notes\n" in shown.output
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def queries() -> list[dict[str, Any]]:
 def measured(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A built workspace with queries in its settings."""
     made = built_once.copied(tmp_path_factory.mktemp("evaluated") / "work")
-    strict = "[profiles.strict]\nweak_share = 0.99\n"
+    strict = "[profiles.strict]\nsimilarity_threshold = 0.48\ngate_lexical = true\n"
     with_queries(made, f"profiles = ['default', 'lexical', 'vector', 'rrf', 'strict']\n{strict}")
     return made
 
@@ -114,13 +114,14 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
         "lexical",
         "vector",
         "fused",
+        "gated",
         "threads",
-        "strong",
         "documents",
         "pool",
+        "latest",
         "final",
     ]
-    assert "strong" not in report["stages_of"]["default"]
+    assert "gated" not in report["stages_of"]["default"]
 
 
 def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Workspace):
@@ -380,14 +381,12 @@ def test_the_page_says_which_stage_dropped_a_right_answer_and_why(opened: Any):
     pair.wait_for()  # a folded part is drawn when the page hears of its opening, which is after the click
     strict, default = pair.locator("> div").all()
     dropped = strict.locator("td.dropped").all_inner_texts()
-    assert all(
-        re.fullmatch(r"strong: score \d\.\d+ is below 0\.99 of the best", why) for why in dropped if why
-    )
-    assert {bool(why) for why in dropped} == {True, False}
+    assert all(re.fullmatch(r"gated: cosine \d\.\d+ is below 0\.48", why) for why in dropped if why)
+    assert any(dropped)
     assert not any(default.locator("td.dropped").all_inner_texts())
     losses = opened.locator("#table-losses").inner_text()
-    assert "strong" in losses
-    assert "score … is below … of the best" in losses
+    assert "gated" in losses
+    assert "cosine … is below …" in losses
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

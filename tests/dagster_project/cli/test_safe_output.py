@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dagster_project.cli.main import main
-from dagster_project.cli.safe_console import SafeConsole
+from dagster_project.cli.render.safe_console import SafeConsole
 from tests.archives import Workspace
 from transforms.text.visible import visible
 

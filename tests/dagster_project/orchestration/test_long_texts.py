@@ -21,7 +21,7 @@ from tests.runs import begun_run, run_of_dagster
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
-AT_ONCE = {"slow_at_once_bytes": 0, "slow_at_once_share": 0, "slow_at_first_share": 0}
+AT_ONCE = {"slow_at_once_bytes": 0}
 OFF = {"slow_body_chars": 10**9}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
 PARTITION = "dev/dev.2004-01"
@@ -89,11 +89,13 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
 
 @pytest.mark.parametrize(("bytes_more", "made_before"), [(-9, ()), (9, (PARTITION,))])
 def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_published_file(
-    made: Workspace, bytes_more: int, made_before: tuple[str, ...]
+    made: Workspace, bytes_more: int, made_before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
     size = (made.index / "CURRENT").resolve().stat().st_size
     share = (len(GIANT) + bytes_more) / size
-    made.configure(chunks=LANES, operations=AT_ONCE | {"slow_at_once_share": share})
+    monkeypatch.setattr("dagster_project.orchestration.build._LITTLE", 0)
+    monkeypatch.setattr("dagster_project.orchestration.build._SHARE_OF_INDEX", share)
+    made.configure(chunks=LANES)
     made.write(OTHER, discussion(100, 4, "planner"))
     published: list[bool] = []
 

@@ -17,7 +17,7 @@ from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
 from transforms.errors import WeftError
 
-BESIDE = {"side_by_side_bytes": 0, "processes": 2}
+BESIDE = {"processes": 2}
 
 
 @pytest.mark.exhaustive

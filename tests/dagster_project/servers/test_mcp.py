@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import main
-from dagster_project.resources.search.receipts import Receipts
+from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 

@@ -40,11 +40,6 @@ def test_what_words_found_passes_the_gate_of_similarity_unless_it_is_held_to_it(
     assert step.dropped.get_column("reason")[0] == "cosine 0.2 is below 0.3"
 
 
-def test_weak_hits_are_those_below_a_share_of_the_best_of_their_query():
-    step = gates.strong_enough(hits_of({0: [4, 2, 1.9], 1: [1, 0.5]}), SearchSettings(weak_share=0.5))
-    assert step.hits.select("query", "chunk_no").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
 def test_of_a_patch_the_latest_posting_takes_the_highest_place():
     postings = [
         {"revision": "f/1", "version": 1, "is_latest": False}, {}, {"revision": "f/2", "version": 1, "is_latest": True},
@@ -144,7 +139,7 @@ def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 2)), max_size=20),
     st.sampled_from(
-        [{}, {"elbow": True}, {"collapse_threads": True, "diversity": 0.5}, {"collapse_duplicates": True, "weak_share": 0.3},
+        [{}, {"elbow": True}, {"collapse_threads": True, "diversity": 0.5}, {"collapse_duplicates": True},
          {"aggregation": "before_elbow", "elbow": True}]
     ),
 )  # fmt: skip

@@ -201,7 +201,7 @@ def test_every_run_of_a_refresh_is_followed(built: Workspace, instance: dg.Dagst
 
 
 def test_after_a_publish_what_waits_for_it_is_asked_for(workspace: Workspace):
-    limits = {"slow_at_once_bytes": 0, "slow_at_once_share": 0, "slow_at_first_share": 0}
+    limits = {"slow_at_once_bytes": 0}
     workspace.configure(chunks={"slow_body_chars": 2000}, operations=limits)
     workspace.write(
         "dev.2004-01.mbox", [Mail(1), Mail(2, "\n\n".join(f"Attempt {n} stalls." for n in range(300)))]

@@ -42,12 +42,12 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 
 def hits(work: Workspace, reranker: Reranker | None, limit: int = 4) -> list[list[dict[str, Any]]]:
-    """The hits of each of QUERIES."""
+    """What the search ranks for each of QUERIES."""
     settings = work.settings
     index = open_current(
         work.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
     )
-    rows = index.search(QUERIES, limit=limit).hits.to_pylist()
+    rows = index.ranked(QUERIES, limit=limit).hits.to_dicts()
     return [[r for r in rows if r["query"] == n] for n in range(len(QUERIES))]
 
 
@@ -66,10 +66,10 @@ def test_features_reorder_what_the_search_found_and_say_why(built: Workspace):
     plain = hits(built, None)
     found = hits(built, Reranker(RerankSettings(method="features", top=4)))
     for before, after in zip(plain, found, strict=True):
-        assert sorted(h["chunk_id"] for h in before) == sorted(h["chunk_id"] for h in after)
+        assert sorted(h["chunk_no"] for h in before) == sorted(h["chunk_no"] for h in after)
         assert [h["rerank_score"] for h in after] == sorted((h["rerank_score"] for h in after), reverse=True)
         for hit in after:
-            assert before[hit["rank_before"] - 1]["chunk_id"] == hit["chunk_id"]
+            assert before[hit["rank_before"] - 1]["chunk_no"] == hit["chunk_no"]
             assert hit["reranker"] == "features"
             assert hit["rerank_score"] == pytest.approx(
                 sum(p["value"] for p in hit["rerank_parts"]), abs=1e-5
@@ -101,8 +101,8 @@ def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
 def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspace, gemini: Loopback):
     gemini.reply = reversing
     plain, found = hits(built, None), hits(built, by_gemini(gemini))
-    assert [[h["chunk_id"] for h in q] for q in found] == [
-        [h["chunk_id"] for h in reversed(q)] for q in plain
+    assert [[h["chunk_no"] for h in q] for q in found] == [
+        [h["chunk_no"] for h in reversed(q)] for q in plain
     ]
     assert [h["rerank_score"] for h in found[0]] == [4, 3, 2, 1]
     assert {h["reranker"] for q in found for h in q} == {"gemini-2.5-flash"}
@@ -129,7 +129,7 @@ def test_features_decide_where_the_model_fails_and_each_hit_says_so(
     fail(gemini)
     found = hits(built, by_gemini(gemini, seconds=0.5))
     expected = hits(built, Reranker(RerankSettings(method="features", top=4)))
-    assert [[h["chunk_id"] for h in q] for q in found] == [[h["chunk_id"] for h in q] for q in expected]
+    assert [[h["chunk_no"] for h in q] for q in found] == [[h["chunk_no"] for h in q] for q in expected]
     (label,) = {h["reranker"] for q in found for h in q}
     assert label.startswith("features (gemini-2.5-flash: ") and said in label and KEY not in label
     assert len(gemini.requests) <= 2
@@ -153,7 +153,8 @@ def test_the_settings_file_turns_reranking_on(built: Workspace, gemini: Loopback
     result = CliRunner().invoke(main, ["search", QUERIES[0], "--json", "--config", str(built.config)])
     assert result.exit_code == 0, result.output
     (query,) = json.loads(result.stdout)["queries"]
-    assert [h["rank_before"] for h in query["hits"][:4]] == [3, 2, 1, 4]
+    before = [h["rank_before"] for h in query["hits"]]
+    assert before[0] == 3 and before == sorted(before, key=lambda rank: -rank if rank <= 3 else rank)
     assert query["hits"][3]["reranker"] is None
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dagster_project.resources.search.text_conditions import TextConditions
-from transforms.retrieval.bm25 import FIELDS, Postings
+from transforms.retrieval.bm25 import FIELDS
+from transforms.retrieval.postings import Postings, Segment, all_numbers
 from transforms.retrieval.query_language import Leaf
 from transforms.settings.search import TermSettings
 
@@ -38,10 +39,9 @@ def conditions() -> TextConditions:
         connection.execute("INSERT INTO exclusions VALUES ('m', NULL, ?, ?, ?)", [*span, reason])
     empty = np.zeros(0, dtype=np.int32)
     lengths = np.zeros((len(FIELDS), 3), dtype=np.int32)
-    postings = Postings(
-        {}, np.zeros(1, dtype=np.int64), empty, empty, np.zeros((1, len(FIELDS)), dtype=np.int32), lengths
-    )
-    return TextConditions(connection, TermSettings(), postings)
+    counts = np.zeros((1, len(FIELDS)), dtype=np.int32)
+    segment = Segment({}, np.zeros(1, dtype=np.int64), empty, empty, counts, lengths)
+    return TextConditions(connection, TermSettings(), Postings([segment], all_numbers(3)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.resources.search.conversation_context import read_conversation
+from dagster_project.resources.context.conversation_context import read_conversation
 from dagster_project.resources.sources.chat_exports import Export, ExportReader, chat_names, exports_at
 from transforms.conversations.exports import Chat
 from transforms.errors import ChatFormatError

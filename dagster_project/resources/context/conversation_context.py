@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
+from dagster_project.resources.context.context_index import open_versions
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search.context_index import open_versions
-from dagster_project.resources.search.outgoing import Screen
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.sql import query_current
 from dagster_project.resources.sources.chat_exports import (

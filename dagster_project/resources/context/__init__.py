@@ -1,0 +1,1 @@
+"""Context for conversations and files: passages that many queries at once find in the published index."""

@@ -1,0 +1,1 @@
+"""What leaves Weft: texts screened for secrets, and receipts of what was shown."""
