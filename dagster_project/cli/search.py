@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered, searched
 from dagster_project.cli.render.hits import Shown, print_hits, reading_line
 from dagster_project.config.settings import load_settings
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.opened_index import open_index, with_options
@@ -113,7 +115,10 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
     ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
     path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.
     """
-    text = reading(partial(query_current, load_settings(config).root / "index"), name)
+    settings = load_settings(config)
+    screen = Screen(settings.safety)
+    text = reading(screen.asking(partial(query_current, settings.root / "index")), name)
+    text = replace(text, text=screen.text(text.text))
     if as_json:
         click.echo(json.dumps(text.as_json(), ensure_ascii=False))
     else:

@@ -8,11 +8,10 @@ from pydantic import BaseModel, Field
 from dagster_project.config.settings import Settings
 from dagster_project.resources.context.conversation_context import context_of, read_conversation
 from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.condition_sql import DATED
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.hit_table import SearchResult
-from dagster_project.resources.search.lookup import asking, reading, resolved_name
+from dagster_project.resources.search.lookup import reading, resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.similar import similar
 from transforms.errors import QueryError
@@ -122,26 +121,22 @@ class Sources(BaseModel):
     sources: list[Source]
 
 
-def hits(
-    index: SearchIndex, screen: Screen, query: str, filters: Filters, limit: int, plain: bool
-) -> Shown[Hits]:
+def hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool) -> Shown[Hits]:
     """The hits of a query."""
-    return _hits(index, screen, index.search([query], filters, limit, plain))
+    return _hits(index, index.search([query], filters, limit, plain))
 
 
-def near(index: SearchIndex, screen: Screen, name: str, limit: int) -> Shown[Hits]:
+def near(index: SearchIndex, name: str, limit: int) -> Shown[Hits]:
     """What is nearest to what `name` means."""
-    return _hits(index, screen, similar(index, name, limit))
+    return _hits(index, similar(index, name, limit))
 
 
-def _hits(index: SearchIndex, screen: Screen, result: SearchResult) -> Shown[Hits]:
+def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
     found = [
         Hit(
-            title=screen.optional(row["subject"]),
-            breadcrumb=screen.optional(row["breadcrumb"]),
-            author=screen.optional(row["from_name"] or row["from_addr"]),
+            title=row["subject"],
+            author=row["from_name"] or row["from_addr"],
             at=row["effective_at"],
-            snippet=screen.text(row["snippet"]),
             **{name: row[name] for name in _SAME},
         )
         for row in result.hits.to_pylist()
@@ -151,7 +146,7 @@ def _hits(index: SearchIndex, screen: Screen, result: SearchResult) -> Shown[Hit
     answer = Hits(
         outcome=outcome,
         label=result.labels[0],
-        nearest=screen.optional(understood.nearest),
+        nearest=understood.nearest,
         meant=list(understood.meant),
         index_version=index.manifest["version"],
         hits=found,
@@ -161,6 +156,8 @@ def _hits(index: SearchIndex, screen: Screen, result: SearchResult) -> Shown[Hit
 
 _SAME = (
     "rank",
+    "snippet",
+    "breadcrumb",
     "citation",
     "doc_id",
     "source",
@@ -173,17 +170,17 @@ _SAME = (
 )
 
 
-def text(index: SearchIndex, screen: Screen, name: str, byte_start: int, most: int) -> Shown[Text]:
+def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Text]:
     """The text that `name` means, from `byte_start` on, `most` characters; QueryError if that is behind its end."""
-    found = reading(asking(index.connection), name)
-    stored = screen.text(found.text).encode()
+    found = reading(index.ask, name)
+    stored = index.screen.text(found.text).encode()
     if byte_start > len(stored):
         raise QueryError(f"byte_start {byte_start} is not in {found.id}, which has {len(stored)} bytes here")
     excerpt = stored[byte_start:].decode(errors="replace")[:most]
     end = byte_start + len(excerpt.encode())
     answer = Text(
         **{n: getattr(found, n) for n in ("kind", "id", "doc_id")},
-        title=screen.optional(found.title),
+        title=index.screen.optional(found.title),
         text=excerpt,
         byte_start=byte_start,
         byte_end=end,
@@ -192,9 +189,7 @@ def text(index: SearchIndex, screen: Screen, name: str, byte_start: int, most: i
     return Shown(answer, [Disclosed(f"{found.id}:{byte_start}-{end}", excerpt)])
 
 
-def block(
-    settings: Settings, index: SearchIndex, screen: Screen, given: str, budget: int, where: str
-) -> Shown[Block]:
+def block(settings: Settings, index: SearchIndex, given: str, budget: int, where: str) -> Shown[Block]:
     """The context of a text; `where` narrows what the settings allow."""
     both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
     narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
@@ -202,7 +197,6 @@ def block(
         settings.model_copy(update={"context": narrowed}),
         read_conversation(settings, None, given),
         index,
-        screen,
     )
     answer = Block(
         outcome=context.outcome,
@@ -213,16 +207,16 @@ def block(
     return Shown(answer, [Disclosed(p.place, p.shown[0]) for p in context.passages])
 
 
-def thread(index: SearchIndex, screen: Screen, name: str, limit: int) -> Shown[Thread]:
+def thread(index: SearchIndex, name: str, limit: int) -> Shown[Thread]:
     """The mails of the thread that `name` means, or that the mail of that name is in; QueryError if it means neither."""
-    kind, id_ = resolved_name(asking(index.connection), name)
+    kind, id_ = resolved_name(index.ask, name)
     if kind not in ("thread", "message"):
         raise QueryError(f"{name!r} is a {kind}, which is in no thread: name a thread or a mail")
     rows = index.connection.execute(_THREAD, {"id": id_, "limit": limit + 1}).to_arrow_table().to_pylist()
     mails = [
         Mail(
-            author=screen.optional(row["from_name"] or row["from_addr"]),
-            subject=screen.optional(row["subject"]),
+            author=index.screen.optional(row["from_name"] or row["from_addr"]),
+            subject=index.screen.optional(row["subject"]),
             at=row["effective_at"],
             **{n: row[n] for n in ("message_id", "parent_id", "depth")},
         )
@@ -230,7 +224,7 @@ def thread(index: SearchIndex, screen: Screen, name: str, limit: int) -> Shown[T
     ]
     answer = Thread(
         thread_id=rows[0]["thread_id"],
-        subject=screen.optional(rows[0]["thread_subject"]),
+        subject=index.screen.optional(rows[0]["thread_subject"]),
         mails=mails,
         is_cut=len(rows) > limit,
     )

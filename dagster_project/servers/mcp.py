@@ -6,9 +6,10 @@ a receipt.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
 from importlib.metadata import version
+from inspect import signature
 from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import MCPServer
@@ -21,7 +22,6 @@ from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.outgoing.receipts import Receipts
-from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.opened_index import open_index
@@ -38,7 +38,9 @@ _INSTRUCTIONS = (
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
+_TOOLS: list[str] = []
 _Answer = TypeVar("_Answer", bound=BaseModel)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _Query = Annotated[
     str,
     Field(
@@ -61,55 +63,78 @@ _Limit = Annotated[
 _Day = Annotated[date | None, Field(description="a day, as 2024-05-31; in UTC")]
 
 
+def tool(method: _Method) -> _Method:
+    """A method that answers a tool of its name."""
+    _TOOLS.append(method.__name__)
+    return method
+
+
 def mcp_server(settings: Settings) -> MCPServer[Any]:
     """The server for these settings; every answer keeps to the limits of `[mcp]`, and faults name their kind."""
-    limits, pool = settings.mcp, IndexPool(settings.root / "index", lambda: open_index(settings))
-    receipts = Receipts(settings.root)
-
-    async def refuse_unknown(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Refuse arguments that a tool does not have: left out in silence they would seem to have been kept to."""
-        if ctx.method == "tools/call":
-            params = dict(ctx.params or {})
-            for tool in await server.list_tools():
-                known = tool.input_schema["properties"]
-                unknown = sorted(set(params.get("arguments") or {}) - set(known))
-                if tool.name == params.get("name") and unknown:
-                    raise MCPError(
-                        INVALID_PARAMS,
-                        f"{tool.name} has no argument {unknown[0]}; it takes {', '.join(known)}",
-                    )
-        return await call_next(ctx)
-
+    tools = _Tools(settings)
     server: MCPServer[Any] = MCPServer(
         "weft",
         version=version("weft"),
         instructions=_INSTRUCTIONS,
         log_level="WARNING",
-        middleware=[refuse_unknown],
+        middleware=[tools.refuse_unknown],
     )
+    for tool in tools.all():
+        server.add_tool(tool, annotations=_READ_ONLY)
+    return server
+
+
+class _Tools:
+    """The tools: what each takes, and which answer it gives."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.limits = settings, settings.mcp
+        self.receipts = Receipts(settings.root)
+        self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, for_assistant=True))
+
+    def all(self) -> list[Callable[..., Awaitable[BaseModel]]]:
+        """The tools that the server has."""
+        return [getattr(self, name) for name in _TOOLS]
+
+    async def refuse_unknown(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Refuse arguments that a tool does not have: left out in silence they would seem to have been kept to."""
+        if ctx.method == "tools/call":
+            params = dict(ctx.params or {})
+            known = next(
+                (list(signature(t).parameters) for t in self.all() if t.__name__ == params.get("name")), None
+            )
+            unknown = (
+                sorted(set(params.get("arguments") or {}) - set(known or ())) if known is not None else []
+            )
+            if known is not None and unknown:
+                takes = f"it takes {', '.join(known)}" if known else "it takes none"
+                raise MCPError(INVALID_PARAMS, f"{params['name']} has no argument {unknown[0]}; {takes}")
+        return await call_next(ctx)
 
     async def answered(
-        tool: str, asked: str, work: Callable[[SearchIndex, Screen], answers.Shown[_Answer]]
+        self, tool: str, asked: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
     ) -> _Answer:
         """What `work` answers in time, once its receipt is written."""
 
         def noted(index: SearchIndex) -> _Answer:
-            screen = Screen(settings.safety, for_assistant=True)
-            shown = work(index, screen)
-            if limits.receipts:
-                receipts.add(tool, asked, str(index.manifest["version"]), shown.passages, screen.finds)
+            index.screen.finds.clear()
+            shown = work(index)
+            if self.limits.receipts:
+                published = str(index.manifest["version"])
+                self.receipts.add(tool, asked, published, shown.passages, index.screen.finds)
             return shown.answer
 
         try:
-            return await pool.ask(noted, limits.max_seconds)
+            return await self.pool.ask(noted, self.limits.max_seconds)
         except WeftError as fault:
             raise _fault(type(fault).__name__, str(fault)) from fault
         except TimeoutError as late:
-            message = f"no answer in {limits.max_seconds:g} s: ask for less, or raise mcp.max_seconds"
+            message = f"no answer in {self.limits.max_seconds:g} s: ask for less, or raise mcp.max_seconds"
             raise _fault("TimeoutError", message) from late
 
-    @server.tool(annotations=_READ_ONLY)
+    @tool
     async def search(
+        self,
         query: _Query,
         limit: _Limit = 10,
         list_id: Annotated[
@@ -123,25 +148,25 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
     ) -> answers.Hits:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
-        most = min(limit, limits.max_results)
-        return await answered(
-            "search", query, lambda index, screen: answers.hits(index, screen, query, filters, most, plain)
+        most = min(limit, self.limits.max_results)
+        return await self.answered(
+            "search", query, lambda index: answers.hits(index, query, filters, most, plain)
         )
 
-    @server.tool(annotations=_READ_ONLY)
+    @tool
     async def get(
+        self,
         id: _Name,
         byte_start: Annotated[int, Field(ge=0, description="where in the text to begin")] = 0,
         max_characters: Annotated[int, Field(ge=1)] = 20_000,
     ) -> answers.Text:
         """The text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
-        most = min(max_characters, limits.max_characters)
-        return await answered(
-            "get", id, lambda index, screen: answers.text(index, screen, id, byte_start, most)
-        )
+        most = min(max_characters, self.limits.max_characters)
+        return await self.answered("get", id, lambda index: answers.text(index, id, byte_start, most))
 
-    @server.tool(annotations=_READ_ONLY)
+    @tool
     async def context(
+        self,
         text: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)],
         budget_tokens: Annotated[int, Field(ge=64, description="tokens of the block")] = 2_000,
         where: Annotated[
@@ -150,34 +175,31 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
         ] = "",
     ) -> answers.Block:
         """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
-        budget = min(budget_tokens, limits.max_characters // 4)
-        return await answered(
-            "context",
-            text,
-            lambda index, screen: answers.block(settings, index, screen, text, budget, where),
+        budget = min(budget_tokens, self.limits.max_characters // 4)
+        return await self.answered(
+            "context", text, lambda index: answers.block(self.settings, index, text, budget, where)
         )
 
-    @server.tool(annotations=_READ_ONLY)
-    async def similar(id: _Name, limit: _Limit = 10) -> answers.Hits:
+    @tool
+    async def similar(self, id: _Name, limit: _Limit = 10) -> answers.Hits:
         """What is nearest to a mail, thread, document, section, chunk or window of a chat, itself left out."""
-        most = min(limit, limits.max_results)
-        return await answered("similar", id, lambda index, screen: answers.near(index, screen, id, most))
+        most = min(limit, self.limits.max_results)
+        return await self.answered("similar", id, lambda index: answers.near(index, id, most))
 
-    @server.tool(annotations=_READ_ONLY)
+    @tool
     async def thread(
+        self,
         id: Annotated[str, Field(min_length=1, max_length=1_000, description="a thread, or a mail in it")],
         limit: _Limit = 50,
     ) -> answers.Thread:
         """The mails of a discussion in their order, without texts: who wrote when, in answer to what."""
-        most = min(limit, limits.max_results)
-        return await answered("thread", id, lambda index, screen: answers.thread(index, screen, id, most))
+        most = min(limit, self.limits.max_results)
+        return await self.answered("thread", id, lambda index: answers.thread(index, id, most))
 
-    @server.tool(annotations=_READ_ONLY)
-    async def list_sources() -> answers.Sources:
+    @tool
+    async def list_sources(self) -> answers.Sources:
         """The sources of the index: kinds, mailing lists, counts, and how new the newest of each is."""
-        return await answered("list_sources", "", lambda index, screen: answers.sources(index))
-
-    return server
+        return await self.answered("list_sources", "", answers.sources)
 
 
 def own_pages(port: int) -> TransportSecuritySettings:

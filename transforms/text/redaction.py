@@ -105,17 +105,26 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     return Screened(series.scatter(rows, masked).to_list(), finds, withheld)
 
 
-def masked_in_place(text: str, settings: SafetySettings) -> tuple[str, Counter[str]]:
-    """`text` with every find behind a mark that takes as many bytes, so that places in it stay right; finds by kind.
+def masked_in_place(texts: Sequence[str], settings: SafetySettings) -> tuple[list[str], Counter[str]]:
+    """`texts` with every find behind a mark that takes as many bytes, so that places in them stay right; finds by kind.
 
-    A text that the settings send is returned as it is.
+    What the settings send stays as it is.
 
-    >>> masked_in_place("Ask ann@example.org.", SafetySettings())[0]
-    'Ask [email]********.'
+    >>> masked_in_place(["Ask ann@example.org."], SafetySettings())[0]
+    ['Ask [email]********.']
     """
-    text = text.encode("utf-8", "replace").decode()
-    finds: Counter[str] = Counter()
-    for kind, _, patterns in _rules(settings):
+    rules, finds = _rules(settings), Counter[str]()
+    series = pl.Series([text.encode("utf-8", "replace").decode() for text in texts], dtype=pl.String)
+    rows = _suspect(series, rules).arg_true()
+    masked = [_masked_in_place(text, rules, finds) for text in series.gather(rows)]
+    return (series.scatter(rows, masked) if masked else series).to_list(), +finds
+
+
+def _masked_in_place(
+    text: str, rules: Sequence[tuple[str, str, tuple[str, ...]]], finds: Counter[str]
+) -> str:
+    """A text masked, and its finds added to `finds`."""
+    for kind, _, patterns in rules:
         for pattern in patterns:
             found = pl.Series([text], dtype=pl.String).str.extract_all(pattern)[0].to_list()
             finds[kind] += len(found)
@@ -124,7 +133,7 @@ def masked_in_place(text: str, settings: SafetySettings) -> tuple[str, Counter[s
                 mark, room = f"[{kind}]", len(match.encode()) - len(marked.encode())
                 mark = mark.ljust(len(mark) + room, "*") if room >= 0 else "*" * (len(mark) + room)
                 text = text.replace(match, marked.replace(f"[{kind}]", mark, 1))
-    return text, +finds
+    return text
 
 
 def _suspect(texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]) -> pl.Series:

@@ -171,11 +171,10 @@ def context_of(
     settings: Settings,
     conversation: ConversationText,
     opened: SearchIndex | None = None,
-    screen: Screen | None = None,
 ) -> ContextResult:
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
 
-    What it shows passes `screen`, by default that of answers to people.
+    What it shows passes the screen of `opened`, else that of answers to people.
     """
     start = time.perf_counter()
     counter = PackagedTokenCounter()
@@ -192,9 +191,8 @@ def context_of(
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
-        passages = (screen or Screen(settings.safety)).passages(
-            index.passages(documents["chunk_id"].to_list())
-        )
+        screen = opened.screen if opened is not None else Screen(settings.safety)
+        passages = screen.passages(index.passages(documents["chunk_id"].to_list()))
         facts = dict(index.facts)
     ordered = selection.scored_passages(documents, passages)
     compiled = context_block.compile_block(

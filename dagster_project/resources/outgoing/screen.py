@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from dagster_project.resources.search.lookup import Ask
 from transforms.context.block import Passage
 from transforms.settings.models import SafetySettings
-from transforms.text.redaction import masked_in_place
+from transforms.text.redaction import SECRETS, masked_in_place
 
 _NAMES = {
+    "id",
+    "path",
+    "place",
+    "slug",
     "citation",
     "source",
     "source_kind",
@@ -24,7 +30,18 @@ _NAMES = {
     "reranker",
     "label",
 }
-"""Columns of hits that name things, beside those that end with _id."""
+"""Columns that name things, beside those that end with _id."""
+_SHOWN_OF_HITS = (
+    "subject",
+    "title",
+    "from_name",
+    "from_addr",
+    "breadcrumb",
+    "filename",
+    "thread_subject",
+    "answered_name",
+)
+_MARK = re.compile(rf"\[({'|'.join([*SECRETS, 'email', 'phone'])})\]")
 
 
 @dataclass
@@ -39,10 +56,15 @@ class Screen:
         """The text as it may be shown: of the same number of bytes, unless it is held back as a whole."""
         if self.is_open:
             return text
-        masked, finds = masked_in_place(text, self.settings)
+        (masked,), finds = masked_in_place([text], self.settings)
+        finds += Counter(_MARK.findall(text))
         self.finds += finds
         is_held = finds and self.settings.outputs == "hold"
         return f"[held back: {', '.join(sorted(finds))}]" if is_held else masked
+
+    def masked(self, texts: Sequence[str]) -> list[str]:
+        """Whole texts of which parts are to be shown, masked: who cuts first may cut a key so that nothing finds it."""
+        return list(texts) if self.is_open else masked_in_place(texts, self.settings)[0]
 
     @property
     def is_open(self) -> bool:
@@ -50,21 +72,44 @@ class Screen:
         action = self.settings.outputs
         return action == "send" or (action == "assistants" and not self.for_assistant)
 
-    def hits(self, hits: pa.Table) -> pa.Table:
-        """A table of hits with what is shown of their texts; names of things stay, since they open them."""
+    def asking(self, ask: Ask) -> Ask:
+        """As `ask`, with the texts of its rows masked; names of things stay, since they open them."""
         if self.is_open:
-            return hits
-        rows = [{name: self._shown(name, value) for name, value in row.items()} for row in hits.to_pylist()]
-        return pa.Table.from_pylist(rows, schema=hits.schema)
+            return ask
 
-    def _shown(self, name: str, value: Any) -> Any:
-        if isinstance(value, str):
-            return value if name in _NAMES or name.endswith("_id") else self.text(value)
-        if isinstance(value, list):
-            return [self._shown(name, item) for item in value]
-        if isinstance(value, dict):
-            return {key: self._shown(key, item) for key, item in value.items()}
-        return value
+        def masked(statement: str, values: Mapping[str, object]) -> pa.Table:
+            rows = ask(statement, values)
+            for number, name in enumerate(rows.column_names):
+                if _is_text(name, rows.schema.field(number).type):
+                    texts = self._masked_values(rows.column(number).to_pylist())
+                    rows = rows.set_column(number, name, pa.array(texts, rows.schema.field(number).type))
+            return rows
+
+        return masked
+
+    def _masked_values(self, values: list[Any]) -> list[Any]:
+        """Texts, and lists of texts, masked; None stays None."""
+        if any(isinstance(value, list) for value in values):
+            return [value and self._masked_values(value) for value in values]
+        texts = iter(self.masked([value for value in values if value is not None]))
+        return [None if value is None else next(texts) for value in values]
+
+    def hits(self, hits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Hits with their texts masked, and as they may be shown those that are shown as a whole."""
+        rows = [dict(hit) for hit in hits]
+        if self.is_open or not rows:
+            return rows
+        for name in ("text_display", "answered_text"):
+            for row, text in zip(rows, self._masked_values([row[name] for row in rows]), strict=True):
+                row[name] = text
+        for row in rows:
+            row |= {name: self.optional(row[name]) for name in _SHOWN_OF_HITS}
+            row["more"] = [{**part, "title": self.text(part["title"])} for part in row["more"]]
+        return rows
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """Words of the index as they may be suggested: one with a digit may be a part of a key."""
+        return list(words) if self.is_open else [word for word in words if word.isalpha()]
 
     def optional(self, text: str | None) -> str | None:
         """As `text`; None stays None."""
@@ -81,3 +126,9 @@ class Screen:
             )
             for chunk, passage in passages.items()
         }
+
+
+def _is_text(name: str, kind: pa.DataType) -> bool:
+    item = kind.value_type if pa.types.is_list(kind) else kind
+    is_string = pa.types.is_string(item) or pa.types.is_large_string(item)
+    return is_string and name not in _NAMES and not name.endswith("_id")

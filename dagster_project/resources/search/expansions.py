@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import duckdb
-
+from dagster_project.resources.outgoing.screen import Screen
+from dagster_project.resources.search.opened_version import OpenedVersion
 from transforms.retrieval.citations import cited
 from transforms.settings.search import SearchSettings
 
 
 def expansions(
-    connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]], settings: SearchSettings
+    version: OpenedVersion, hits: Sequence[Mapping[str, Any]], settings: SearchSettings
 ) -> list[list[dict[str, Any]]]:
     """The expansions of each hit, kinds in the order of `settings.expand`; `text` holds the cited bytes.
 
@@ -21,18 +21,18 @@ def expansions(
     section or the document refers to.
     """
     by_hit: list[list[dict[str, Any]]] = [[] for _ in hits]
-    keys = {"chunk_ids": [hit["chunk_id"] for hit in hits], "node_ids": [hit["node_id"] for hit in hits]}
+    keys: dict[str, object] = {
+        "chunk_ids": [hit["chunk_id"] for hit in hits],
+        "node_ids": [hit["node_id"] for hit in hits],
+    }
     for kind in settings.expand:
-        most = {"most": _LINKS} if kind == "links" else {}
-        cursor = connection.execute(_STATEMENTS[kind], keys | most)
-        names = [column[0] for column in cursor.description or ()]
-        for row in cursor.fetchall():
-            expansion = dict(zip(names, row, strict=True))
-            by_hit[expansion.pop("hit")].append(_bounded(expansion, settings.expand_chars))
+        most: dict[str, object] = {"most": _LINKS} if kind == "links" else {}
+        for row in version.ask(_STATEMENTS[kind], keys | most).to_pylist():
+            by_hit[row.pop("hit")].append(_bounded(row, settings.expand_chars, version.screen))
     return by_hit
 
 
-def _bounded(expansion: dict[str, Any], chars: int) -> dict[str, Any]:
+def _bounded(expansion: dict[str, Any], chars: int, screen: Screen) -> dict[str, Any]:
     """An expansion with at most `chars` characters of its stored text, and the bytes that these are."""
     data = expansion.pop("stored").encode()
     start, end = expansion.pop("first"), expansion.pop("last")
@@ -44,7 +44,7 @@ def _bounded(expansion: dict[str, Any], chars: int) -> dict[str, Any]:
         "citation": cited(place, start, end),
         "byte_start": start,
         "byte_end": end,
-        "text": text,
+        "text": screen.text(text),
     }
 
 

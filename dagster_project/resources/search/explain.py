@@ -234,4 +234,4 @@ def _names(index: SearchIndex, numbers: set[int]) -> dict[int, tuple[str, str, s
         "SELECT chunk_no, chunk_id, CASE WHEN source_kind = 'document' THEN parent_id ELSE doc_id END, title FROM chunks "
         f"WHERE chunk_no IN ({listed})"
     ).fetchall()
-    return {int(number): (chunk_id, doc_id, title) for number, chunk_id, doc_id, title in rows}
+    return {int(number): (chunk, doc, index.screen.text(title)) for number, chunk, doc, title in rows}

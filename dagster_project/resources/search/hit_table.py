@@ -82,12 +82,15 @@ def without_hits(
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
     facts = version.arrays.rows.of(first.get_column("chunk_no"))
+    screen, meant = version.screen, version.conditions.texts.meant
     nearest = {
-        query: f"{facts[chunk]['subject'] or '(no subject)'} ({facts[chunk]['doc_id']})"
+        query: f"{screen.text(facts[chunk]['subject'] or '(no subject)')} ({facts[chunk]['doc_id']})"
         for query, chunk in first.iter_rows()
     }
-    meant = version.conditions.texts.meant
-    told = {n: q._replace(nearest=nearest.get(n), meant=meant(q.text)) for n, q in understood.items()}
+    told = {
+        n: q._replace(nearest=nearest.get(n), meant=screen.words(meant(q.text)))
+        for n, q in understood.items()
+    }
     hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
     return RankedHits(hits, constituents, ranked.labels, ranked.vector_path), told
 
@@ -102,13 +105,15 @@ def described(
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
     rows = version.arrays.rows
     chosen = _chosen(version, ranked.hits, terms, masks)
-    hits = _with_facts(version.connection, rows, ranked.hits, chosen)
+    hits = version.screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
+    texts = dict(zip(texts, version.screen.masked(list(texts.values())), strict=True))
     shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
     by_term = snippets.words_by_term(chain.from_iterable(p.all_texts() for p in shown), version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     constituents = _by_hit(rows, ranked.constituents)
-    around = expansions(version.connection, hits, settings)
+    around = expansions(version, hits, settings)
+    screen = version.screen
     described_rows = []
     for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
         words = matching[hit["query"]]
@@ -118,13 +123,13 @@ def described(
         row = hit | {
             "page": page,
             "citation": citation({**hit, "page": page}),
-            "snippet": snippet.text,
+            "snippet": screen.text(snippet.text),
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
-            "quoted_text": snippets.snippet(passage.quote, words, _QUOTE_CHARS).text or None,
+            "quoted_text": screen.text(snippets.snippet(passage.quote, words, _QUOTE_CHARS).text) or None,
             "quoted_name": hit["answered_name"] if passage.quote else None,
-            "before": passage.before or None,
-            "after": passage.after or None,
+            "before": screen.text(passage.before) or None,
+            "after": screen.text(passage.after) or None,
             "constituents": constituents.get((hit["query"], hit["ranked_no"]), []),
             "expansions": expansions_of_hit,
         }

@@ -15,6 +15,7 @@ import duckdb
 from dagster_project.config.settings import Settings, changed_search
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
@@ -28,11 +29,13 @@ programs do not open it at once."""
 _NICENESS = 10
 
 
-def open_index(settings: Settings) -> SearchIndex:
-    """The published index of these settings."""
+def open_index(settings: Settings, for_assistant: bool = False) -> SearchIndex:
+    """The published index of these settings, whose texts are shown to people or to an assistant."""
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
-    return open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+    index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+    index.screen = Screen(settings.safety, for_assistant)
+    return index
 
 
 def with_options(settings: Settings, options: SearchOptions) -> Settings:

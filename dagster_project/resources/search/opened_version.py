@@ -15,13 +15,16 @@ import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole
 from dagster_project.resources.search.filters import Conditions
 from dagster_project.resources.search.index_faults import faults_translated
+from dagster_project.resources.search.lookup import Ask, asking
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError, ModelMismatchError
 from transforms.retrieval import bm25
+from transforms.settings.models import SafetySettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
@@ -59,6 +62,7 @@ class OpenedVersion:
                 f"{path} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
                 f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
             )
+        self.screen = Screen(SafetySettings(outputs="send"))
         self.threads = ThreadPoolExecutor(os.cpu_count())
         self._uses_vector_index = False
         self._weights: tuple[str, bm25.Weighed] | None = None
@@ -69,6 +73,11 @@ class OpenedVersion:
         """Close the file."""
         self.threads.shutdown()
         self.connection.close()
+
+    @property
+    def ask(self) -> Ask:
+        """Rows of the file, with their texts as `screen` shows them."""
+        return self.screen.asking(asking(self.connection))
 
     @property
     def has_vector_index(self) -> bool:

@@ -10,8 +10,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from dagster_project.resources.outgoing.screen import Screen
-from dagster_project.resources.search.lookup import asking, resolved_name
+from dagster_project.resources.search.lookup import resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from dagster_project.servers.web.asked import FILTERS, asked
@@ -78,7 +77,7 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
     question = asked(request.query_params)
     limit = _number(request, "limit", index.settings.limit, 1, site.settings.mcp.max_results)
-    found = answers.hits(index, _screen(site), question.query, question.filters, limit, question.plain)
+    found = answers.hits(index, question.query, question.filters, limit, question.plain)
     return _json(found.answer)
 
 
@@ -86,7 +85,7 @@ def get(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an id or a citation."""
     start = _number(request, "byte_start", 0, 0, 1 << 40)
     most = _number(request, "max_characters", 20_000, 1, site.settings.mcp.max_characters)
-    return _json(answers.text(index, _screen(site), _required(request, "id"), start, most).answer)
+    return _json(answers.text(index, _required(request, "id"), start, most).answer)
 
 
 def context(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -100,35 +99,30 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
         fault = error.errors()[0]
         raise QueryError(f"{'.'.join(map(str, fault['loc'])) or 'the request'}: {fault['msg']}") from error
     budget = min(wanted.budget_tokens, site.settings.mcp.max_characters // 4)
-    return _json(answers.block(site.settings, index, _screen(site), wanted.text, budget, wanted.where).answer)
+    return _json(answers.block(site.settings, index, wanted.text, budget, wanted.where).answer)
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A thread, by its id or by a Message-ID in it."""
-    ask, id_ = asking(index.connection), _required(request, "id").strip().strip("<>")
+    ask, id_ = index.ask, _required(request, "id").strip().strip("<>")
     found = ask(_THREAD_OF, {"id": id_}).column(0).to_pylist()
     if not found:
         resolved_name(ask, id_)  # says what is near
         raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
     (row,) = ask(_THREAD, {"id": found[0]}).to_pylist()
-    screen = _screen(site)
     mails = [
         {
             **mail,
-            **{name: screen.optional(mail[name]) for name in ("subject", "from_name", "from_addr", "text")},
+            **{n: index.screen.optional(mail[n]) for n in ("subject", "from_name", "from_addr", "text")},
         }
         for mail in ask(_MESSAGES, {"id": found[0]}).to_pylist()
     ]
-    return _json(Thread(**row | {"subject": screen.optional(row["subject"])}, messages=mails))
+    return _json(Thread(**row | {"subject": index.screen.optional(row["subject"])}, messages=mails))
 
 
 def sources(_site: Site, _request: Request, index: SearchIndex) -> Response:
     """What the index holds of every source."""
     return _json(answers.sources(index).answer)
-
-
-def _screen(site: Site) -> Screen:
-    return Screen(site.settings.safety)
 
 
 def description() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import duckdb
+from dagster_project.resources.search.lookup import Ask
 
 _COUNTS = """
 SELECT (SELECT count(*) FROM messages) AS mails, (SELECT count(*) FROM threads) AS threads,
@@ -69,29 +69,29 @@ class Plot:
     most: int
 
 
-def glance(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+def glance(ask: Ask) -> dict[str, Any]:
     """How much there is, and the latest threads, documents and chats."""
-    (counts,) = _rows(connection, _COUNTS)
+    (counts,) = _rows(ask, _COUNTS)
     return {
         "counts": counts,
-        "threads": _rows(connection, _RECENT),
-        "documents": _rows(connection, _DOCUMENTS),
-        "chats": _rows(connection, _CHATS),
+        "threads": _rows(ask, _RECENT),
+        "documents": _rows(ask, _DOCUMENTS),
+        "chats": _rows(ask, _CHATS),
     }
 
 
-def overview(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+def overview(ask: Ask) -> dict[str, Any]:
     """What the page of the corpus shows."""
-    (counts,) = _rows(connection, _COUNTS)
-    people = _rows(connection, _PEOPLE)
+    (counts,) = _rows(ask, _COUNTS)
+    people = _rows(ask, _PEOPLE)
     most = max((row["count"] for row in people), default=1)
     return {
         "counts": counts,
-        "months": month_plot(_rows(connection, _MONTHS)),
+        "months": month_plot(_rows(ask, _MONTHS)),
         "people": [{**row, "share": row["count"] / most} for row in people],
-        "threads": _rows(connection, _THREADS),
-        "open": _rows(connection, _OPEN),
-        "sources": _rows(connection, _SOURCES),
+        "threads": _rows(ask, _THREADS),
+        "open": _rows(ask, _OPEN),
+        "sources": _rows(ask, _SOURCES),
     }
 
 
@@ -126,5 +126,5 @@ def month_plot(rows: Sequence[dict[str, Any]]) -> Plot:
     return Plot(_WIDTH, _HEIGHT, columns, years, most)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, statement: str) -> list[dict[str, Any]]:
-    return connection.execute(statement).to_arrow_table().to_pylist()
+def _rows(ask: Ask, statement: str) -> list[dict[str, Any]]:
+    return ask(statement, {}).to_pylist()

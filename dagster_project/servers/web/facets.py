@@ -10,9 +10,8 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-import duckdb
-
 from dagster_project.resources.search.condition_sql import DATED
+from dagster_project.resources.search.lookup import Ask
 from dagster_project.servers.web.asked import Asked
 
 COUNTED = 5_000
@@ -71,9 +70,9 @@ class Facets:
     bars: list[Bar]
 
 
-def facets(connection: duckdb.DuckDBPyConnection, chunks: Sequence[int], asked: Asked) -> Facets:
+def facets(ask: Ask, chunks: Sequence[int], asked: Asked) -> Facets:
     """The facets of the mails, documents and windows that some chunks belong to."""
-    rows = connection.execute(_FACTS, {"chunks": list(chunks)}).to_arrow_table().to_pylist()
+    rows = ask(_FACTS, {"chunks": list(chunks)}).to_pylist()
     listed = [_facet(name, rows, asked) for name in _NAMES]
     times = [row["dated_at"] for row in rows if row["dated_at"]]
     return Facets(len(rows), [facet for facet in listed if _tells(facet)], histogram(times, asked))

@@ -90,7 +90,7 @@ def results(index: SearchIndex, asked: Asked) -> Results:
     before = asked.address(start=max(0, asked.start - PER_PAGE) or None)
     return Results(
         groups=groups,
-        facets=facets(index.connection, counted, asked),
+        facets=facets(index.ask, counted, asked),
         understood=result.understood[0],
         warning=_LABELS.get(result.labels[0]),
         milliseconds=(time.perf_counter() - start) * 1000,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from dagster_project.resources.search.explain import explanation
-from dagster_project.resources.search.lookup import asking, reading
+from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers.web import corpus, documents, explained, mails, patches, results
 from dagster_project.servers.web.addresses import page_of
@@ -29,7 +29,7 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The box, and the results if anything is asked for."""
     question = asked(request.query_params)
     if question.is_empty:
-        return site.page("home.html", request, index, corpus=corpus.glance(index.connection))
+        return site.page("home.html", request, index, corpus=corpus.glance(index.ask))
     return site.page("results.html", request, index, results=results.results(index, question))
 
 
@@ -44,7 +44,7 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
     """Leads from an id, or from a citation with its bytes, to its page."""
-    text = reading(asking(index.connection), request.query_params.get("id") or named(request))
+    text = reading(index.ask, request.query_params.get("id") or named(request))
     kind, id_ = text.kind, text.id
     if kind == "chunk":
         kind = str(text.facts["source_kind"])
@@ -59,7 +59,7 @@ def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """One mail beside the tree of its thread."""
-    ask, id_ = asking(index.connection), named(request)
+    ask, id_ = index.ask, named(request)
     thread = mails.mail_page(ask, id_, cited(request))
     shown = thread.mails[0]
     return site.page(
@@ -76,7 +76,7 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """The stored text of a mail, as it is."""
-    text = reading(asking(index.connection), named(request))
+    text = reading(index.ask, named(request))
     if text.kind not in ("message", "attachment", "document", "conversation"):
         raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
     return PlainTextResponse(
@@ -88,7 +88,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A thread, all mails on one page or as a tree."""
     start = request.query_params.get("start", "0")
     first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
-    shown = mails.thread_page(asking(index.connection), named(request), first)
+    shown = mails.thread_page(index.ask, named(request), first)
     is_tree = request.query_params.get("view") == "tree"
     return site.page(
         "tree.html" if is_tree else "thread.html",
@@ -102,7 +102,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an attachment, or why there is none."""
-    rows: pa.Table = asking(index.connection)(_ATTACHMENT, {"id": named(request)})
+    rows: pa.Table = index.ask(_ATTACHMENT, {"id": named(request)})
     if not rows.num_rows:
         raise UnknownIdError(f"the index holds no attachment {shortened(named(request))!r}")
     (row,) = rows.to_pylist()
@@ -113,29 +113,27 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
     """All versions of a patch series."""
-    return site.page(
-        "series.html", request, index, series=patches.series_page(asking(index.connection), named(request))
-    )
+    return site.page("series.html", request, index, series=patches.series_page(index.ask, named(request)))
 
 
 def diff(site: Site, request: Request, index: SearchIndex) -> Response:
     """What changed from one version of a patch to another."""
     old, new = (request.query_params.get(name, "") for name in ("from", "to"))
-    return site.page("diff.html", request, index, diff=patches.difference(asking(index.connection), old, new))
+    return site.page("diff.html", request, index, diff=patches.difference(index.ask, old, new))
 
 
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and what links to it."""
-    shown = documents.document_page(asking(index.connection), named(request), cited(request))
+    shown = documents.document_page(index.ask, named(request), cited(request))
     return site.page("document.html", request, index, document=shown)
 
 
 def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     """A window of a chat by its days."""
-    shown = documents.chat_page(asking(index.connection), named(request), cited(request))
+    shown = documents.chat_page(index.ask, named(request), cited(request))
     return site.page("chat.html", request, index, chat=shown)
 
 
 def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:
     """The corpus as a whole."""
-    return site.page("corpus.html", request, index, corpus=corpus.overview(index.connection))
+    return site.page("corpus.html", request, index, corpus=corpus.overview(index.ask))

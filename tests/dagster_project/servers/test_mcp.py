@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,18 @@ import pytest
 from click.testing import CliRunner, Result
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
 from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
+from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace
 
+SOURCES = (
+    {"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
+    {"name": "notes", "kind": "vault", "path": "notes"},
+)
 SECRETS = (
     "AKIAIOSFODNN7EXAMPLE",
     "ghp_" + "a1B2" * 9,
@@ -43,10 +50,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A list with a mail full of secrets, a note with the same, and an answer."""
     work = Workspace(tmp_path_factory.mktemp("office") / "work")
     work.put("notes/compactor.md", f"# The compactor\n\n{TEXT}")
-    work.configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
-        {"name": "notes", "kind": "vault", "path": "notes"},
-    )
+    work.configure(*SOURCES)
     work.put("mail/.keep", "")
     work.write(
         "dev.mbox",
@@ -103,7 +107,65 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
         "phone",
     }
     log = Receipts(office.settings.root).path.read_text()
-    assert "compactor" not in log.replace("compactor.md", "") and not [s for s in SECRETS if s in log]
+    assert "uploads" not in log and "upload with" not in log and not [s for s in SECRETS if s in log]
+
+
+PAGES = (
+    "/",
+    "/?q=compactor",
+    "/?q=RSA+PRIVATE+KEY",
+    "/?q=hunter2hunter3",
+    "/why?q=compactor&id=m1@example.org",
+    "/m/m1@example.org",
+    "/raw/m1@example.org",
+    "/t/{thread}",
+    "/t/{thread}?view=tree",
+    "/d/notes:compactor.md",
+    "/corpus",
+    "/feed?q=compactor",
+    "/api/search?q=compactor+token",
+    "/api/get?id=m1@example.org",
+    "/api/get?id=notes:compactor.md+bytes+70-200",
+    "/api/context?text=What+does+the+compactor+upload+with",
+    "/api/thread?id=m1@example.org",
+)
+COMMANDS = (
+    ("search", "compactor keys token", "--more"),
+    ("search", "the end of the RSA PRIVATE KEY", "--json", "--expand", "section", "--expand", "neighbours"),
+    ("search", "session and postgres", "--weak", "--json", "--expand", "parent"),
+    ("search", "hunter2hunter3"),
+    ("similar", "m2@example.org", "--json"),
+    ("get", "m1@example.org"),
+    ("get", "notes:compactor.md bytes 70-200", "--json"),
+    ("explain", "compactor"),
+)
+
+
+@pytest.mark.parametrize("action", ["mask", "hold"])
+def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
+    office: Workspace, tmp_path: Path, action: str
+):
+    work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": action})
+    note = work.put("question.txt", "What does the compactor of the office upload with?")
+    said = {arguments: weft(work, *arguments) for arguments in (*COMMANDS, ("context", str(note)))}
+    assert {
+        arguments: result.exit_code for arguments, result in said.items() if result.exit_code not in (0, 3)
+    } == {}
+    shown: dict[object, str] = {arguments: result.output for arguments, result in said.items()}
+    with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
+        thread = client.get("/api/thread?id=m1@example.org").json()["thread_id"]
+        answers = {page: client.get(page.format(thread=thread)) for page in PAGES}
+    assert {page: a.status_code for page, a in answers.items() if not a.is_success} == {}
+    shown |= {page: answer.text for page, answer in answers.items()}
+    clear = [
+        (where, secret)
+        for where, text in shown.items()
+        for secret in SECRETS
+        if secret in html.unescape(text)
+    ]
+    assert not clear
+    marks = "[cloud_key]" if action == "mask" else "[held back: "
+    assert all(marks in shown[where] for where in (COMMANDS[5], "/api/get?id=m1@example.org"))
 
 
 def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
