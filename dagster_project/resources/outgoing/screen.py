@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from dagster_project.resources.search.lookup import Ask
 from transforms.context.block import Passage
 from transforms.settings.models import SafetySettings
 from transforms.text.redaction import SECRETS, masked_in_place
@@ -41,6 +40,8 @@ _SHOWN_OF_HITS = (
     "thread_subject",
     "answered_name",
 )
+Ask = Callable[[str, Mapping[str, object]], pa.Table]
+"""Gives the rows of a statement with named parameters on one published file."""
 _MARK = re.compile(rf"\[({'|'.join([*SECRETS, 'email', 'phone'])})\]")
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
+from dagster_project.resources.outgoing.screen import Ask
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.query_language import storable
-
-Ask = Callable[[str, Mapping[str, object]], pa.Table]
-"""Gives the rows of a statement with named parameters on one published file."""
 
 # As hits print it: a place, perhaps the attachment or block in it, the page, and bytes.
 _CITATION = re.compile(
