@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from assets.protocols.lake import Progress
 from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors
-from transforms.embedding import vectors
+from transforms.embedding import sent_texts, vectors
 from transforms.embedding.batches import batches
 from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError
 from transforms.hashing import text_hash
@@ -173,9 +173,11 @@ def vectors_of(
     return _Renamed(sent_as, pa.concat_tables(found.between(0, len(wanted)))), report
 
 
-def _sent(texts: ibis.Table, embedder: Embedder) -> redaction.Sent:
+def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
     """`texts` as the embedder may be given them."""
-    return redaction.Sent(texts) if embedder.safety is None else redaction.texts_sent(texts, embedder.safety)
+    return (
+        sent_texts.Sent(texts) if embedder.safety is None else sent_texts.texts_sent(texts, embedder.safety)
+    )
 
 
 class _Renamed:

@@ -8,9 +8,13 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.archives import Workspace, two_lists
+
+hypothesis.settings.register_profile("no time limit", deadline=None)
+hypothesis.settings.load_profile("no time limit")
 
 
 def pytest_configure() -> None:

@@ -28,11 +28,12 @@ from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCac
 from dagster_project.resources.system.locks import only_build
 from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
+from transforms.embedding.sent_texts import texts_sent
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.graph.prompt_hashes import FILE_NAME, document_questions
 from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
-from transforms.text.redaction import screened, texts_sent
+from transforms.text.redaction import screened
 
 _IMPORTED_ROWS = 20_000
 _CHARS_OF_TOKEN = 3

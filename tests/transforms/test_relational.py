@@ -18,13 +18,12 @@ import transforms
 from assets.partitions import SOURCE_TYPES
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Workspace, two_lists
-from transforms.embedding import batches, context_sentences, embedded_text
+from transforms.embedding import batches, context_sentences, embedded_text, sent_texts
 from transforms.graph import stripes
 from transforms.mail.threads import corpus_measures, threads
 from transforms.operations import publish_checks
 from transforms.settings.documents import GraphSettings
 from transforms.settings.models import SafetySettings
-from transforms.text import redaction
 
 QUOTED = """The planner looks at every index of a table before it takes the first one of them,
 which costs a millisecond a table, and more where a table has many of them to look at,
@@ -148,7 +147,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     ),
     "mail.threads.corpus_measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t)),
     "mail.threads.corpus_measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
-    "text.redaction.texts_sent": lambda t: redaction.texts_sent(_texts(t), SafetySettings()),
+    "embedding.sent_texts.texts_sent": lambda t: sent_texts.texts_sent(_texts(t), SafetySettings()),
     "embedding.context_sentences.chunk_facts": lambda t: context_sentences.chunk_facts(
         t.document_chunks.union(t.message_chunks), _known(t)
     ),
@@ -212,7 +211,7 @@ def rows(result: Any) -> list[Any]:
             return rows(result.to_arrow())
         case pa.Table() | pa.RecordBatch():
             return sorted(result.to_pylist(), key=repr)
-        case redaction.Sent():
+        case sent_texts.Sent():
             return [*rows(result.texts), sorted(result.renamed.items()), result.finds, result.withheld]
         case dict():
             return [(name, row) for name, part in sorted(result.items()) for row in rows(part)]

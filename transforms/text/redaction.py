@@ -6,18 +6,14 @@ Entropy is not a criterion: it would mask the hashes, ids and base64 that are fr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import ibis
 import polars as pl
-import pyarrow as pa
 
-from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
 
 VERSION = "1"
-_READ_TEXTS = 4096
 _KEY_BLOCK = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 _BASE64_LINES = r"(?:[\s>|*#+\\n-]*[A-Za-z0-9+/=]{30,})"
 _NAMES = r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|client[_-]?secret)"
@@ -174,59 +170,3 @@ def _masked(
 def _replacement(pattern: str, kind: str) -> str:
     groups = pattern.replace("(?", "").replace("\\(", "").count("(")
     return f"${{1}}[{kind}]${{2}}" if groups > 1 else f"${{1}}[{kind}]" if groups else f"[{kind}]"
-
-
-@dataclass(frozen=True)
-class Sent:
-    """Texts as they are sent: columns text_hash and text; finds by kind, and the number of texts withheld.
-
-    `renamed` maps the hash of each altered text to the hash of the text as it is sent.
-    """
-
-    texts: ibis.Table
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    finds: Counter[str] = field(default_factory=Counter)
-    withheld: int = 0
-
-
-def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
-    """`texts` (text_hash, text) as they are sent, each under the hash of its sent text.
-
-    The cache stores a vector under this hash, so that other settings never use the vector of a text with
-    another mask.
-    """
-    finds: Counter[str] = Counter()
-    withheld = 0
-    altered: dict[str, str] = {}
-    for names, plain in _read(texts):
-        result = screened(plain, settings)
-        finds += result.finds
-        withheld += result.withheld
-        altered |= {n: new for n, old, new in zip(names, plain, result.texts, strict=True) if old != new}
-    renamed = {name: text_hash(text) for name, text in altered.items()}
-    if not altered:
-        return Sent(texts, renamed, finds, withheld)
-    table = ibis.memtable(
-        pa.table(
-            {
-                "altered_hash": pa.array(renamed, pa.string()),
-                "sent_hash": pa.array(renamed.values(), pa.string()),
-                "sent": pa.array(altered.values(), pa.large_string()),
-            }
-        )
-    )
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
-    own = texts.view()
-    joined = own.left_join(table, own.text_hash == table.altered_hash)
-    approved = joined.select(
-        text_hash=ibis.coalesce(joined.sent_hash, joined.text_hash),
-        text=ibis.coalesce(joined.sent, joined.text),
-    )
-    return Sent(approved, renamed, finds, withheld)
-
-
-def _read(texts: ibis.Table) -> Iterator[tuple[list[str], list[str]]]:
-    """Hashes and texts, batch by batch, one text per hash."""
-    single = texts.group_by("text_hash").agg(text=texts.text.min())
-    for batch in single.to_pyarrow_batches(chunk_size=_READ_TEXTS):
-        yield batch.column("text_hash").to_pylist(), batch.column("text").to_pylist()

@@ -160,6 +160,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*HERE, f"WORK/none{NAMED}"),
         (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
+    "receipts": [HERE, (*HERE, "--last", "1")],
     "sql": [
         (*HERE, "FROM messages"),
         (*HERE, "FROM chunks"),

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.embedding.sent_texts import texts_sent
 from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
-from transforms.text.redaction import screened, texts_sent
+from transforms.text.redaction import screened
 
 MASK = SafetySettings()
 # Put together here, so that no scanner of repositories takes them for real ones.

@@ -192,7 +192,7 @@ def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
     )
     given = read_conversation(settings, tmp_path / "chats" / "x.txt", None, asked)
     assert f"**Timestamp:** 2025-03-27 {shown}\n" in given.markdown
-    assert list(given.own) == (["chat:x@0001"] if configured else [])
+    assert list(given.asker.own) == (["chat:x@0001"] if configured else [])
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["zip", "folder"])
