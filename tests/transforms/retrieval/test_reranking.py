@@ -26,7 +26,7 @@ def candidates(*rows: dict[str, Any]) -> pl.DataFrame:
     """Hits of one query, best first."""
     plain = {
         "query": 0, "score": 1.0, "thread": 0, "title": "", "text": "", "chunk_kind": "authored_message",
-        "content_class": "text", "effective_at": None,
+        "content_class": "text", "effective_at": None, "opens": False,
     }  # fmt: skip
     made = [{**plain, "rank": n, "thread": n, **row} for n, row in enumerate(rows, 1)]
     return pl.DataFrame(made, schema=reranking.CANDIDATES)
@@ -47,6 +47,8 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
         ("exact", "wal_level?", [{"text": "set wal_level=logical"}, {"text": "wal level"}], [1, 0]),
         ("exact", "?!", [{"text": "?!"}], [0]),
         ("title", "slow vacuum", [{"title": "Re: vacuum"}, {"text": "slow vacuum"}], [0.5, 0]),
+        ("opens", "slow vacuum", [{"title": "slow vacuum"}, {"title": "Slow vacuum", "opens": True}], [0, 1]),
+        ("opens", "slow vacuum", [{"title": "vacuum", "opens": True}, {"text": "slow vacuum", "opens": True}], [0, 0]),
         ("phrase", "slow vacuum run", [{"text": "a slow vacuum"}, {"text": "vacuum run slow"}], [0.5, 0.5]),
         ("phrase", "vacuum", [{"text": "vacuum"}], [0]),
         ("phrase", "end start", [{"title": "the end", "text": "start"}], [1]),
@@ -174,6 +176,15 @@ def test_a_passage_is_sent_by_its_first_characters():
 def test_scores_behind_the_reranked_ones_come_to_lie_below_them(
     again: list[float | None], scores: list[float], expected: list[float]
 ):
-    frame = pl.DataFrame({"query": [0] * len(scores), "score": scores, "rerank_score": again},
-                         schema_overrides={"score": pl.Float64, "rerank_score": pl.Float64})  # fmt: skip
-    assert reranking.on_one_scale(frame)["score"].to_list() == expected
+    assert reranking.on_one_scale(_reranked(again, scores, None))["score"].to_list() == expected
+
+
+def test_scores_of_features_keep_the_scale_of_the_search():
+    frame = _reranked([1.05, 0.5, 0.0, None], [2.0, 3.0, 1.0, 0.5], [])
+    assert reranking.on_one_scale(frame)["score"].to_list() == pytest.approx([3.1, 2.0, 1.0, 0.5])
+
+
+def _reranked(again: list[float | None], scores: list[float], parts: list | None) -> pl.DataFrame:
+    kinds = {"score": pl.Float64, "rerank_score": pl.Float64}
+    frame = pl.DataFrame({"score": scores, "rerank_score": again}, schema_overrides=kinds)
+    return frame.with_columns(query=0, rerank_parts=pl.lit(parts, pl.List(reranking.PART)))

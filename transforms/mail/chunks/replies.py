@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from transforms.mail.chunks import sizes
 from transforms.mail.chunks.drafts import QUOTE_MARKS, Draft, Drafts
+from transforms.mail.chunks.reviewed import ReviewedPlaces
 from transforms.mail.chunks.sections import Section, content_class, extend, joined_spans, sections_between
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
@@ -22,6 +23,12 @@ QUOTED_HEADER = re.compile(
 )
 GREETING_CHARS = 80
 """A longer line above the first quote is not a salutation."""
+SALUTATION = re.compile(
+    r"\s*(?i:hi|hello|hey|dear|hallo|moin|good (?:morning|afternoon|evening|day))\b"
+    r"(?:[ ,]+(?:[A-Z][\w.'-]*|(?i:all|everyone|everybody|folks|there|guys|list|both|and|again|team|sir|madam)|&))*"
+    r"[\s,.!…:-]*"
+)
+"""Nothing but a salutation, of which nothing can be found."""
 
 AUTHOR, CODE, QUOTE, HEADER, SIGNATURE, BLANK = range(6)
 KINDS = {
@@ -65,6 +72,7 @@ class Body:
         self.body, self.is_reply, self.body_format, self.settings = body, is_reply, body_format, settings
         self.kinds, self.depths, self.edges = blocks
         self.offsets = ByteOffsets(body)
+        self.reviewed = ReviewedPlaces(body)
         self.exclusions: list[tuple[int, int, str]] = []
 
     def _exclude(self, start: int, end: int, reason: str) -> None:
@@ -137,7 +145,20 @@ class Body:
             replies = self._review_replies(self._without_binaries(replies))
             for one in replies:
                 one.sections = list(self._split_at_diffs(one.sections))
-        return replies
+        return self._join_salutations(replies)
+
+    def _join_salutations(self, replies: list[Reply]) -> list[Reply]:
+        """Join a salutation that stands alone to the reply behind it: it answers no quote."""
+        joined: list[Reply] = []
+        for reply in reversed(replies):
+            text = "".join(self.body[s.start : s.end] for s in reply.sections)
+            if joined and len(text) <= GREETING_CHARS and SALUTATION.fullmatch(text):
+                joined[-1].sections[:0] = reply.sections
+                if reply.anchor:
+                    self._exclude(*reply.anchor, "unused_quote")
+            else:
+                joined.append(reply)
+        return joined[::-1]
 
     def _without_binaries(self, replies: list[Reply]) -> list[Reply]:
         """Exclude the encoded bytes of binary files, which are not text."""
@@ -209,15 +230,23 @@ class Body:
             yield Section(at, section.end, is_code=True, is_diff=True)
 
     def _anchor(self, pending: list[int], unused: bool = False) -> tuple[int, int] | None:
-        """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions."""
+        """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions.
+
+        Blocks of one depth without anything between them are one quote, of which a mail program folded lines.
+        """
+        quotes: list[tuple[int, int, int]] = []
+        for i in pending:
+            start = self.edges[i]
+            if quotes and quotes[-1][::2] == (self.depths[i], start):
+                start = quotes.pop()[1]
+            quotes.append((self.depths[i], start, self.edges[i + 1]))
         anchor: tuple[int, int] | None = None
-        for i in reversed(pending):
-            start, end = self.edges[i], self.edges[i + 1]
-            if self.depths[i] > 1:
+        for depth, start, end in reversed(quotes):
+            if depth > 1:
                 self._exclude(start, end, "deep_quote")
                 continue
             if anchor is None and not unused:
-                header = self._quoted_header(start, end) if i + 1 < len(self.kinds) else end
+                header = self._quoted_header(start, end) if end < self.edges[-1] else end
                 if SUBSTANCE.search(_without_marks(self.body[start:header])):
                     anchor = (start, header)
                     if header < end:
@@ -332,7 +361,9 @@ class Body:
         is_plain = len(sections) == 1 and not sections[0].is_code
         spans = [Span(sections[0].start, sections[0].end, "own")] if is_plain else joined_spans(sections)
         point, display = "", None
+        file, hunk = (segment.file, segment.hunk) if segment else ("", "")
         if anchor:
+            file, hunk = (file, hunk) if file else self.reviewed.of(*anchor)
             point = self._display([Span(*anchor, "anchor")])
             spans = sorted([*spans, Span(*anchor, "anchor")])
             display = self._display(spans)
@@ -349,8 +380,8 @@ class Body:
             display,
             point,
             reply.is_review and bool(anchor),
-            segment.file if segment else "",
-            segment.hunk if segment else "",
+            file,
+            hunk,
             diff,
             prose,
             "text" if is_plain else content_class(sections),
