@@ -34,7 +34,21 @@ MESSAGES = Table(
         required("subject_norm", pa.string(), "subject without Re:, Fwd: and list tags, lower case"),
         Column("from_name", pa.string(), "decoded display name of the author"),
         Column("from_addr", pa.string(), "address of the author, lower case"),
+        required("to_addrs", pa.list_(pa.string()), "addresses of the To headers, lower case, each once"),
+        required("to_names", pa.list_(pa.string()), "display name beside each of to_addrs; empty if none"),
+        required("cc_addrs", pa.list_(pa.string()), "addresses of the Cc headers, lower case, each once"),
+        required("cc_names", pa.list_(pa.string()), "display name beside each of cc_addrs; empty if none"),
+        Column("reply_to", pa.string(), "address to which the mail asks to be answered, lower case"),
+        Column(
+            "header_list_id", pa.string(), "id of the list in the List-Id header (RFC 2919), lower case"
+        ),
+        Column("user_agent", pa.string(), "program that wrote the mail: User-Agent, else X-Mailer"),
         Column("sent_at", TIME, "time of the Date header"),
+        Column(
+            "zone_minutes",
+            pa.int64(),
+            "minutes that the sender's clock is east of UTC; null if the Date header does not say it",
+        ),
         Column("received_at", TIME, "first plausible time of the Received headers"),
         Column(
             "effective_at",
