@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
+from dagster_project.resources.search.people import MAILS, People
 from dagster_project.resources.search.text_conditions import TextConditions
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval import collapse
@@ -33,7 +34,6 @@ from transforms.retrieval.query_language import (
     time_span,
 )
 from transforms.settings.search import TermSettings
-from transforms.text import phrases
 from transforms.text.properties import documents_with
 
 
@@ -144,10 +144,6 @@ _STATEMENTS = {
         "SELECT doc_id FROM documents WHERE doc_type IN (SELECT unnest($names)) OR format IN (SELECT unnest($names))"
     ),
     "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
-    "f": _CHUNKS_OF.format(
-        "SELECT message_id FROM messages "
-        "WHERE from_name IN (SELECT unnest($names)) OR from_addr IN (SELECT unnest($addresses))"
-    ),
     "path": f"""
 SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
 UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}
@@ -190,6 +186,7 @@ class Conditions:
         self.document = arrays.places.document
         """Number of the document of each chunk."""
         self.texts = TextConditions(connection, term_settings, arrays.postings)
+        self.people = People(connection)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
         """Which chunks meet all filters and conditions, by chunk number; None if there are none.
@@ -322,11 +319,9 @@ class Conditions:
             return self._numbered(_CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
         if leaf.field == "has":
             return self._numbered(_HAS[leaf.value])
-        if leaf.field == "f":
-            names, addresses = (
-                authors.filter(phrases.holding(authors, leaf.value)).to_list() for authors in self._authors
-            )
-            return self._numbered(_STATEMENTS["f"], names=names, addresses=addresses)
+        if leaf.field in MAILS:
+            named = self.people.named(leaf.value)
+            return self._numbered(_CHUNKS_OF.format(MAILS[leaf.field]), **named._asdict())
         if leaf.field == "path":
             path = _wildcards(leaf.value.strip("/"))
             return self._numbered(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
@@ -358,17 +353,6 @@ class Conditions:
             reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
             raise _refused(leaf, reason)
         return matching
-
-    @cached_property
-    def _authors(self) -> tuple[pl.Series, pl.Series]:
-        """The distinct names and addresses of authors."""
-        statement = "SELECT DISTINCT {0} FROM messages WHERE {0} IS NOT NULL"
-        columns = [
-            self.connection.execute(statement.format(column)).to_arrow_table().column(0)
-            for column in ("from_name", "from_addr")
-        ]
-        names, addresses = (pl.Series(values, dtype=pl.String) for values in columns)
-        return names, addresses
 
     def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times; of everything if both are None."""
