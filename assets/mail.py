@@ -9,13 +9,20 @@ import pyarrow as pa
 from assets.partitions import MAIL, SLOW
 from assets.protocols.sources import SourcePartition, Sources
 from assets.stages.stage import Stage, terms_stage
-from transforms.mail import messages
+from transforms.mail import address_uses, messages, trailers
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
 from transforms.mail.chunks import table as chunks
 from transforms.mail.threads import references
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, SLOW_QUEUE
-from transforms.schemas.mail import ATTACHMENTS, MESSAGE_BLOCKS, MESSAGE_REFERENCES, MESSAGES
+from transforms.schemas.mail import (
+    ADDRESS_USES,
+    ATTACHMENTS,
+    MESSAGE_BLOCKS,
+    MESSAGE_REFERENCES,
+    MESSAGE_TRAILERS,
+    MESSAGES,
+)
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 from transforms.settings.search import TermSettings
@@ -79,12 +86,26 @@ def mail_stages(
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
         Stage(
             "message_references",
-            {"message_references": MESSAGE_REFERENCES},
-            references.message_references,
-            references.VERSION,
-            "Finds in bodies what names other mails: commits, Message-IDs and addresses of archives.",
+            {
+                "message_references": MESSAGE_REFERENCES,
+                "message_trailers": MESSAGE_TRAILERS,
+                "address_uses": ADDRESS_USES,
+            },
+            _named_in_mails,
+            f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
+            "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
+            "trailers, recipients and authors.",
             inputs=("messages",),
             source_type=MAIL,
+            columns=tuple({*address_uses.COLUMNS, "source", "partition", "body"}),
+            code=references.message_references,
+            lineage={
+                "value": ("messages.body",),
+                "byte_start": ("messages.body",),
+                "byte_end": ("messages.body",),
+                "addr": ("messages.from_addr", "messages.to_addrs", "messages.cc_addrs", "messages.body"),
+                "name": ("messages.from_name", "messages.to_names", "messages.cc_names", "messages.body"),
+            },
         ),
     ]
 
@@ -105,6 +126,12 @@ def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
         ),
         terms_stage(SLOW, "slow_terms", "slow_chunks", term_settings),
     ]
+
+
+def _named_in_mails(mails: pa.Table) -> Sequence[pa.Table]:
+    """The tables `message_references`, `message_trailers`, `address_uses`."""
+    found = trailers.message_trailers(mails)
+    return references.message_references(mails), found, address_uses.address_uses(mails, found)
 
 
 def _read_mail(sources: Sources, partition: SourcePartition, settings: MailSettings) -> Sequence[pa.Table]:

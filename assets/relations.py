@@ -15,6 +15,7 @@ from assets.stages.stage import Made, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
+from transforms.mail import people
 from transforms.mail.threads import buckets, references
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as patch_series_transforms
@@ -27,10 +28,11 @@ from transforms.schemas.relations import (
     MAIL_BUCKETS,
     MEMBERSHIPS,
     PATCH_SERIES,
+    PEOPLE,
     THREAD_TREE,
     THREADS,
 )
-from transforms.settings.mail import ThreadSettings
+from transforms.settings.mail import PeopleSettings, ThreadSettings
 from transforms.settings.models import SafetySettings, SentenceSettings
 from transforms.settings.search import TermSettings
 from transforms.text import terms
@@ -39,9 +41,28 @@ _MAILS = ("messages", "memberships")
 _THREADED = ("in_reply_to", "refs", "subject", "effective_at")
 
 
-def relation_stages(settings: ThreadSettings) -> list[Stage]:
+def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[Stage]:
     """The stages of what crosses partitions, up to what embedded texts are made of, in order."""
-    return [*_thread_stages(settings), *_link_stages(), _quote_stage()]
+    return [*_thread_stages(settings), *_link_stages(), _people_stage(persons), _quote_stage()]
+
+
+def _people_stage(settings: PeopleSettings) -> Stage:
+    """The stage of the people behind the addresses of all mails."""
+
+    def make(address_uses: ibis.Table) -> pa.Table:
+        return people.people(address_uses.to_pyarrow(), settings.aliases)
+
+    return Stage(
+        "people",
+        {"people": PEOPLE},
+        make,
+        f"{people.VERSION}-{settings.digest()}",
+        "Joins the addresses that are one person's by what mails say, or an alias.",
+        inputs=("address_uses",),
+        kinds=("ibis", "polars"),
+        code=people.people,
+        lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
+    )
 
 
 def _thread_stages(settings: ThreadSettings) -> list[Stage]:

@@ -104,6 +104,7 @@ the words.
 
 LAKE_ONLY = {
     "message_references": "References as found in each mail; published resolved, as `links`.",
+    "address_uses": "Put together over the whole lake as `people`.",
     "message_terms": "Counted per chunk and field; published as `terms`, `postings` and `chunk_lengths`.",
     "document_terms": "The same for documents.",
     "conversation_terms": "The same for conversations.",

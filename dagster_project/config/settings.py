@@ -30,6 +30,7 @@ from transforms.settings.mail import (
     BlockSettings,
     ChunkSettings,
     MailSettings,
+    PeopleSettings,
     ThreadSettings,
 )
 from transforms.settings.models import (
@@ -241,6 +242,7 @@ class Settings(StageSettings):
     conversations: ConversationSettings = ConversationSettings()
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
+    people: PeopleSettings = PeopleSettings()
     graph: GraphSettings = GraphSettings()
     sentences: SentenceSettings = SentenceSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()

@@ -100,7 +100,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         *slow_stages(settings.chunks, settings.terms),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
         *conversation_stages(settings.conversations, settings.terms, tokens),
-        *relation_stages(settings.threads),
+        *relation_stages(settings.threads, settings.people),
         chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
         measures_stage(),
     ]

@@ -126,7 +126,7 @@ def _people(group: str) -> Iterator[str]:
     """The names in one place of a line, without the group they join and without pronouns."""
     for name in _AND.split(_GROUP.sub("", group)):
         bare = name.strip(_MARKS_ALONE + ".")
-        if bare and not _NOBODY.fullmatch(bare):
+        if bare and not _NOBODY.fullmatch(bare) and not _PHONE.fullmatch(bare):
             yield bare
 
 

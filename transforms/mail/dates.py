@@ -104,6 +104,26 @@ def _east_of_utc(zone: str) -> timedelta | None:
     return shift if zone[0] == "+" else -shift
 
 
+def sender_zone(text: str) -> int | None:
+    """Minutes that the sender's clock is east of UTC, by a Date header; None if it names no zone.
+
+    `-0000` says that the zone is not known (RFC 5322 section 3.3).
+
+    >>> sender_zone("Tue, 2 Mar 2004 10:00:00 -0330")
+    -210
+    """
+    end = text.partition("(")[0].split()[-1:]
+    return _zone_minutes(end[0]) if end else None
+
+
+@lru_cache(maxsize=1024)
+def _zone_minutes(zone: str) -> int | None:
+    if zone[0] in "+-":
+        east = _east_of_utc(zone) if len(zone) == 5 and zone[1:].isdecimal() and zone.isascii() else None
+        return None if east is None or zone == "-0000" else int(east.total_seconds()) // 60
+    return _zone(zone)[0] if zone.lower() in _ZONES else None
+
+
 def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
     """The first plausible time in `headers` (Received, newest first), and that of the earliest hop.
 

@@ -28,8 +28,9 @@ KNOWN_HEADERS = frozenset(
 
 _READ_HEADERS = frozenset(
     {
-        "from", "subject", "date", "message-id", "received", "in-reply-to", "references",
+        "from", "to", "cc", "subject", "date", "message-id", "received", "in-reply-to", "references",
         "content-type", "content-transfer-encoding", "content-disposition",
+        "reply-to", "list-id", "user-agent", "x-mailer",
     }
 )  # fmt: skip
 """Headers that become columns or determine the parts of a mail."""
@@ -38,8 +39,11 @@ _PARSER = BytesParser(policy=compat32)
 # RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a blank.
 BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
 """A header block without irregular lines."""
-# The names of the headers that are read begin with one of these letters; the longest has 25.
-_FIELDS = re.compile(rb"\n([CcDdFfIiMmRrSs][A-Za-z-]{1,24}+):(.*+(?:\n[ \t].*+)*+)")
+# The names of the headers that are read begin like this; the longest has 25 letters.
+_FIELDS = re.compile(
+    rb"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}|[Xx]-[Mm][A-Za-z]{5})"
+    rb":(.*+(?:\n[ \t].*+)*+)"
+)
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
 _BLANKS_BEFORE_COLON = re.compile(rb"\A([!-9;-~]+)[ \t]+(?=:)")
 _ENVELOPES = (b"From ", b">From ")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import binascii
 import re
+from collections.abc import Sequence
 from email.utils import parseaddr
 from functools import lru_cache
+from typing import NamedTuple
 
 from transforms.text.charsets import decode_text
 
@@ -25,6 +27,9 @@ _SIMPLE_ADDRESS = re.compile(
     r'\s*(?:"([^"\\<>]*)"|([^"<>(),:;@\\\[\]]*?))\s*<([!#-+\--:=?A-~]+@[!#-+\--:=?A-~]+)>\s*\Z'
 )
 _PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
+# What stands between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
+_LISTED = re.compile(r"(?:\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
+_GROUP_NAME = re.compile(r"\s*[^@<>\",;:]*:(?=.*@|\s*\Z)", re.S)
 _ANY_ADDRESS = re.compile(r"[^\s<>\"'(),;:\[\]]+@[^\s<>\"'(),;:\[\]]+")
 _ANGLED = re.compile(r"<([^<>]+)>")
 # An id that needs no repair: printable ASCII without blanks, at least MIN_ID_CHARS long.
@@ -126,6 +131,47 @@ def _parsed_address(text: str) -> tuple[str, str]:
         return parseaddr(text)
     except (IndexError, ValueError, TypeError, RecursionError):
         return "", ""
+
+
+class Addresses(NamedTuple):
+    """The addresses of a header, lower case, and beside each the display name, empty where there is none."""
+
+    addresses: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def addresses(values: Sequence[str]) -> Addresses:
+    """Who is named by the To or Cc headers of a mail, each address once; a group (RFC 5322) is its members.
+
+    >>> addresses(['"Reiss, Thomas" <t@example.org>, list@example.org'])
+    Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))
+    """
+    return _addresses(",".join(values)[:MAX_FIELD_CHARS]) if values else _NOBODY
+
+
+_NOBODY = Addresses()
+
+
+@lru_cache(maxsize=2048)
+def _addresses(raw: str) -> Addresses:
+    found: dict[str, str] = {}
+    if ":" in raw:
+        raw = _GROUP_NAME.sub("", raw, count=1)
+    for one in _LISTED.findall(raw) if '"' in raw or "(" in raw or ";" in raw else raw.split(","):
+        name, addr = address(one)
+        if addr and "@" in addr and not found.get(addr):
+            found[addr] = name or ""
+    return Addresses(tuple(found), tuple(found.values()))
+
+
+def list_header_id(raw: str) -> str | None:
+    """The id of a list in its List-Id header (RFC 2919), lower case; None if there is none.
+
+    >>> list_header_id("Linux EROFS <linux-erofs.lists.ozlabs.org>")
+    'linux-erofs.lists.ozlabs.org'
+    """
+    inner = raw.rpartition("<")[2].partition(">")[0].strip().lower()
+    return inner if inner and " " not in inner and inner.isprintable() and len(inner) < MAX_ID_BYTES else None
 
 
 def message_id(raw: str) -> str | None:

@@ -10,8 +10,17 @@ from typing import Any
 
 from transforms.hashing import bytes_sha256, parts_hash
 from transforms.mail.attachments import AttachmentText, Convert, attachment_text, document_text
-from transforms.mail.dates import effective_time, received_times, sent_date
-from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
+from transforms.mail.dates import effective_time, received_times, sender_zone, sent_date
+from transforms.mail.headers import (
+    address,
+    addresses,
+    header_text,
+    in_reply_to,
+    list_header_id,
+    message_id,
+    references,
+    subject_norm,
+)
 from transforms.mail.mime import ParsedMail, Part
 from transforms.settings.mail import MailSettings
 
@@ -46,6 +55,7 @@ def message_row(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any
     return {
         **_times(mail, envelope_at),
         **_identity(mail),
+        **_people(mail.fields),
         "body": mail.body,
         "body_format": mail.body_format,
         "charset_outcome": mail.charset_outcome,
@@ -64,7 +74,13 @@ def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
         mail.note("date_repaired")
     if date.at is not None and quality not in ("sent", "sent_repaired"):
         mail.note("date_implausible")
-    return {"sent_at": date.at, "received_at": received, "effective_at": effective, "date_quality": quality}
+    return {
+        "sent_at": date.at,
+        "zone_minutes": None if date.at is None else sender_zone(_first(fields, "date")),
+        "received_at": received,
+        "effective_at": effective,
+        "date_quality": quality,
+    }
 
 
 def _identity(mail: ParsedMail) -> dict[str, Any]:
@@ -110,6 +126,22 @@ def _identity(mail: ParsedMail) -> dict[str, Any]:
         "subject_norm": norm,
         "from_name": from_name,
         "from_addr": from_addr,
+    }
+
+
+def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
+    """To whom a mail goes and answers go, through which list, and with which program it was written."""
+    to, cc = addresses(fields.get("to", ())), addresses(fields.get("cc", ()))
+    reply_to = addresses(fields.get("reply-to", ())).addresses
+    agent = _first(fields, "user-agent") or _first(fields, "x-mailer")
+    return {
+        "to_addrs": to.addresses,
+        "to_names": to.names,
+        "cc_addrs": cc.addresses,
+        "cc_names": cc.names,
+        "reply_to": reply_to[0] if reply_to else None,
+        "header_list_id": list_header_id(_first(fields, "list-id")) if "list-id" in fields else None,
+        "user_agent": header_text(agent) or None if agent else None,
     }
 
 

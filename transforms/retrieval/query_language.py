@@ -21,7 +21,8 @@ from transforms.errors import QueryError, QuerySyntaxError, shortened
 FIELDS = {
     "s": "s", "subject": "s", "b": "b", "body": "b", "nq": "nq", "q": "q",
     "dfn": "dfn", "dfhh": "dfhh", "dfa": "dfa", "dfb": "dfb",
-    "f": "f", "from": "f", "l": "l", "list": "l", "d": "d", "date": "d", "m": "m", "id": "m",
+    "f": "f", "from": "f", "to": "to", "cc": "cc", "reviewed": "reviewed", "acked": "acked", "tested": "tested",
+    "reported": "reported", "l": "l", "list": "l", "d": "d", "date": "d", "m": "m", "id": "m",
     "path": "path", "tag": "tag", "kind": "kind", "has": "has", "source": "source",
     "thread": "thread", "series": "series", "type": "type",
 }  # fmt: skip

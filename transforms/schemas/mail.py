@@ -34,7 +34,19 @@ MESSAGES = Table(
         required("subject_norm", pa.string(), "subject without Re:, Fwd: and list tags, lower case"),
         Column("from_name", pa.string(), "decoded display name of the author"),
         Column("from_addr", pa.string(), "address of the author, lower case"),
+        required("to_addrs", pa.list_(pa.string()), "addresses of the To headers, lower case, each once"),
+        required("to_names", pa.list_(pa.string()), "display name beside each of to_addrs; empty if none"),
+        required("cc_addrs", pa.list_(pa.string()), "addresses of the Cc headers, lower case, each once"),
+        required("cc_names", pa.list_(pa.string()), "display name beside each of cc_addrs; empty if none"),
+        Column("reply_to", pa.string(), "address to which the mail asks to be answered, lower case"),
+        Column("header_list_id", pa.string(), "id of the list in the List-Id header (RFC 2919), lower case"),
+        Column("user_agent", pa.string(), "program that wrote the mail: User-Agent, else X-Mailer"),
         Column("sent_at", TIME, "time of the Date header"),
+        Column(
+            "zone_minutes",
+            pa.int64(),
+            "minutes that the sender's clock is east of UTC; null if the Date header does not say it",
+        ),
         Column("received_at", TIME, "first plausible time of the Received headers"),
         Column(
             "effective_at",
@@ -111,6 +123,55 @@ MESSAGE_BLOCKS = Table(
         required("byte_start", pa.int64(), "first byte in the body"),
         required("byte_end", pa.int64(), "byte behind the last"),
         required("inferred", pa.bool_(), "true where no mark in the text says the kind"),
+    ),
+)
+
+MESSAGE_TRAILERS = Table(
+    "message_trailers",
+    "What one trailer of a mail says of one person or of one commit, as in `Reviewed-by: Ann <ann@example.org>`.",
+    ("message_id", "byte_start", "name", "addr"),
+    (
+        MESSAGE_ID,
+        SOURCE,
+        PARTITION,
+        required("byte_start", pa.int64(), "first byte of the trailer in the body"),
+        required("byte_end", pa.int64(), "byte behind it"),
+        required(
+            "kind",
+            pa.string(),
+            "name of the trailer, lower case: whatever ends with -by, such as signed-off-by or reviewed-by; cc, "
+            "author; fixes, closes, link, discussion",
+        ),
+        required("value", pa.string(), "what the trailer says, as written"),
+        Column("name", pa.string(), "name of the person; null if none"),
+        Column("addr", pa.string(), "address of the person, lower case; null if none"),
+        Column("commit_id", pa.string(), "hash of the commit, as written; null if none"),
+        Column("commit_title", pa.string(), "title of the commit; null if none"),
+    ),
+)
+
+ADDRESS_USES = Table(
+    "address_uses",
+    "How the mails of a partition name somebody: one row for each name, address and role, and for each thing that shows "
+    "who it is.",
+    ("addr", "name", "role", "also"),
+    (
+        SOURCE,
+        PARTITION,
+        required("addr", pa.string(), "the address, lower case"),
+        required("name", pa.string(), "the display name; empty if none"),
+        required(
+            "role",
+            pa.string(),
+            "from, to, cc, or trailer (a From line of the body, too); of what shows who an author is: signed (another "
+            "address beside the same name in a trailer) or signature",
+        ),
+        required(
+            "also", pa.string(), "the other address, or the hash of the signature; empty for other roles"
+        ),
+        required("mail_count", pa.int64(), "mails"),
+        Column("first_at", TIME, "effective time of the earliest of these mails"),
+        Column("last_at", TIME, "effective time of the latest"),
     ),
 )
 

@@ -50,6 +50,8 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
             slow_queue=(chunks.SLOW_QUEUE, None),
             message_terms=(chunks.TERMS, None),
             message_references=(mail.MESSAGE_REFERENCES, None),
+            message_trailers=(mail.MESSAGE_TRAILERS, "trailers"),
+            address_uses=(mail.ADDRESS_USES, None),
         ),
         **_partitioned(
             "slow",
@@ -107,6 +109,7 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "memberships": (relations.MEMBERSHIPS, "memberships"),
         "threads": (relations.THREADS, "threads"),
         "thread_tree": (relations.THREAD_TREE, "thread_tree"),
+        "people": (relations.PEOPLE, "people"),
         "patch_series": (relations.PATCH_SERIES, "patch_series"),
         "inferred_quotes": (relations.INFERRED_QUOTES, "inferred_quotes"),
         "message_links": (relations.LINKS, "links"),

@@ -84,6 +84,37 @@ PATCH_SERIES = Table(
     ),
 )
 
+PEOPLE = Table(
+    "people",
+    "One address of a person; all with one person_id are those that evidence in mails, or an alias, says are one person's.",
+    ("addr",),
+    (
+        required("person_id", pa.string(), "the person: the address under which they wrote first"),
+        Column(
+            "name", pa.string(), "name of the person: that of the alias, else the most used; null if none"
+        ),
+        required("addr", pa.string(), "the address, lower case"),
+        required("names", pa.list_(pa.string()), "names used with the address, the most used first"),
+        required(
+            "evidence",
+            pa.string(),
+            "why the address is the person's: alias (of the settings), signed (a mail of the person names it beside the "
+            "same name in a trailer or From line), signature (the same name with the same signature), address for "
+            "person_id itself",
+        ),
+        Column("evidence_addr", pa.string(), "the person's other address by which that is known"),
+        required(
+            "is_shared",
+            pa.bool_(),
+            "true for the address of a list, of a program or of many people; it is joined to none",
+        ),
+        required("mail_count", pa.int64(), "mails from the address, copies in several lists each counted"),
+        required("mention_count", pa.int64(), "mails to it, in copy, or with it in a trailer"),
+        Column("first_at", TIME, "effective time of the earliest mail from it"),
+        Column("last_at", TIME, "effective time of the latest"),
+    ),
+)
+
 INFERRED_QUOTES = Table(
     "inferred_quotes",
     "Lines of a mail that look like its author's and are the answered mail's, without a quote mark.",

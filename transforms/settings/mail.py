@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from transforms.settings.base import StageSettings
 
@@ -50,3 +50,27 @@ class ThreadSettings(StageSettings):
         ge=0,
         description="days within which a reply that names no mail is linked by its subject; 0: never",
     )
+
+
+class PeopleSettings(StageSettings):
+    """Which addresses are one person's, beside those of which mails say it."""
+
+    aliases: dict[str, tuple[str, ...]] = Field(
+        {},
+        description='addresses of one person by name, as `"Ann Lee" = ["ann@example.org", "al@example.com"]`',
+    )
+
+    @field_validator("aliases")
+    @classmethod
+    def _of_one(cls, aliases: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """ValueError if something is no address, or belongs to two."""
+        owners: dict[str, str] = {}
+        for name, addresses in aliases.items():
+            for address in addresses:
+                if "@" not in address:
+                    raise ValueError(f"{name}: {address!r} is not an address")
+                if owners.setdefault(address.lower(), name) != name:
+                    raise ValueError(
+                        f"{address} belongs to {owners[address.lower()]} and to {name}: name one"
+                    )
+        return aliases

@@ -144,6 +144,36 @@ ORDER BY m.effective_at, p.message_id, p.byte_start
 """,
 )
 
+_REVIEWS = Macro(
+    "deed := 'reviewed'",
+    "Who reviews whom: the patches of an author that a person has reviewed, by the trailers of mails; of several revisions "
+    "of a patch one counts. The author is the first who signed the patch off, else its sender. Other deeds are acked, "
+    "tested, reported, suggested.",
+    """
+WITH deeds AS (
+  SELECT t.addr, t.name, m.effective_at, coalesce(p.patch_id, t.message_id) AS patch_mail,
+    coalesce(p.series_id || ' ' || p.title, t.message_id) AS patch
+  FROM trailers t JOIN messages m USING (message_id) LEFT JOIN patch_series p USING (message_id)
+  WHERE contains(t.kind, deed) AND t.kind LIKE '%-by' AND coalesce(t.addr, t.name) IS NOT NULL
+),
+signers AS (
+  SELECT message_id, arg_min(addr, byte_start) AS addr FROM trailers
+  WHERE kind = 'signed-off-by' AND addr IS NOT NULL GROUP BY message_id
+),
+pairs AS (
+  SELECT coalesce(r.person_id, t.addr, t.name) AS reviewer_id, coalesce(r.name, t.name, t.addr) AS reviewer,
+    coalesce(a.person_id, m.from_addr, m.from_name) AS author_id, coalesce(a.name, m.from_name, m.from_addr) AS author,
+    t.patch, t.effective_at
+  FROM deeds t JOIN messages m ON m.message_id = t.patch_mail LEFT JOIN signers s ON s.message_id = m.message_id
+  LEFT JOIN people r ON r.addr = t.addr LEFT JOIN people a ON a.addr = coalesce(s.addr, m.from_addr)
+)
+SELECT any_value(reviewer) AS reviewer, any_value(author) AS author, count(DISTINCT patch) AS patches,
+  min(effective_at) AS first_at, max(effective_at) AS last_at, reviewer_id, author_id
+FROM pairs WHERE reviewer_id <> author_id AND reviewer <> author GROUP BY reviewer_id, author_id
+ORDER BY patches DESC, reviewer_id, author_id
+""",
+)
+
 
 def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Macro]:
     """The macros by name; the defaults of `search_text` are these settings."""
@@ -153,6 +183,7 @@ def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Mac
         "thread": _THREAD,
         "context_of": _CONTEXT_OF,
         "quotes_of": _QUOTES_OF,
+        "reviews": _REVIEWS,
         "stripe": _STRIPE,
     }
 

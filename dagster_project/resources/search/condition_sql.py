@@ -24,10 +24,6 @@ STATEMENTS = {
         "SELECT doc_id FROM documents WHERE doc_type IN (SELECT unnest($names)) OR format IN (SELECT unnest($names))"
     ),
     "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
-    "f": CHUNKS_OF.format(
-        "SELECT message_id FROM messages "
-        "WHERE from_name IN (SELECT unnest($names)) OR from_addr IN (SELECT unnest($addresses))"
-    ),
     "path": f"""
 SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
 UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}

@@ -15,6 +15,7 @@ import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
 from dagster_project.resources.search.condition_sql import CHUNKS_OF, DATED, HAS, NAMES, STATEMENTS
+from dagster_project.resources.search.people import MAILS, People
 from dagster_project.resources.search.text_conditions import TextConditions
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval import collapse
@@ -34,7 +35,6 @@ from transforms.retrieval.query_language import (
     time_span,
 )
 from transforms.settings.search import TermSettings
-from transforms.text import phrases
 from transforms.text.properties import documents_with
 
 
@@ -137,6 +137,7 @@ class Conditions:
         self.document = arrays.places.document
         """Number of the document of each chunk."""
         self.texts = TextConditions(connection, term_settings, arrays.postings)
+        self.people = People(connection)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
         """Which chunks meet all filters and conditions, by chunk number; None if there are none.
@@ -269,11 +270,9 @@ class Conditions:
             return self._numbered(CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
         if leaf.field == "has":
             return self._numbered(HAS[leaf.value])
-        if leaf.field == "f":
-            names, addresses = (
-                authors.filter(phrases.holding(authors, leaf.value)).to_list() for authors in self._authors
-            )
-            return self._numbered(STATEMENTS["f"], names=names, addresses=addresses)
+        if leaf.field in MAILS:
+            named = self.people.named(leaf.value)
+            return self._numbered(CHUNKS_OF.format(MAILS[leaf.field]), **named._asdict())
         if leaf.field == "path":
             path = _wildcards(leaf.value.strip("/"))
             return self._numbered(STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
@@ -305,17 +304,6 @@ class Conditions:
             reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
             raise _refused(leaf, reason)
         return matching
-
-    @cached_property
-    def _authors(self) -> tuple[pl.Series, pl.Series]:
-        """The distinct names and addresses of authors."""
-        statement = "SELECT DISTINCT {0} FROM messages WHERE {0} IS NOT NULL"
-        columns = [
-            self.connection.execute(statement.format(column)).to_arrow_table().column(0)
-            for column in ("from_name", "from_addr")
-        ]
-        names, addresses = (pl.Series(values, dtype=pl.String) for values in columns)
-        return names, addresses
 
     def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times; of everything if both are None."""

@@ -18,7 +18,7 @@ from tests.archives import Mail, Workspace, differences, discussion, lake_hashes
 
 MAIL = ("messages", "attachments", "quarantine")
 CHUNKS = ("message_chunks", "message_exclusions", "slow_queue", "message_terms")
-REFERENCES = ("message_references",)
+REFERENCES = ("message_references", "message_trailers", "address_uses")
 JANUARY, FEBRUARY = "dev/dev.2004-01.mbox", "dev/dev.2004-02.mbox"
 USERS = "users/users.2004-01.mbox"
 

@@ -42,6 +42,8 @@ PARTITIONED = [
     "slow_queue",
     "message_terms",
     "message_references",
+    "message_trailers",
+    "address_uses",
 ]
 JOBS = {REPORT, EVALUATE, SEARCH}
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"

@@ -31,7 +31,14 @@ TEXT = (
     "The planner looks at every index of a table before it takes the first one of them,\n"
     "which costs a millisecond a table, and more where a table has many of them to look at,"
 )
-LEFT_OUT = {"message_terms", "message_references", "message_links", "document_links", "patch_series"}
+LEFT_OUT = {
+    "message_terms",
+    "message_references",
+    "message_links",
+    "document_links",
+    "patch_series",
+    "people",
+}
 
 
 class Relations:
@@ -42,7 +49,7 @@ class Relations:
         self.known: dict[str, str] = {}
         self.mail = [s for s in mail_stages(s.mail, s.blocks, s.chunks, s.terms) if s.name not in LEFT_OUT]
         context = chunk_context_stage(s.terms, s.sentences, s.safety, {})
-        self.stages = [s for s in (*relation_stages(s.threads), context) if s.name not in LEFT_OUT]
+        self.stages = [s for s in (*relation_stages(s.threads, s.people), context) if s.name not in LEFT_OUT]
 
     def refresh(self) -> dict[str, set[str]]:
         """Make all that changed; by stage in buckets, the buckets that were made."""

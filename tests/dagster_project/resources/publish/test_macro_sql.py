@@ -200,7 +200,7 @@ def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckD
         "WHERE function_type = 'table_macro' AND NOT internal AND database_name = current_database()",
     )
     assert {m["name"] for m in macros if m["comment"]} == {
-        "search_text", "similar", "thread", "context_of", "quotes_of", "stripe",
+        "search_text", "similar", "thread", "context_of", "quotes_of", "reviews", "stripe",
     }  # fmt: skip
 
 

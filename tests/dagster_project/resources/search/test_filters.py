@@ -284,7 +284,7 @@ def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Wo
         ("has:attachment", set()),
         ("f:bob", {"m50@example.org"}),
         ("f:\"O'Hara\"", {"m50@example.org"}),
-        ("s:(garbage collector) f:countess", {"m51@example.org"}),
+        ("s:(garbage collector) f:countess", {"m0@example.org", "m51@example.org"}),
         ("tag:#ENGINE", {"notes:deep/Collector.md"}),
         ("path:deep/", {"notes:deep/Collector.md"}),
         ("type:design", {"notes:deep/Collector.md"}),

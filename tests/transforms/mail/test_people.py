@@ -1,0 +1,119 @@
+"""Addresses are one person's where mails say so, and never by an equal name alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from transforms.mail.address_uses import address_uses
+from transforms.mail.messages import RawMail, read_mail
+from transforms.mail.people import people
+from transforms.mail.trailers import message_trailers
+from transforms.settings.mail import MailSettings
+
+SIGNATURE = "\n-- \nAnn Lee, Institute of Gauges, Room 12, Example Street\n"
+Groups = set[frozenset[str]]
+
+
+def people_of(
+    *mails: tuple[str, str], aliases: Mapping[str, Sequence[str]] | None = None
+) -> list[dict[str, object]]:
+    """The people of mails, each given by its From header and its body."""
+    raw = [
+        RawMail(
+            f"m{n}",
+            f"From: {sender}\nMessage-ID: <m{n}@example.org>\nDate: Mon, {n + 1} Mar 2004 10:00:00 +0000\n\n{body}".encode(),
+        )
+        for n, (sender, body) in enumerate(mails)
+    ]
+    read = read_mail(raw, source="s", partition="s/1", list_id=None, settings=MailSettings()).messages
+    uses = address_uses(read, message_trailers(read))
+    return people(uses, aliases or {}).to_pylist()
+
+
+def joined(rows: Sequence[Mapping[str, object]]) -> Groups:
+    """The sets of addresses that are one person's, of two or more."""
+    ids = {row["person_id"] for row in rows}
+    groups = {frozenset(str(r["addr"]) for r in rows if r["person_id"] == one) for one in ids}
+    return {group for group in groups if len(group) > 1}
+
+
+HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
+
+
+@pytest.mark.parametrize(
+    ("mails", "expected"),
+    [
+        (
+            [("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n")],
+            HOME_AND_WORK,
+        ),
+        ([("Ann Lee <ann@home.example>", "From: Lee, Ann <ann@work.example>\n\nA patch.\n")], HOME_AND_WORK),
+        (
+            [("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Ann Lee <ann@work.example>", f"Ho.{SIGNATURE}")],
+            HOME_AND_WORK,
+        ),
+        ([("Ann Lee <ann@home.example>", "Hi."), ("Ann Lee <ann@work.example>", "Ho.")], set()),
+        (
+            [("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Bo Ek <bo@work.example>", f"Ho.{SIGNATURE}")],
+            set(),
+        ),
+        ([("Ann <ann@home.example>", "Acked-by: Ann <ann@work.example>\n")], set()),
+        ([("Ann Lee <ann@home.example>", "Signed-off-by: Bo Ek <bo@work.example>\n")], set()),
+        ([("Ann Lee via Gauges <list@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
+        ([("Ann Lee <noreply@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
+    ],
+)  # fmt: skip
+def test_what_joins_two_addresses(mails: Sequence[tuple[str, str]], expected: Groups):
+    assert joined(people_of(*mails)) == expected
+
+
+def test_the_evidence_says_which_address_led_to_which():
+    rows = people_of(
+        ("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n"),
+        ("Ann M. Lee <ann@home.example>", "Hello.\n"),
+        ("Ann Lee <ann@home.example>", "Hello again.\n"),
+    )
+    home, work = rows
+    assert (home["person_id"], home["name"], home["names"]) == (
+        "ann@home.example",
+        "Ann Lee",
+        ["Ann Lee", "Ann M. Lee"],
+    )
+    assert (work["evidence"], work["evidence_addr"]) == ("signed", "ann@home.example")
+    assert (home["mail_count"], work["mail_count"], work["mention_count"]) == (3, 0, 1)
+
+
+def test_an_alias_joins_what_no_mail_does_and_names_the_person():
+    rows = people_of(
+        ("Ann Lee <ann@home.example>", "Hi."),
+        ("ann@work.example", "Ho."),
+        aliases={"Ann B. Lee": ["Ann@Work.example", "ann@home.example", "ann@new.example"]},
+    )
+    assert joined(rows) == {frozenset({"ann@home.example", "ann@work.example", "ann@new.example"})}
+    assert {row["name"] for row in rows} == {"Ann B. Lee"}
+
+
+def test_the_order_of_mails_does_not_count():
+    mails = [
+        ("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n"),
+        ("Ann Lee <ann@work.example>", "Signed-off-by: Ann Lee <ann@third.example>\n"),
+        ("Ann Lee <ann@third.example>", f"Hi.{SIGNATURE}"),
+    ]
+    raw = people_of(*mails)
+    assert joined(raw) == {frozenset({"ann@home.example", "ann@work.example", "ann@third.example"})}
+    assert joined(people_of(*mails[::-1])) == joined(raw)
+
+
+def test_many_names_at_one_address_are_many_people():
+    crowd = ["Ann Lee", "Bo Ek", "Cy Oz", "Di Fu", "Ed Ng", "Flo Ra"]
+    mails = [
+        (f"{name} <desk@example.org>", f"Signed-off-by: {name} <x{n}@example.org>\n")
+        for n, name in enumerate(crowd)
+    ]
+    assert joined(people_of(*mails)) == set()
+
+
+def test_no_mail_is_nobody():
+    assert people_of() == []

@@ -1,0 +1,112 @@
+"""How mails name somebody, and what in them shows that two addresses are one person."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.hashing import text_hash
+from transforms.schemas.mail import ADDRESS_USES
+
+VERSION = "1"
+
+_SIGNATURE = r"\n-- ?\n((?:[^\n]*\n?){1,12})\z"
+_SIGNATURE_CHARS = 1200
+"""Characters at the end of a body in which a signature is looked for."""
+_FEWEST_LETTERS = 24
+"""Letters of a signature without its author's name; one with fewer says no more than the name."""
+_FROM_LINE = r"\A\s*From:[ \t]*([^\n<]*)<([^<>\s]+@[^<>\s]+)>[ \t]*\n"
+_KEY = ["addr", "name", "role", "also"]
+COLUMNS = [
+    "message_id",
+    "from_addr",
+    "from_name",
+    "to_addrs",
+    "to_names",
+    "cc_addrs",
+    "cc_names",
+    "effective_at",
+]
+"""The columns of `messages` that are read, beside the body."""
+
+
+def name_key(name: pl.Expr) -> pl.Expr:
+    """A name as names are compared: lower case, its words without signs in alphabetical order."""
+    words = name.str.to_lowercase().str.replace_all(r"\(.*?\)", " ").str.extract_all(r"[\p{L}\p{M}\p{N}]+")
+    return words.list.sort().list.join(" ")
+
+
+def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
+    """The `address_uses` table of a partition's `messages` and `message_trailers`.
+
+    An author's mail shows another address of theirs if it names it beside the same name in a trailer or in the From line
+    with which a patch begins, and something of its own if it ends with a signature.
+    """
+    mails = pl.DataFrame(messages.select(COLUMNS)).rename({"effective_at": "at"})
+    bodies = pl.DataFrame({"body": messages.column("body")})["body"]
+    authors = mails.select("message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null(""))
+    authors = authors.filter(pl.col("addr").str.contains("@", literal=True))
+    in_trailers = pl.DataFrame(trailers.select(["message_id", "name", "addr"]))
+    named = pl.concat([in_trailers.filter(pl.col("addr").is_not_null()), _from_lines(mails, bodies)])
+    mentions = [
+        authors.with_columns(role=pl.lit("from"), also=pl.lit("")),
+        *(_listed(mails, role) for role in ("to", "cc")),
+        named.join(mails.select("message_id", "at"), on="message_id").select(
+            "message_id", "at", "addr", pl.col("name").fill_null(""), role=pl.lit("trailer"), also=pl.lit("")
+        ),
+        _signed(authors, named),
+        _signatures(mails, bodies),
+    ]
+    uses = pl.concat(frame.select("message_id", "at", *_KEY) for frame in mentions)
+    counted = uses.group_by(_KEY).agg(
+        mail_count=pl.col("message_id").n_unique().cast(pl.Int64), first_at=pl.min("at"), last_at=pl.max("at")
+    )
+    partition = {n: messages.column(n)[0].as_py() if len(messages) else "" for n in ("source", "partition")}
+    rows = counted.sort(_KEY).with_columns(**{n: pl.lit(value) for n, value in partition.items()})
+    return ADDRESS_USES.conform(rows.select(ADDRESS_USES.names).to_arrow())
+
+
+def _listed(mails: pl.DataFrame, role: str) -> pl.DataFrame:
+    """The recipients in the To or Cc headers."""
+    columns = mails.select("message_id", "at", addr=f"{role}_addrs", name=f"{role}_names")
+    rows = columns.filter(pl.col("addr").list.len() > 0).explode("addr", "name")
+    return rows.with_columns(role=pl.lit(role), also=pl.lit(""))
+
+
+def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
+    """Whom the From line names with which a patch begins that somebody else sends, or the author from elsewhere."""
+    heads = bodies.str.slice(0, 300)
+    found = heads.str.extract_groups(_FROM_LINE).struct.unnest()
+    rows = mails.select("message_id").with_columns(
+        name=found.to_series(0).str.strip_chars(' \t"'), addr=found.to_series(1).str.to_lowercase()
+    )
+    return rows.filter(pl.col("addr").is_not_null() & (pl.col("name") != ""))
+
+
+def _signed(authors: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Other addresses that stand in an author's own mail beside the author's full name."""
+    pairs = authors.join(named.rename({"name": "other", "addr": "also"}), on="message_id")
+    same = (pl.col("addr") != pl.col("also")) & (name_key(pl.col("name")) == name_key(pl.col("other")))
+    return pairs.filter(same & is_full_name(pl.col("name"))).with_columns(role=pl.lit("signed"))
+
+
+def _signatures(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
+    """A hash of the signature of each mail that has one which says something."""
+    tails = bodies.str.tail(_SIGNATURE_CHARS)
+    text = (
+        tails.str.strip_chars_end().str.extract(_SIGNATURE, 1).str.replace_all(r"\s+", " ").str.strip_chars()
+    )
+    rows = mails.select(
+        "message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null("")
+    ).with_columns(text=text)
+    letters = pl.col("text").str.count_matches(r"\p{L}") - pl.col("name").str.count_matches(r"\p{L}")
+    rows = rows.filter((letters >= _FEWEST_LETTERS) & pl.col("addr").str.contains("@", literal=True))
+    texts = rows["text"].unique()
+    hashes = texts.map_elements(text_hash, return_dtype=pl.String)
+    also = pl.col("text").replace_strict(texts, hashes, return_dtype=pl.String)
+    return rows.with_columns(role=pl.lit("signature"), also=also)
+
+
+def is_full_name(name: pl.Expr) -> pl.Expr:
+    """True for a name of two words, or of two signs of a script without blanks between words."""
+    return name.str.contains(r"\p{L}{2,}\S*\s+\S*\p{L}|\p{L}\S*\s+\S*\p{L}{2,}|[\p{Han}\p{Hangul}]{2,}")

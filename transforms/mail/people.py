@@ -1,0 +1,162 @@
+"""People: the addresses that evidence in mails says are one person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.mail.address_uses import is_full_name, name_key
+from transforms.schemas.relations import PEOPLE
+
+VERSION = "1"
+
+_MOST_NAMES = 5
+"""Names without a word in common under which one person writes; behind an address with more are several people."""
+_NOBODY = (
+    r"^(?:no-?_?reply|do-?not-?reply|donotreply|notifications?|bounces?|mailer-daemon|postmaster|majordomo|listserv|"
+    r"root|nobody|www-data|buildbot|webmaster|info|support|bugs?|owner-.*|.*-(?:bounces|request|owner|bot|noreply))"
+    r"(?:\+.*)?@|@users\.noreply\."
+)
+_VIA = r"(?i)\s(?:via|über|por|par)\s"
+"""A list that writes in an author's name puts its own address: `Ann Lee via Gauges <gauges@example.org>`."""
+
+
+class Join(NamedTuple):
+    """Two addresses of one person, and what says so."""
+
+    first: str
+    second: str
+    evidence: str
+
+
+def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
+    """The `people` table of the `address_uses` of all partitions and of aliases (addresses by a person's name).
+
+    Two addresses are one person if a mail from one names the other beside the author's own full name, in a trailer or in
+    the From line of a patch; if the same full name ends mails from both with the same signature, which nobody of another
+    name has; or if an alias says so. An equal name alone is no evidence, nor is anything that a shared address shows: of a
+    list, of a program, or with names of many people.
+    """
+    frame = pl.DataFrame(uses.select([*uses.schema.names]))
+    known = {addr.lower(): name for name, addrs in aliases.items() for addr in addrs}
+    named = _named(frame)
+    shared = set(_shared(frame)) - known.keys()
+    parents: dict[str, str] = {}
+    evidence: dict[str, tuple[str, str]] = {}
+    for join in (*_of_aliases(aliases), *_signed(frame, shared), *_signatures(frame, shared)):
+        first, second = _root(parents, join.first), _root(parents, join.second)
+        if first != second:
+            parents[second] = first
+            evidence.setdefault(join.second, (join.evidence, join.first))
+            evidence.setdefault(join.first, (join.evidence, join.second))
+    addresses = named.join(
+        pl.DataFrame({"addr": list(known)}, schema={"addr": pl.String}), on="addr", how="full", coalesce=True
+    )
+    found = [evidence.get(addr, ("address", None)) for addr in addresses["addr"]]
+    rows = addresses.with_columns(
+        group=pl.Series([_root(parents, a) for a in addresses["addr"]], dtype=pl.String),
+        evidence=pl.Series([kind for kind, _ in found], dtype=pl.String),
+        evidence_addr=pl.Series([other for _, other in found], dtype=pl.String),
+        is_shared=pl.Series([a in shared for a in addresses["addr"]], dtype=pl.Boolean),
+        alias=pl.Series([known.get(a) for a in addresses["addr"]], dtype=pl.String),
+        mail_count=pl.col("mail_count").fill_null(0),
+        mention_count=pl.col("mention_count").fill_null(0),
+    )
+    return PEOPLE.conform(_identified(rows).select(PEOPLE.names).sort("person_id", "addr").to_arrow())
+
+
+def _root(parents: Mapping[str, str], addr: str) -> str:
+    while addr in parents:
+        addr = parents[addr]
+    return addr
+
+
+def _named(frame: pl.DataFrame) -> pl.DataFrame:
+    """Each address with its names, the most used first, and how often and when it wrote or was named."""
+    is_author = pl.col("role") == "from"
+    plain = frame.filter(pl.col("role").is_in(["from", "to", "cc", "trailer"]))
+    names = (
+        plain.filter(pl.col("name") != "")
+        .group_by("addr", "name")
+        .agg(written=pl.col("mail_count").filter(is_author).sum(), all=pl.col("mail_count").sum())
+        .sort("addr", "written", "all", "name", descending=[False, True, True, False])
+        .group_by("addr", maintain_order=True)
+        .agg(names=pl.col("name"), name=pl.col("name").first())
+    )
+    counts = plain.group_by("addr").agg(
+        mail_count=pl.col("mail_count").filter(is_author).sum(),
+        mention_count=pl.col("mail_count").filter(~is_author).sum(),
+        first_at=pl.col("first_at").filter(is_author).min(),
+        last_at=pl.col("last_at").filter(is_author).max(),
+    )
+    return counts.join(names, on="addr", how="left").sort("addr")
+
+
+def _shared(frame: pl.DataFrame) -> Iterator[str]:
+    """Addresses behind which no single person is."""
+    nobody = frame.filter(pl.col("addr").str.contains(_NOBODY))["addr"].unique()
+    yield from nobody
+    authors = frame.filter((pl.col("role") == "from") & (pl.col("name") != ""))
+    yield from authors.filter(pl.col("name").str.contains(_VIA))["addr"].unique()
+    many = authors.select("addr", key=name_key(pl.col("name"))).unique().sort("addr", "key")
+    for addr, keys in (
+        many.group_by("addr", maintain_order=True)
+        .agg("key")
+        .filter(pl.col("key").list.len() > _MOST_NAMES)
+        .rows()
+    ):
+        groups: list[set[str]] = []
+        for words in (set(key.split()) for key in keys):
+            near = [group for group in groups if group & words]
+            groups = [group for group in groups if not group & words] + [words.union(*near)]
+        if len(groups) > _MOST_NAMES:
+            yield addr
+
+
+def _of_aliases(aliases: Mapping[str, Sequence[str]]) -> Iterator[Join]:
+    for addrs in aliases.values():
+        for addr in addrs[1:]:
+            yield Join(addrs[0].lower(), addr.lower(), "alias")
+
+
+def _signed(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:
+    pairs = frame.filter(pl.col("role") == "signed").select("addr", "also").unique().sort("addr", "also")
+    for addr, also in pairs.rows():
+        if addr not in shared and also not in shared:
+            yield Join(addr, also, "signed")
+
+
+def _signatures(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:
+    """Addresses under which one full name, and no other, writes a signature."""
+    rows = frame.filter((pl.col("role") == "signature") & is_full_name(pl.col("name")))
+    rows = rows.with_columns(key=name_key(pl.col("name"))).filter(~pl.col("addr").is_in(shared))
+    of_one = rows.filter(pl.col("key").n_unique().over("also") == 1)
+    for addrs in of_one.group_by("also").agg(pl.col("addr").unique().sort()).sort("also")["addr"]:
+        for addr in addrs[1:]:
+            yield Join(addrs[0], addr, "signature")
+
+
+def _identified(rows: pl.DataFrame) -> pl.DataFrame:
+    """With the id of each person, their address that wrote first, and the name that their mails use most."""
+    never = pl.lit(2**62)
+    ordered = rows.with_columns(begun=pl.col("first_at").cast(pl.Int64).fill_null(never)).sort(
+        "begun", "addr"
+    )
+    best = rows.filter(pl.col("name").is_not_null()).sort(
+        "mail_count", "mention_count", "addr", descending=[True, True, False]
+    )
+    ids = ordered.group_by("group").agg(
+        person_id=pl.col("addr").first(), alias=pl.col("alias").drop_nulls().first()
+    )
+    names = best.group_by("group").agg(usual=pl.col("name").first())
+    joined = rows.drop("alias", "name").join(ids, on="group").join(names, on="group", how="left")
+    is_first = pl.col("addr") == pl.col("person_id")
+    return joined.with_columns(
+        name=pl.coalesce("alias", "usual"),
+        names=pl.col("names").fill_null([]),
+        evidence=pl.when(is_first).then(pl.lit("address")).otherwise("evidence"),
+        evidence_addr=pl.when(~is_first).then("evidence_addr"),
+    )
