@@ -20,7 +20,7 @@ import duckdb
 from rich.text import Text
 
 from dagster_project.cli.options import CONFIG, JSON, explained
-from dagster_project.cli.render.safe_console import terminal
+from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.composition import (
     make_answer_cache,
     make_embedding_cache,

@@ -9,8 +9,8 @@ from typing import Any
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dagster_project.cli.render.safe_console import terminal
 from dagster_project.cli.render.tables import print_records
+from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
@@ -171,7 +171,7 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
         }
         for name, outcome in outcomes.items()
     ]
-    print_records(rows, "No source has `fetch`; docs/settings.md says how it is fetched.")
+    print_records(rows, "No source has `fetch`; `weft help live-sources` says how to fetch one.")
     for name, outcome in outcomes.items():
         for note in (outcome.notes or "").splitlines():
             terminal().print(f"{name}: {note}", soft_wrap=True)

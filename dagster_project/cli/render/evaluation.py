@@ -10,7 +10,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dagster_project.cli.render.safe_console import SafeConsole, terminal
+from dagster_project.cli.terminal.safe_console import SafeConsole, terminal
 from transforms.evaluation.metrics import MEASURES
 from transforms.evaluation.quality import HEADLINE, MAIN
 

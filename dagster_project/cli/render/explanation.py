@@ -8,7 +8,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from dagster_project.cli.render.safe_console import terminal
+from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.resources.search.explain import Explanation
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from dagster_project.cli.render.safe_console import terminal
+from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import Reading

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from rich.table import Table
 
-from dagster_project.cli.render.safe_console import terminal
+from dagster_project.cli.terminal.safe_console import terminal
 from transforms.text.visible import visible
 
 _WIDEST = 1 << 20

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dagster_project.cli.main import main
-from dagster_project.cli.render.safe_console import SafeConsole
+from dagster_project.cli.terminal.safe_console import SafeConsole
 from tests.archives import Workspace
 from transforms.text.visible import visible
 
@@ -180,6 +180,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*HERE, "compactor", "m1@example.org"),
         (*HERE, "load", NAMED),
     ],
+    "init": [(*HERE, f"WORK/none{NAMED}"), (*HERE, "WORK/mail", "--name", NAMED)],
+    "help": [(f"none{NAMED}",), ("exit-codes",)],
     "cost": [HERE],
     "plan": [HERE],
     "doctor": [HERE],
@@ -210,7 +212,7 @@ SHOWING = {
     "search", "context", "sql", "get", "similar", "stripe", "ask", "explain", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "serve-graph", "mcp",
     "ui",
-    "backfill", "fetch",
+    "backfill", "fetch", "init",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
