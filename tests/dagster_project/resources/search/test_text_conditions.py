@@ -6,8 +6,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from dagster_project.resources.search.text_conditions import TextConditions
-from transforms.retrieval.bm25 import FIELDS, Postings
+from dagster_project.resources.search.conditions.text_conditions import TextConditions
+from transforms.retrieval.bm25 import FIELDS
+from transforms.retrieval.postings import Postings, Segment, all_numbers
 from transforms.retrieval.query_language import Leaf
 from transforms.settings.search import TermSettings
 
@@ -26,9 +27,11 @@ def conditions() -> TextConditions:
     connection.execute("CREATE TABLE messages AS SELECT 'm' AS message_id, $body AS body", {"body": BODY})
     connection.execute(
         "CREATE TABLE chunks AS SELECT i::INTEGER AS chunk_no, i::VARCHAR AS chunk_id, "
-        "CASE WHEN i = 2 THEN 'other' ELSE 'm' END AS doc_id, '' AS title, '' AS text_display, '' AS text_lex, "
+        "CASE WHEN i = 2 THEN 'other' ELSE 'm' END AS doc_id, 'message' AS source_kind, "
+        "'' AS title, '' AS text_display, '' AS text_lex, "
         "'' AS added_lex, '' AS removed_lex, '' AS quote_lex FROM range(3) t(i)"
     )
+    connection.execute("CREATE TABLE term_forms (form VARCHAR, term VARCHAR, chunk_count INTEGER)")
     connection.execute(
         "CREATE TABLE exclusions (doc_id VARCHAR, attachment_id VARCHAR, byte_start BIGINT, byte_end BIGINT, reason VARCHAR)"
     )
@@ -38,10 +41,9 @@ def conditions() -> TextConditions:
         connection.execute("INSERT INTO exclusions VALUES ('m', NULL, ?, ?, ?)", [*span, reason])
     empty = np.zeros(0, dtype=np.int32)
     lengths = np.zeros((len(FIELDS), 3), dtype=np.int32)
-    postings = Postings(
-        {}, np.zeros(1, dtype=np.int64), empty, empty, np.zeros((1, len(FIELDS)), dtype=np.int32), lengths
-    )
-    return TextConditions(connection, TermSettings(), postings)
+    counts = np.zeros((1, len(FIELDS)), dtype=np.int32)
+    segment = Segment({}, np.zeros(1, dtype=np.int64), empty, empty, counts, lengths)
+    return TextConditions(connection, TermSettings(), Postings([segment], all_numbers(3)))
 
 
 @pytest.mark.parametrize(

@@ -12,38 +12,62 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from transforms.errors import QuerySyntaxError
 from transforms.mail.chunks.drafts import QUOTE_MARKS
 from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings
-from transforms.retrieval.query_language import Leaf
+from transforms.retrieval.query_fields import expression, fuzzy, is_pattern, slips
+from transforms.retrieval.query_language import Leaf, Query
 from transforms.settings.search import TermSettings
 from transforms.text import phrases, terms
 
 _ROWS_AT_ONCE = 20_000
 """Chunks whose texts are in memory at once, some 60 MB."""
-_SHORTEST, _LONG = 4, 8
-"""Characters of a word that may be mistyped, and from which it may be so in two places."""
-_NEAREST = """
-WITH words AS (SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df FROM terms)
-SELECT word FROM words
+_SHORTEST = 4
+"""Characters of a word that may be mistyped."""
+_MOST_FORMS = 2_000
+"""Words of the index that one pattern may stand for."""
+_RANKING_FORMS = 16
+"""The most frequent of them, which rank."""
+_WORDS = "(SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df FROM terms)"
+_NEAREST = f"""
+SELECT word FROM {_WORDS}
 WHERE texts > 1 AND word[1] = $word[1] AND abs(length(word) - length($word)) <= $slips
   AND damerau_levenshtein(word, $word) <= $slips
 ORDER BY damerau_levenshtein(word, $word), texts DESC, word LIMIT 1
 """
+_LIKE = f"""
+SELECT word FROM {_WORDS} WHERE {{}} GROUP BY word ORDER BY max(texts) DESC, word LIMIT {_MOST_FORMS + 1}
+"""
+_FITTING = "regexp_full_match(word, $word)"
+_NEAR = "abs(length(word) - length($word)) <= $slips AND damerau_levenshtein(word, $word) <= $slips"
 _ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed", "rest")
 _OWN = ("text", "added", "removed")
 # Which frequencies of the index say that a word may be there, and which columns show a phrase.
 _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "": (_ALL_TF, ("title", "text_display", "rest_lex")),
     "s": (("title",), ("title",)),
+    "title": (("title",), ("coalesce(heading_path[-1], title)",)),
     "b": (_ALL_TF[1:], ("text_display", "rest_lex")),
-    "nq": (_OWN, ("text_lex", "added_lex", "removed_lex")),
+    "nq": (
+        _OWN,
+        ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex"),
+    ),
     "q": (("quote", "rest"), ("quote_lex", "rest_lex")),
     "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
     "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
     "dfa": (("removed",), ("removed_lex",)),
     "dfb": (("added",), ("added_lex",)),
 }
+
+# What words are looked for in of documents, by field.
+_OF_DOCUMENTS = {
+    "": "concat_ws(chr(10), title, text_display)",
+    "b": "text_display",
+    "nq": "text_display",
+}
+_FORMS_SHOWN = 200
+"""Words that texts are looked through for at once: a pattern of more takes long to make."""
 
 # The fields that look at text without a chunk, and the reasons why it has none.
 _QUOTED = ("unused_quote", "deep_quote", "quote_only")
@@ -82,22 +106,57 @@ class TextConditions:
         to_verify: dict[Leaf, np.ndarray] = {}
         for leaf in leaves:
             fields, _ = _LOOKED_FOR_IN[leaf.field]
-            if leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
+            if not leaf.exact and is_pattern(leaf.value):
+                forms = self.forms(leaf)
+                known = [*forms, *terms.stems(forms, self.term_settings)]
+                by_word[leaf] = self._own(
+                    leaf, self._with_any(known, fields), [expression(leaf.value) or "", *forms]
+                )
+            elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
                 to_verify[leaf] = self._with_terms(terms.parts(leaf.value, self.term_settings), fields)
             else:
-                stems = terms.query_terms([leaf.value.lower()], self.term_settings)
-                by_word[leaf] = self._with_terms(stems.column("term").to_pylist(), fields)
+                stems = terms.query_terms([leaf.value.lower()], self.term_settings).column("term").to_pylist()
+                by_word[leaf] = self._own(
+                    leaf, self._with_terms(stems, fields), self._forms_of(leaf.value.lower())
+                )
         found = by_word | self._verified(to_verify)
         for leaf, chunks in self._unread(list(found)).items():
             found[leaf][chunks] = True
         return found
+
+    def _own(self, leaf: Leaf, chunks: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """Those of some chunks that hold a word themselves: the index of documents has words of their neighbours, too."""
+        if leaf.field not in _OF_DOCUMENTS or not chunks.any():
+            return chunks
+        rows = self.connection.execute(
+            f"SELECT chunk_no, {_OF_DOCUMENTS[leaf.field]} AS text FROM chunks WHERE source_kind = 'document' "
+            "AND chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+            {"numbers": np.flatnonzero(chunks).tolist()},
+        ).to_arrow_table()
+        texts = pl.DataFrame(rows)
+        pattern = phrases.words_pattern([w for w in words if w][:_FORMS_SHOWN])
+        others = texts.filter(~pl.col("text").str.contains(pattern)).get_column("chunk_no").to_numpy()
+        chunks[others] = False
+        return chunks
+
+    def _forms_of(self, word: str) -> list[str]:
+        """The words of the index that have the stem of a word."""
+        stem = terms.stems([word], self.term_settings)[0]
+        rows = self.connection.execute(
+            "SELECT form FROM term_forms WHERE term = $stem", {"stem": stem}
+        ).fetchall()
+        return sorted({word, stem, *(form for (form,) in rows)})
 
     def _unread(self, leaves: Sequence[Leaf]) -> dict[Leaf, np.ndarray]:
         """The chunks of the mails whose text without a chunk holds what each leaf names, as it is written there.
 
         Bodies that lack a word of every leaf are not looked at more closely.
         """
-        leaves = [leaf for leaf in leaves if leaf.field in _UNREAD_REASONS]
+        leaves = [
+            leaf
+            for leaf in leaves
+            if leaf.field in _UNREAD_REASONS and (leaf.exact or not is_pattern(leaf.value))
+        ]
         words = [max(re.findall(r"\w+", leaf.value), key=len, default="") for leaf in leaves]
         if not leaves:
             return {}
@@ -123,23 +182,46 @@ class TextConditions:
         for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
             if self.postings.df(terms.stems([word], self.term_settings)[0]):
                 continue
-            slips = 1 if len(word) < _LONG else 2
-            row = self.connection.execute(_NEAREST, {"word": word, "slips": slips}).fetchone()
+            row = self.connection.execute(_NEAREST, {"word": word, "slips": slips(word)}).fetchone()
             found += [row[0]] if row and row[0] not in found else []
         return found
 
+    def forms(self, leaf: Leaf) -> list[str]:
+        """The words of the index that a pattern stands for, most frequent first; QuerySyntaxError if they are too many."""
+        fitting = expression(leaf.value)
+        word, most = (fitting, 0) if fitting else fuzzy(leaf.value)
+        values = {"word": word} if fitting else {"word": word, "slips": most}
+        rows = self.connection.execute(_LIKE.format(_FITTING if fitting else _NEAR), values).fetchall()
+        if len(rows) > _MOST_FORMS:
+            reason = (
+                f"{leaf.value} stands for more than {_MOST_FORMS:,} words of the index: write more letters"
+            )
+            raise QuerySyntaxError(leaf.query, leaf.position, reason)
+        return [form for (form,) in rows]
+
+    def ranking(self, query: Query) -> tuple[str, dict[str, float]]:
+        """The text of a query with the most frequent words that its patterns stand for, and what words of it count."""
+        texts, factors = [query.text], dict(query.factors)
+        for pattern, factor in query.patterns:
+            forms = self.forms(Leaf("", pattern))[:_RANKING_FORMS]
+            texts += forms
+            factors |= dict.fromkeys(forms, factor) if factor != 1 else {}
+        return " ".join(filter(None, texts)), factors
+
+    def _with_any(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:
+        """The chunks that hold one of the terms in these fields."""
+        columns = [FIELDS.index(field) for field in fields]
+        has_field = np.asarray((self.postings.counts[:, columns] > 0).any(axis=1))
+        holds = np.zeros(self.postings.slots.count, dtype=bool)
+        for part in (part for term in set(terms_) for part in self.postings.parts(term)):
+            holds[part.slots[has_field[part.codes]]] = True
+        return holds[self.postings.slots.of(np.arange(self.postings.chunk_count))]
+
     def _with_terms(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:
         """The chunks that hold all terms in these fields."""
-        postings = self.postings
-        columns = [FIELDS.index(field) for field in fields]
-        has_field = np.asarray((postings.counts[:, columns] > 0).any(axis=1))
-        slots = postings.slots.of(np.arange(postings.chunk_count))
-        chunks = np.full(postings.chunk_count, bool(terms_))
+        chunks = np.full(self.postings.chunk_count, bool(terms_))
         for term in terms_:
-            holds = np.zeros(postings.slots.count, dtype=bool)
-            for part in postings.parts(term):
-                holds[part.slots[has_field[part.codes]]] = True
-            chunks &= holds[slots]
+            chunks &= self._with_any([term], fields)
         return chunks
 
     def _verified(self, near: Mapping[Leaf, np.ndarray]) -> dict[Leaf, np.ndarray]:
